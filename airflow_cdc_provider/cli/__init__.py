@@ -1,0 +1,1 @@
+"""The same commands with and without a scheduler."""

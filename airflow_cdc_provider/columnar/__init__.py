@@ -1,0 +1,1 @@
+"""Bytes of the server become Arrow columns here; numpy and pyarrow, no I/O."""

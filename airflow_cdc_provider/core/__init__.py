@@ -1,0 +1,1 @@
+"""The rules of change data capture: values and decisions, no I/O, standard library only."""

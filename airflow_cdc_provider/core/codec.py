@@ -1,0 +1,196 @@
+"""JSON forms of the records: written in one canonical way, read back to equal values.
+
+The forms outlive a deploy: fields are only added, with defaults. Keys of the objects are short
+and stable; a position always prints the same text, because Spark compares offsets as text.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from decimal import Decimal
+from typing import Any, assert_never
+
+from airflow_cdc_provider.core.gtid import GtidSet, MariaDbGtidPosition
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.keys import Key, KeyKind, KeyPart, KeyRange
+from airflow_cdc_provider.core.positions import BinlogPosition, Gtids, LogPosition
+from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
+
+Json = Any
+"""What `json.loads` returns; checked by the functions that read it."""
+
+
+def dumps(value: Json) -> str:
+    """Write JSON in the one canonical way."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def position_to_json(position: LogPosition) -> Json:
+    """Write a position; absent parts are left out."""
+    form: dict[str, Json] = {"server": position.server_uuid}
+    if position.binlog is not None:
+        form["binlog"] = str(position.binlog)
+    if isinstance(position.gtids, GtidSet):
+        form["gtids"] = str(position.gtids)
+    elif position.gtids is not None:
+        form["mariadb_gtid"] = str(position.gtids)
+    return form
+
+
+def position_from_json(form: Json) -> LogPosition:
+    """Read what `position_to_json` wrote."""
+    gtids: Gtids | None = None
+    if "gtids" in form:
+        gtids = GtidSet.parse(form["gtids"])
+    elif "mariadb_gtid" in form:
+        gtids = MariaDbGtidPosition.parse(form["mariadb_gtid"])
+    binlog = BinlogPosition.parse(form["binlog"]) if "binlog" in form else None
+    return LogPosition(form["server"], binlog, gtids)
+
+
+def _part_to_json(part: KeyPart) -> Json:
+    match part:
+        case int() | str():
+            return part
+        case Decimal():
+            return {"decimal": format(part, "f")}
+        case bytes():
+            return {"base64": base64.b64encode(part).decode()}
+        case _:
+            assert_never(part)
+
+
+def _part_from_json(form: Json) -> KeyPart:
+    if isinstance(form, dict):
+        if "decimal" in form:
+            return Decimal(form["decimal"])
+        return base64.b64decode(form["base64"])
+    if isinstance(form, int | str):
+        return form
+    raise ValueError(f"not a key part: {form!r}")
+
+
+def key_to_json(key: Key | None) -> Json:
+    """Write a key, None for an open end."""
+    return None if key is None else [_part_to_json(part) for part in key]
+
+
+def key_from_json(form: Json) -> Key | None:
+    """Read what `key_to_json` wrote."""
+    return None if form is None else tuple(_part_from_json(part) for part in form)
+
+
+def split_to_json(split: SnapshotSplit) -> Json:
+    """Write a split."""
+    return {
+        "table": str(split.table),
+        "number": split.number,
+        "columns": list(split.key_columns),
+        "kinds": [kind.value for kind in split.key_kinds],
+        "start": key_to_json(split.keys.start),
+        "end": key_to_json(split.keys.end),
+    }
+
+
+def split_from_json(form: Json) -> SnapshotSplit:
+    """Read what `split_to_json` wrote."""
+    return SnapshotSplit(
+        table=TableId.parse(form["table"]),
+        number=form["number"],
+        key_columns=tuple(form["columns"]),
+        key_kinds=tuple(KeyKind(kind) for kind in form["kinds"]),
+        keys=KeyRange(key_from_json(form["start"]), key_from_json(form["end"])),
+    )
+
+
+def report_to_json(report: SplitReport) -> Json:
+    """Write a report."""
+    return {
+        "split": report.split_id,
+        "low": position_to_json(report.low),
+        "high": position_to_json(report.high),
+        "rows": report.rows,
+        "bytes": report.bytes,
+        "fingerprint": report.fingerprint,
+        "attempt": report.attempt,
+        "changes": report.changes,
+        "read_s": report.read_s,
+        "publish_s": report.publish_s,
+    }
+
+
+def report_from_json(form: Json) -> SplitReport:
+    """Read what `report_to_json` wrote."""
+    return SplitReport(
+        split_id=form["split"],
+        low=position_from_json(form["low"]),
+        high=position_from_json(form["high"]),
+        rows=form["rows"],
+        bytes=form["bytes"],
+        fingerprint=form["fingerprint"],
+        attempt=form["attempt"],
+        changes=form.get("changes", 0),
+        read_s=form.get("read_s", 0.0),
+        publish_s=form.get("publish_s", 0.0),
+    )
+
+
+def finished_to_json(finished: FinishedSplit) -> Json:
+    """Write a finished split."""
+    return {
+        "split": split_to_json(finished.split),
+        "watermark": position_to_json(finished.watermark),
+        "consistent_at": position_to_json(finished.consistent_at),
+    }
+
+
+def finished_from_json(form: Json) -> FinishedSplit:
+    """Read what `finished_to_json` wrote."""
+    return FinishedSplit(
+        split=split_from_json(form["split"]),
+        watermark=position_from_json(form["watermark"]),
+        consistent_at=position_from_json(form["consistent_at"]),
+    )
+
+
+def progress_to_json(progress: TableProgress) -> Json:
+    """Write one table's progress."""
+    return {
+        "table": str(progress.table),
+        "applied_through": position_to_json(progress.applied_through),
+        "finished": [finished_to_json(finished) for finished in progress.finished],
+        "consistent_at": sorted(
+            (position_to_json(high) for high in progress.consistent_at), key=dumps
+        ),
+    }
+
+
+def progress_from_json(form: Json) -> TableProgress:
+    """Read what `progress_to_json` wrote."""
+    return TableProgress(
+        table=TableId.parse(form["table"]),
+        applied_through=position_from_json(form["applied_through"]),
+        finished=tuple(finished_from_json(part) for part in form["finished"]),
+        consistent_at=tuple(position_from_json(high) for high in form["consistent_at"]),
+    )
+
+
+def stream_to_json(stream: StreamSplit) -> Json:
+    """Write the stream split."""
+    return {
+        "start": position_to_json(stream.start),
+        "stop": None if stream.stop is None else position_to_json(stream.stop),
+        "tables": [progress_to_json(progress) for progress in stream.tables],
+    }
+
+
+def stream_from_json(form: Json) -> StreamSplit:
+    """Read what `stream_to_json` wrote."""
+    stop = form["stop"]
+    return StreamSplit(
+        start=position_from_json(form["start"]),
+        stop=None if stop is None else position_from_json(stop),
+        tables=tuple(progress_from_json(part) for part in form["tables"]),
+    )

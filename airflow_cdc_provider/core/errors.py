@@ -1,0 +1,216 @@
+"""Errors, sorted by what the reader should do about them.
+
+Every error says what happened, where, what is at risk and what to do next. The arguments are
+plain text and positional, so an error survives pickling between Spark's processes. Codes are
+append-only: a code never changes its meaning.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class CdcError(Exception):
+    """Something the product understands well enough to explain."""
+
+    code: ClassVar[str] = "CDC-000"
+
+    def __init__(self, what: str, where: str = "", risk: str = "", remedy: str = "") -> None:
+        super().__init__(what, where, risk, remedy)
+        self.what = what
+        self.where = where
+        self.risk = risk
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        parts = [f"{self.code} {self.what}"]
+        if self.where:
+            parts.append(f"where: {self.where}")
+        if self.risk:
+            parts.append(f"at risk: {self.risk}")
+        if self.remedy:
+            parts.append(f"what to do: {self.remedy}")
+        return "; ".join(parts)
+
+
+# --- the same call, unchanged, may work later -------------------------------------------------
+
+
+class RetryableError(CdcError):
+    """The same call, unchanged, may work later."""
+
+    code = "CDC-RETRY-001"
+
+
+class SourceUnreachableError(RetryableError):
+    """The source did not answer, or the connection to it was lost."""
+
+    code = "CDC-SRC-001"
+
+
+class SinkUnreachableError(RetryableError):
+    """The sink did not answer, or the connection to it was lost."""
+
+    code = "CDC-SNK-001"
+
+
+class SinkBusyError(RetryableError):
+    """The sink rolled the transaction back: deadlock or lock wait."""
+
+    code = "CDC-SNK-002"
+
+
+class SchemaMovedError(RetryableError):
+    """The table changed its definition while a split was read; read the split again."""
+
+    code = "CDC-SRC-002"
+
+
+# --- someone else is the owner now ------------------------------------------------------------
+
+
+class FencedError(CdcError):
+    """A newer generation owns the pipeline; this writer must stop and may not write any more."""
+
+    code = "CDC-OWN-001"
+
+
+class StateMovedError(CdcError):
+    """The state was moved on by someone else since it was read."""
+
+    code = "CDC-OWN-002"
+
+
+class LeaseHeldError(RetryableError):
+    """Another live owner holds the pipeline's lease."""
+
+    code = "CDC-OWN-003"
+
+
+# --- the log no longer has what we need -------------------------------------------------------
+
+
+class SnapshotRequiredError(CdcError):
+    """The log cannot bring the sink to the source; the tables must be read again."""
+
+    code = "CDC-LOG-001"
+
+
+class BinlogPurgedError(SnapshotRequiredError):
+    """The server has purged log that was not yet applied."""
+
+    code = "CDC-LOG-002"
+
+
+class SourceIdentityError(SnapshotRequiredError):
+    """Another server answers, and its history does not contain ours."""
+
+    code = "CDC-LOG-003"
+
+
+# --- fix the pipeline file, the connection or the server's settings ---------------------------
+
+
+class RefusedError(CdcError):
+    """The configuration, or a server's settings, do not allow a correct copy."""
+
+    code = "CDC-CFG-001"
+
+
+class PipelineFileError(RefusedError):
+    """The pipeline file is wrong."""
+
+    code = "CDC-CFG-002"
+
+
+class PreflightError(RefusedError):
+    """Preflight found settings or tables that do not allow a correct copy."""
+
+    code = "CDC-CFG-003"
+
+
+class UnsupportedTableError(RefusedError):
+    """A table cannot be copied correctly as it is."""
+
+    code = "CDC-CFG-004"
+
+
+class UnsupportedServerError(RefusedError):
+    """The server offers no safe watermark."""
+
+    code = "CDC-CFG-005"
+
+
+class AccessDeniedError(RefusedError):
+    """The account lacks a privilege."""
+
+    code = "CDC-CFG-006"
+
+
+# --- stop and ask a person --------------------------------------------------------------------
+
+
+class IntegrityError(CdcError):
+    """Going on could lose or change rows."""
+
+    code = "CDC-INT-001"
+
+
+class UnknownEventError(IntegrityError):
+    """An event of the log is not understood."""
+
+    code = "CDC-INT-002"
+
+
+class UnknownTypeError(IntegrityError):
+    """A column type, charset or stored value is not understood."""
+
+    code = "CDC-INT-003"
+
+
+class ValueRefusedError(IntegrityError):
+    """A value has no place in the value model under the column's policy."""
+
+    code = "CDC-INT-004"
+
+
+class CorruptLogError(IntegrityError):
+    """An event's checksum or framing is wrong."""
+
+    code = "CDC-INT-005"
+
+
+class IncomparablePositionsError(IntegrityError):
+    """Two positions share no common ground, so neither is before the other."""
+
+    code = "CDC-INT-006"
+
+
+class PositionWentBackError(IntegrityError):
+    """A position moved backwards."""
+
+    code = "CDC-INT-007"
+
+
+class TableChangedError(IntegrityError):
+    """A statement changed a captured table and the policy is to stop."""
+
+    code = "CDC-INT-008"
+
+
+class PreparedTransactionError(IntegrityError):
+    """An XA transaction reaches over a watermark."""
+
+    code = "CDC-INT-009"
+
+
+class RowRefusedError(IntegrityError):
+    """The sink refused a row; nothing of its batch was kept."""
+
+    code = "CDC-SNK-003"
+
+
+class SplitTooBigError(CdcError):
+    """A split holds more bytes than a reader may keep; it is to be cut in two."""
+
+    code = "CDC-SPL-001"

@@ -1,0 +1,57 @@
+"""Names: parsed once at the edge, printed once, quoted by one function."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_PIPELINE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TableId:
+    """A table by its database and name, as the server spells them."""
+
+    database: str
+    table: str
+
+    @classmethod
+    def parse(cls, text: str) -> TableId:
+        """Read `database.table`; a dot inside a name is written doubled."""
+        parts = text.replace("..", "\0").split(".")
+        if len(parts) != 2 or not all(parts):
+            raise ValueError(f"expected 'database.table', got {text!r}")
+        database, table = (part.replace("\0", ".") for part in parts)
+        return cls(database, table)
+
+    def __str__(self) -> str:
+        return ".".join(name.replace(".", "..") for name in (self.database, self.table))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PipelineName:
+    """A pipeline's name: a letter, then letters, digits and underscores, at most 63."""
+
+    text: str
+
+    def __post_init__(self) -> None:
+        if not _PIPELINE_NAME.fullmatch(self.text):
+            raise ValueError(
+                f"pipeline name {self.text!r}: wanted a letter, then up to 62 letters, "
+                "digits or underscores"
+            )
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def quote_identifier(name: str) -> str:
+    """Quote one SQL identifier for MySQL and MariaDB."""
+    if not name or "\0" in name:
+        raise ValueError(f"not an identifier: {name!r}")
+    return "`" + name.replace("`", "``") + "`"
+
+
+def quote_table(table: TableId) -> str:
+    """Quote a table with its database."""
+    return f"{quote_identifier(table.database)}.{quote_identifier(table.table)}"

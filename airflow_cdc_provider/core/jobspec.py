@@ -1,0 +1,99 @@
+"""What the Airflow side tells a Spark job: one JSON value without a secret in it.
+
+Connections are named, not carried: `*_env` is the environment variable in which the driver finds
+a DSN. The plan, the splits and the hand-off are in the state store under the pipeline's name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from airflow_cdc_provider.core.identifiers import PipelineName
+
+SOURCE_DSN_ENV = "AIRFLOW_CDC_SOURCE_DSN"
+SINK_DSN_ENV = "AIRFLOW_CDC_SINK_DSN"
+STATE_DSN_ENV = "AIRFLOW_CDC_STATE_DSN"
+
+
+class JobKind(StrEnum):
+    """What a job does."""
+
+    SNAPSHOT = "snapshot"
+    STREAM = "stream"
+
+
+class StreamMode(StrEnum):
+    """When a stream job ends."""
+
+    CONTINUOUS = "continuous"
+    """When it is asked to."""
+    BOUNDED = "bounded"
+    """When everything that was in the source's log at the job's start is in the sink."""
+
+
+class ApplyMode(StrEnum):
+    """How changes reach the sink."""
+
+    TRANSACTIONS = "transactions"
+    """Whole source transactions in source order, one sink transaction for each batch of them."""
+    MERGED = "merged"
+    """The last change of each key, spread over parallel writers."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """One Spark job of a pipeline."""
+
+    pipeline: PipelineName
+    generation: int
+    """The generation the job runs under; it stops when a newer one has taken over."""
+    kind: JobKind
+    source_env: str = SOURCE_DSN_ENV
+    sink_env: str = SINK_DSN_ENV
+    state_env: str = STATE_DSN_ENV
+    sink_type: str = "mysql"
+    server_id_first: int = 5400
+    server_id_last: int = 5499
+    max_connections: int = 8
+    """On the source, all of the job's tasks together."""
+    backfill: bool = True
+    max_split_bytes: int = 256 * 1024 * 1024
+    """A split that holds more is cut in two."""
+    stream_mode: StreamMode = StreamMode.CONTINUOUS
+    apply: ApplyMode = ApplyMode.TRANSACTIONS
+    writers: int = 1
+    """Parallel writers of `merged`."""
+    max_batch_changes: int = 100_000
+    max_batch_s: float = 1.0
+    work_dir: str = ""
+    """Where the driver keeps Spark's checkpoint; a new folder for each job run. Empty: a
+    temporary folder."""
+    zero_dates: str = "fail"
+    """What becomes of zero and partial dates: `fail`, `null` or `text` (value model)."""
+
+    def to_json(self) -> str:
+        """Write the spec; `from_json` reads it back equal."""
+        form = {**dataclasses.asdict(self), "pipeline": str(self.pipeline)}
+        return json.dumps(form, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> JobSpec:
+        """Read a spec; fields that a later release added are refused by name."""
+        form: dict[str, Any] = json.loads(text)
+        known = {field.name for field in dataclasses.fields(cls)}
+        unknown = sorted(form.keys() - known)
+        if unknown:
+            raise ValueError(f"job spec has unknown fields {unknown}: older code reads a newer job")
+        return cls(
+            **{
+                **form,
+                "pipeline": PipelineName(form["pipeline"]),
+                "kind": JobKind(form["kind"]),
+                "stream_mode": StreamMode(form["stream_mode"]),
+                "apply": ApplyMode(form["apply"]),
+            }
+        )

@@ -1,0 +1,80 @@
+"""Primary keys and half-open key ranges.
+
+A key is a tuple of one scalar per key column in index order. Only some kinds may be compared
+in code, because only for them is Python's order MySQL's own: integers, decimals, temporals in
+fixed-width text, and binary strings. Anything with a collation is compared by MySQL or not at
+all (law 5).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+
+KeyPart = int | Decimal | str | bytes
+Key = tuple[KeyPart, ...]
+
+
+class KeyKind(StrEnum):
+    """How one key column is ordered."""
+
+    INTEGER = "integer"
+    DECIMAL = "decimal"
+    TEMPORAL = "temporal"
+    """DATE, DATETIME, TIMESTAMP as `YYYY-MM-DD[ hh:mm:ss[.ffffff]]`, UTC for TIMESTAMP."""
+    BINARY = "binary"
+    """BINARY, VARBINARY: bytes, BINARY padded with zeros."""
+    TEXT = "text"
+    """Anything with a collation."""
+    OTHER = "other"
+    """FLOAT, DOUBLE, TIME, ENUM, SET, BIT, UUID and the like: never split, never compared."""
+
+    @property
+    def comparable(self) -> bool:
+        """Tell whether Python orders these values exactly as MySQL does."""
+        return self in {KeyKind.INTEGER, KeyKind.DECIMAL, KeyKind.TEMPORAL, KeyKind.BINARY}
+
+    @property
+    def splittable(self) -> bool:
+        """Tell whether SQL ranges over this column may bound a split."""
+        return self is not KeyKind.OTHER
+
+
+KeyKinds = tuple[KeyKind, ...]
+
+
+def comparable(kinds: KeyKinds) -> bool:
+    """Tell whether whole keys of these kinds may be compared in code."""
+    return bool(kinds) and all(kind.comparable for kind in kinds)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """Keys from `start` up to, not including, `end`; None is open on that side.
+
+    `start` and `end` may be shorter than the key: a prefix bounds all keys that begin with it.
+    """
+
+    start: Key | None = None
+    end: Key | None = None
+
+    def contains(self, key: Key) -> bool:
+        """Tell whether a key of comparable kinds lies in the range."""
+        if self.start is not None and key[: len(self.start)] < self.start:
+            return False
+        return self.end is None or key[: len(self.end)] < self.end
+
+    @property
+    def is_whole_table(self) -> bool:
+        return self.start is None and self.end is None
+
+    def __str__(self) -> str:
+        start = "(-inf" if self.start is None else f"[{_shown(self.start)}"
+        end = "+inf" if self.end is None else _shown(self.end)
+        return f"{start}, {end})"
+
+
+def _shown(key: Key) -> str:
+    shown = (part.hex() if isinstance(part, bytes) else str(part) for part in key)
+    return "/".join(shown)

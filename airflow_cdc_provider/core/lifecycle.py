@@ -1,0 +1,78 @@
+"""The states a pipeline and its tables go through, and which moves are allowed.
+
+Wanted and actual state are kept apart: a command changes what is wanted, the owner of the
+pipeline changes what is. Every write names the state it moves from.
+
+    NEW -> PLANNING -> SNAPSHOT -> HANDED_OFF -> STREAMING <-> STOPPED
+     any -> FAILED -> PLANNING | SNAPSHOT | STREAMING
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from airflow_cdc_provider.core.errors import StateMovedError
+
+
+class Wanted(StrEnum):
+    """What a person or a schedule asked for."""
+
+    RUN = "run"
+    STOP = "stop"
+
+
+class Phase(StrEnum):
+    """What a pipeline is doing."""
+
+    NEW = "new"
+    PLANNING = "planning"
+    SNAPSHOT = "snapshot"
+    HANDED_OFF = "handed_off"
+    STREAMING = "streaming"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+class TablePhase(StrEnum):
+    """What is happening to one table."""
+
+    PLANNED = "planned"
+    SNAPSHOT = "snapshot"
+    READ = "read"
+    CATCHING_UP = "catching_up"
+    CONSISTENT = "consistent"
+    FAILED = "failed"
+
+
+class SplitStatus(StrEnum):
+    """Where one split stands."""
+
+    PLANNED = "planned"
+    READING = "reading"
+    FINISHED = "finished"
+    CUT = "cut"
+    """Too big: replaced by two halves."""
+    FAILED = "failed"
+
+
+_MOVES: dict[Phase, frozenset[Phase]] = {
+    Phase.NEW: frozenset({Phase.PLANNING, Phase.FAILED}),
+    Phase.PLANNING: frozenset({Phase.PLANNING, Phase.SNAPSHOT, Phase.FAILED}),
+    Phase.SNAPSHOT: frozenset({Phase.SNAPSHOT, Phase.PLANNING, Phase.HANDED_OFF, Phase.FAILED}),
+    Phase.HANDED_OFF: frozenset({Phase.HANDED_OFF, Phase.STREAMING, Phase.PLANNING, Phase.FAILED}),
+    Phase.STREAMING: frozenset({Phase.STREAMING, Phase.STOPPED, Phase.PLANNING, Phase.FAILED}),
+    Phase.STOPPED: frozenset({Phase.STOPPED, Phase.STREAMING, Phase.PLANNING, Phase.FAILED}),
+    Phase.FAILED: frozenset(
+        {Phase.FAILED, Phase.PLANNING, Phase.SNAPSHOT, Phase.HANDED_OFF, Phase.STREAMING}
+    ),
+}
+
+
+def check_move(current: Phase, to: Phase) -> None:
+    """Refuse a move that the picture above does not show."""
+    if to not in _MOVES[current]:
+        raise StateMovedError(
+            f"a pipeline does not go from {current.value} to {to.value}",
+            risk="none: nothing was changed",
+            remedy="look at the pipeline's status; another run may have moved it",
+        )

@@ -1,0 +1,167 @@
+"""The doors between rooms: small protocols, each owned by the room that calls through it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.keys import Key
+from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase, Wanted
+from airflow_cdc_provider.core.records import (
+    PipelineEvent,
+    PipelineState,
+    SplitState,
+    StreamState,
+    TablePlan,
+    TableState,
+)
+from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.stream_split import StreamSplit
+
+
+class Assigner(Protocol):
+    """What a reader sees of the one who hands out splits."""
+
+    def claim(self) -> SnapshotSplit | None:
+        """Wait for the next split; None when all are finished and no more will come."""
+
+    def report(self, report: SplitReport) -> None:
+        """Tell that a split is published; telling it twice is harmless."""
+
+    def cut(self, split: SnapshotSplit, middle: Key) -> None:
+        """Replace a split that is too big by its two halves."""
+
+    def refuse(self, split: SnapshotSplit, error: str) -> None:
+        """Tell that a split failed in a way that reading it again does not mend."""
+
+
+class PhaseListener(Protocol):
+    """Told at the four moments around the watermarks of a split; silent by default."""
+
+    def before_low(self, split: SnapshotSplit) -> None:
+        """L is about to be taken."""
+
+    def after_low(self, split: SnapshotSplit) -> None:
+        """L is taken; the rows are about to be read."""
+
+    def before_high(self, split: SnapshotSplit) -> None:
+        """The rows are read; H is about to be taken."""
+
+    def after_high(self, split: SnapshotSplit) -> None:
+        """H is taken; the log between is about to be replayed."""
+
+
+class SilentListener:
+    """Does nothing at every moment."""
+
+    def before_low(self, split: SnapshotSplit) -> None:
+        """Do nothing."""
+
+    def after_low(self, split: SnapshotSplit) -> None:
+        """Do nothing."""
+
+    def before_high(self, split: SnapshotSplit) -> None:
+        """Do nothing."""
+
+    def after_high(self, split: SnapshotSplit) -> None:
+        """Do nothing."""
+
+
+class StateReader(Protocol):
+    """Looks at what is remembered of a pipeline."""
+
+    def pipeline(self, name: PipelineName) -> PipelineState | None: ...
+
+    def tables(self, name: PipelineName) -> tuple[TableState, ...]: ...
+
+    def splits(
+        self, name: PipelineName, table: TableId | None = None
+    ) -> tuple[SplitState, ...]: ...
+
+    def hand_off(self, name: PipelineName) -> StreamSplit | None:
+        """Return the stream split as it was handed off."""
+
+    def stream(self, name: PipelineName) -> StreamState | None: ...
+
+    def events(self, name: PipelineName, limit: int = 100) -> tuple[PipelineEvent, ...]:
+        """Return the latest events, newest first."""
+
+
+class StateStore(StateReader, Protocol):
+    """Remembers a pipeline. Every write names the generation it is made under.
+
+    A write under an old generation raises `FencedError`; a move from a phase that is no longer
+    there raises `StateMovedError`.
+    """
+
+    def ensure(self, name: PipelineName) -> PipelineState:
+        """Return the pipeline, new if it was unknown."""
+
+    def take_over(
+        self, name: PipelineName, owner: str, *, at_least: int = 0, lease_s: float = 60.0
+    ) -> PipelineState:
+        """Become the owner under a new generation, larger than any before and than `at_least`."""
+
+    def renew_lease(
+        self, name: PipelineName, generation: int, lease_s: float = 60.0
+    ) -> PipelineState:
+        """Prolong the lease and return what is wanted now."""
+
+    def want(self, name: PipelineName, wanted: Wanted) -> None:
+        """Ask the pipeline's owner to run or to stop."""
+
+    def move(
+        self,
+        name: PipelineName,
+        generation: int,
+        *,
+        expected: Phase,
+        to: Phase,
+        error: str = "",
+    ) -> PipelineState:
+        """Move on from `expected`, or raise `StateMovedError` if someone already has."""
+
+    def start_plan(
+        self, name: PipelineName, generation: int, plan_id: str, tables: Sequence[TablePlan]
+    ) -> None:
+        """Store a new plan; the splits of an older one are forgotten."""
+
+    def add_splits(
+        self, name: PipelineName, generation: int, splits: Iterable[SnapshotSplit]
+    ) -> None:
+        """Store planned splits; storing one twice is harmless."""
+
+    def finish_planning(self, name: PipelineName, generation: int, table: TableId) -> None:
+        """Tell that no more splits of this table will be planned."""
+
+    def mark_split(
+        self,
+        name: PipelineName,
+        generation: int,
+        split: SnapshotSplit,
+        status: SplitStatus,
+        *,
+        report: SplitReport | None = None,
+        error: str = "",
+    ) -> None:
+        """Store where a split stands; READING counts an attempt."""
+
+    def mark_table(
+        self,
+        name: PipelineName,
+        generation: int,
+        table: TableId,
+        phase: TablePhase,
+        error: str = "",
+    ) -> None:
+        """Store where a table stands."""
+
+    def store_hand_off(self, name: PipelineName, generation: int, stream: StreamSplit) -> None:
+        """Store the stream split."""
+
+    def beat(self, name: PipelineName, generation: int, stream: StreamState) -> None:
+        """Store the stream's progress and heartbeat."""
+
+    def tell(self, name: PipelineName, text: str, *, level: str = "info") -> None:
+        """Add an event."""

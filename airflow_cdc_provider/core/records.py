@@ -1,0 +1,99 @@
+"""What the state store remembers of a pipeline; times are microseconds since the epoch, UTC."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase, Wanted
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.table_schema import TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineState:
+    """One pipeline: what is wanted, what is, and who owns it."""
+
+    name: PipelineName
+    wanted: Wanted
+    phase: Phase
+    generation: int
+    """Grows with each new owner; 0 before the first."""
+    plan_id: str = ""
+    owner: str = ""
+    lease_until_us: int = 0
+    error: str = ""
+    updated_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlan:
+    """One table of a plan: where it comes from, where it goes, how it looked when planned."""
+
+    schema: TableSchema
+    sink_table: TableId
+    estimated_rows: int
+    """The server's own estimate: shown as such, never computed with."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """One table's progress."""
+
+    plan: TablePlan
+    phase: TablePhase
+    splits_planned: int = 0
+    planning_done: bool = False
+    """False while the planner still looks for boundaries: more splits may come."""
+    splits_finished: int = 0
+    rows: int = 0
+    bytes: int = 0
+    error: str = ""
+
+    @property
+    def table(self) -> TableId:
+        return self.plan.schema.table
+
+
+@dataclass(frozen=True, slots=True)
+class SplitState:
+    """One split's progress."""
+
+    split: SnapshotSplit
+    status: SplitStatus
+    attempt: int = 0
+    report: SplitReport | None = None
+    started_us: int = 0
+    finished_us: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamState:
+    """The stream's progress as last told by its driver; the ledger may be ahead of it."""
+
+    position: LogPosition
+    """Applied and committed in the sink."""
+    source_end: LogPosition | None = None
+    """The end of the source's log when last asked."""
+    batch: int = 0
+    changes: int = 0
+    """Row changes applied since the stream's first start."""
+    transactions: int = 0
+    lag_us: int | None = None
+    """Age of the last applied commit when it was committed at the sink; None before the first,
+    0 when nothing is waiting."""
+    heartbeat_us: int = 0
+    inconsistent: tuple[TableId, ...] = ()
+    """Tables whose consistent point has not passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineEvent:
+    """Something a person may want to know later."""
+
+    at_us: int
+    level: str
+    """info, warning or error."""
+    text: str

@@ -1,0 +1,83 @@
+"""Cut a table's key space into splits that cover every key exactly once.
+
+The planner only decides; `mysql.key_bounds` asks the server for boundaries. Boundaries are
+strictly increasing in the server's own order, so n boundaries make n + 1 half-open splits, the
+first and the last open-ended. Even steps over an integer key are used only when a real probe of
+the index says the keys are dense (estimates are never trusted); else each boundary is the key
+found `split_rows` further on in the index, over the whole primary key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.keys import Key, KeyKinds, KeyRange
+from airflow_cdc_provider.core.splits import SnapshotSplit
+
+DENSE_ENOUGH = 0.5
+"""The share of an integer range that must hold keys, in every probed part, for even steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class DensityProbe:
+    """Rows counted by the server in one sampled part `[first, last]` of an integer key."""
+
+    first: int
+    last: int
+    rows: int
+
+    @property
+    def density(self) -> float:
+        return self.rows / (self.last - self.first + 1)
+
+
+def even_boundaries(
+    smallest: int, largest: int, split_rows: int, probes: Iterable[DensityProbe]
+) -> Iterator[Key] | None:
+    """Return evenly stepped boundaries if every probe found the keys dense, else None.
+
+    A step is widened by the smallest probed density, so a split holds about `split_rows` rows.
+    """
+    densities = [probe.density for probe in probes]
+    if not densities or min(densities) < DENSE_ENOUGH:
+        return None
+    step = max(1, int(split_rows / min(1.0, min(densities))))
+    return ((bound,) for bound in range(smallest + step, largest + 1, step))
+
+
+def splits_between(
+    table: TableId,
+    key_columns: tuple[str, ...],
+    key_kinds: KeyKinds,
+    boundaries: Iterable[Key],
+    *,
+    first_number: int = 0,
+    start: Key | None = None,
+) -> Iterator[SnapshotSplit]:
+    """Yield the splits that `boundaries` cut; each as soon as its end is known.
+
+    `first_number` and `start` resume a plan that was stored up to there.
+    """
+    number = first_number
+    for bound in boundaries:
+        if start is not None and bound == start:
+            raise ValueError(f"boundaries of {table} do not increase: {bound!r} came twice")
+        yield SnapshotSplit(table, number, key_columns, key_kinds, KeyRange(start, bound))
+        number, start = number + 1, bound
+    yield SnapshotSplit(table, number, key_columns, key_kinds, KeyRange(start, None))
+
+
+def cut_in_two(
+    split: SnapshotSplit, middle: Key, *, next_number: int
+) -> tuple[SnapshotSplit, SnapshotSplit]:
+    """Cut a split that grew too big at `middle`, a key strictly inside it."""
+    if middle in (split.keys.start, split.keys.end):
+        raise ValueError(f"{split.split_id} cannot be cut at its own end {middle!r}")
+    halves = (KeyRange(split.keys.start, middle), KeyRange(middle, split.keys.end))
+    left, right = (
+        SnapshotSplit(split.table, next_number + i, split.key_columns, split.key_kinds, keys)
+        for i, keys in enumerate(halves)
+    )
+    return left, right

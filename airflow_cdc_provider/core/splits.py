@@ -1,0 +1,77 @@
+"""The records that readers, assigner and stream exchange.
+
+Named after what SeaTunnel and Flink CDC call them, so that anyone who knows those finds their
+way: a split is planned, read and reported, and lives on as a finished split until its table is
+pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.keys import KeyKinds, KeyRange, comparable
+from airflow_cdc_provider.core.positions import LogPosition
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotSplit:
+    """A half-open range of one table's key, read by one task.
+
+    `number` counts from 0 in a table's plan. A split that grew too big is cut in two, and the
+    new halves get numbers of their own; numbers are never used again.
+    """
+
+    table: TableId
+    number: int
+    key_columns: tuple[str, ...]
+    key_kinds: KeyKinds
+    keys: KeyRange
+
+    @property
+    def split_id(self) -> str:
+        return f"{self.table}#{self.number}"
+
+    def is_backfilled(self, *, wanted: bool) -> bool:
+        """Tell whether (L, H] is replayed onto this split's rows.
+
+        Only where keys are compared in code; else the stream replays from L (law 6).
+        """
+        return wanted and comparable(self.key_kinds)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitReport:
+    """What a reader tells the assigner when a split has been published."""
+
+    split_id: str
+    low: LogPosition
+    high: LogPosition
+    rows: int
+    bytes: int
+    fingerprint: str
+    """The table schema's, taken with L and unchanged after the read."""
+    attempt: int
+    changes: int = 0
+    """Row changes of (L, H] replayed onto the rows."""
+    read_s: float = 0.0
+    publish_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedSplit:
+    """A published split as the stream sees it: its range, and the H up to which it is settled.
+
+    Without backfill `watermark` is the split's L: what came after L is the stream's to apply.
+    `consistent_at` is always the H.
+    """
+
+    split: SnapshotSplit
+    watermark: LogPosition
+    consistent_at: LogPosition
+
+    @classmethod
+    def of(cls, split: SnapshotSplit, report: SplitReport, *, backfilled: bool) -> FinishedSplit:
+        """Turn a report into what the stream needs of it."""
+        settled = report.high if backfilled else report.low
+        return cls(split=split, watermark=settled, consistent_at=report.high)

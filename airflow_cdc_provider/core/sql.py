@@ -1,0 +1,50 @@
+"""SQL text that must be the same everywhere: literals and key-range predicates.
+
+Values are written so that no session setting (sql_mode, connection charset) changes their
+meaning: text and bytes as hexadecimal, numbers as digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import assert_never
+
+from airflow_cdc_provider.core.identifiers import quote_identifier
+from airflow_cdc_provider.core.keys import Key, KeyPart, KeyRange
+
+
+def literal(part: KeyPart) -> str:
+    """Write one value as a literal that MySQL and MariaDB read the same in every session."""
+    match part:
+        case int():
+            return str(part)
+        case Decimal():
+            return format(part, "f")
+        case bytes():
+            return f"x'{part.hex()}'"
+        case str():
+            return f"_utf8mb4 x'{part.encode().hex()}'"
+        case _:
+            assert_never(part)
+
+
+def range_predicate(columns: Sequence[str], keys: KeyRange) -> str:
+    """Write the condition `start <= key < end` so that the key's index serves it.
+
+    A row constructor would read better, but the servers do not use an index range for it.
+    """
+    parts = []
+    if keys.start is not None:
+        parts.append(_bound(columns, keys.start, strict=">", last=">="))
+    if keys.end is not None:
+        parts.append(_bound(columns, keys.end, strict="<", last="<"))
+    return " AND ".join(parts) if parts else "TRUE"
+
+
+def _bound(columns: Sequence[str], key: Key, *, strict: str, last: str) -> str:
+    column, value = quote_identifier(columns[0]), literal(key[0])
+    if len(key) == 1:
+        return f"{column} {last} {value}"
+    rest = _bound(columns[1:], key[1:], strict=strict, last=last)
+    return f"({column} {strict}= {value} AND ({column} {strict} {value} OR {rest}))"

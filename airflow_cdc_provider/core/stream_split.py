@@ -1,0 +1,169 @@
+"""Hand-off: turning all reports into the one stream split.
+
+The stream starts at the smallest watermark of any finished split (GTID sets: the intersection),
+so nothing after any split's H can be missed. Each table carries its own progress: "applied
+through" plus its finished splits. Three rules follow for one change of one table:
+
+- contained in the table's `applied_through`: already there, skip;
+- the table still has finished splits: apply if and only if the watermark of the key's split
+  does not contain it (law 5);
+- otherwise the table is pure: apply.
+
+A table whose keys cannot be compared in code has no split details here: it is replayed from its
+smallest watermark without filtering, and is consistent once its largest H has passed (law 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from airflow_cdc_provider.core.errors import IntegrityError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.keys import Key, comparable
+from airflow_cdc_provider.core.positions import LogPosition, TransactionPoint
+from airflow_cdc_provider.core.splits import FinishedSplit
+
+
+@dataclass(frozen=True, slots=True)
+class TableProgress:
+    """How far the stream is with one table.
+
+    `finished` is sorted by range, covers every key exactly once, and is empty when the table is
+    pure or is replayed without filtering. `consistent_at` holds the H values still to pass;
+    empty means that the table is consistent.
+    """
+
+    table: TableId
+    applied_through: LogPosition
+    finished: tuple[FinishedSplit, ...] = ()
+    consistent_at: tuple[LogPosition, ...] = ()
+
+    @property
+    def is_pure(self) -> bool:
+        return not self.finished and not self.consistent_at
+
+    def owns(self, key: Key, point: TransactionPoint) -> bool:
+        """Tell whether the stream applies this change: it came after its row was settled."""
+        if self.applied_through.contains(point):
+            return False
+        if not self.finished:
+            return True
+        return not self.split_of(key).watermark.contains(point)
+
+    def split_of(self, key: Key) -> FinishedSplit:
+        """Return the one finished split whose range holds `key`."""
+        for finished in self.finished:
+            if finished.split.keys.contains(key):
+                return finished
+        raise IntegrityError(
+            f"key {key!r} lies in no split of {self.table}",
+            where=f"table {self.table}, {len(self.finished)} finished splits",
+            risk="the change would be lost",
+            remedy="report this; the splits of a table must cover every key",
+        )
+
+    def passed(self, position: LogPosition) -> TableProgress:
+        """Return the progress once everything up to `position` is applied.
+
+        Split details are dropped when the largest H has passed.
+        """
+        waiting = tuple(high for high in self.consistent_at if not position.covers(high))
+        if waiting:
+            return replace(self, consistent_at=waiting)
+        return replace(self, finished=(), consistent_at=())
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSplit:
+    """The one reader of the log: where it starts, where it ends, and each table's progress."""
+
+    start: LogPosition
+    stop: LogPosition | None
+    tables: tuple[TableProgress, ...]
+
+    def progress_of(self, table: TableId) -> TableProgress | None:
+        """Return a captured table's progress, None for any other table."""
+        return next((progress for progress in self.tables if progress.table == table), None)
+
+    @property
+    def inconsistent(self) -> tuple[TableId, ...]:
+        """Return the tables whose largest H has not passed yet."""
+        return tuple(progress.table for progress in self.tables if progress.consistent_at)
+
+    def passed(self, position: LogPosition) -> StreamSplit:
+        """Return the split once everything up to `position` is applied."""
+        tables = tuple(progress.passed(position) for progress in self.tables)
+        return replace(self, start=position, tables=tables)
+
+
+def smallest(positions: Iterable[LogPosition]) -> LogPosition:
+    """Return the latest position that all of `positions` cover."""
+    return reduce(LogPosition.meet, positions)
+
+
+def hand_off(
+    finished: Sequence[FinishedSplit],
+    *,
+    backfilled: bool = True,
+    running: StreamSplit | None = None,
+    stop: LogPosition | None = None,
+) -> StreamSplit:
+    """Turn the finished splits of whole tables into the stream split.
+
+    With a `running` stream, tables read again or added join it: the stream goes back to their
+    smallest watermark and the other tables skip up to where they were.
+    """
+    if not finished and running is None:
+        raise ValueError("hand-off needs finished splits or a running stream")
+    by_table: dict[TableId, list[FinishedSplit]] = {}
+    for split in finished:
+        by_table.setdefault(split.split.table, []).append(split)
+    joining = [_joining(table, by_table[table], backfilled) for table in sorted(by_table)]
+    staying: list[TableProgress] = []
+    if running is not None:
+        staying = [
+            replace(progress, applied_through=_applied(progress, running.start))
+            for progress in running.tables
+            if progress.table not in by_table
+        ]
+    starts = [progress.applied_through for progress in joining]
+    if running is not None:
+        starts.append(running.start)
+    tables = sorted((*joining, *staying), key=lambda progress: progress.table)
+    return StreamSplit(start=smallest(starts), stop=stop, tables=tuple(tables))
+
+
+def _applied(progress: TableProgress, stream_start: LogPosition) -> LogPosition:
+    return progress.applied_through.join(stream_start)
+
+
+def _joining(table: TableId, finished: Sequence[FinishedSplit], backfilled: bool) -> TableProgress:
+    filtered = backfilled and comparable(finished[0].split.key_kinds)
+    ordered = sorted(finished, key=_range_order) if filtered else []
+    for left, right in zip(ordered, ordered[1:], strict=False):
+        if left.split.keys.end != right.split.keys.start:
+            raise _uncovered(table, f"{left.split.keys} is followed by {right.split.keys}")
+    if ordered and (ordered[0].split.keys.start, ordered[-1].split.keys.end) != (None, None):
+        raise _uncovered(table, f"the ends are {ordered[0].split.keys}, {ordered[-1].split.keys}")
+    return TableProgress(
+        table=table,
+        applied_through=smallest(split.watermark for split in finished),
+        finished=tuple(ordered),
+        consistent_at=tuple({split.consistent_at for split in finished}),
+    )
+
+
+def _range_order(finished: FinishedSplit) -> tuple[bool, Key]:
+    start = finished.split.keys.start
+    return (False, ()) if start is None else (True, start)
+
+
+def _uncovered(table: TableId, found: str) -> IntegrityError:
+    return IntegrityError(
+        f"the finished splits of {table} do not cover every key once: {found}",
+        where=f"hand-off of {table}",
+        risk="changes between the splits would be lost",
+        remedy="finish the snapshot of the table, then hand off again",
+    )

@@ -1,0 +1,1 @@
+"""The source: MySQL and MariaDB, asked and read without locks."""

@@ -1,0 +1,1 @@
+"""The pipeline file and what is derived from it."""

@@ -1,0 +1,1 @@
+"""Airflow's nouns, thin: they compose what the other rooms do."""

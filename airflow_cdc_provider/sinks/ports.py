@@ -1,0 +1,104 @@
+"""What the jobs ask of a sink.
+
+A sink is opened for one pipeline and one generation. Every commit checks the generation in its
+own transaction and raises `FencedError` when a newer owner has taken over (law 8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from airflow_cdc_provider.columnar.changes import ChangeBatch
+from airflow_cdc_provider.columnar.rows import SplitRows
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.stream_split import StreamSplit
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who writes: a pipeline under one generation."""
+
+    pipeline: PipelineName
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedBatch:
+    """What a sink committed."""
+
+    end: LogPosition
+    changes: int
+    transactions: int
+    committed_us: int
+    """The original commit time of the last source transaction; 0 if there was none."""
+
+
+class SplitSink(Protocol):
+    """Takes finished splits."""
+
+    def publish(self, split: SnapshotSplit, rows: SplitRows, report: SplitReport) -> None:
+        """Replace all the sink holds in the split's range by `rows`, and store the report.
+
+        One transaction: the split is there whole, with its report, or not at all (law 4).
+        """
+
+    def close(self) -> None:
+        """Let go of the connection; a transaction that is open is rolled back."""
+
+
+class ChangeSink(Protocol):
+    """Takes changes in source order."""
+
+    def stream(self) -> StreamSplit | None:
+        """Return the stream split as last committed: where to go on, and each table's progress."""
+
+    def apply(self, batch: ChangeBatch) -> AppliedBatch | None:
+        """Apply one batch and store its end in the same transaction (law 7).
+
+        Changes that a split's snapshot already holds, and those up to the committed position,
+        are left out. None when the batch has no end: the transaction stays open for the rest.
+        """
+
+    def close(self) -> None:
+        """Let go of the connections; a transaction that is open is rolled back."""
+
+
+class SinkLedger(Protocol):
+    """The truth about what is committed in the sink."""
+
+    def take_over(self, generation: int) -> None:
+        """Make `generation` the only one that may commit; a smaller one is `FencedError`."""
+
+    def generation(self) -> int:
+        """Return the generation that may commit, 0 for a pipeline never seen."""
+
+    def reports(self) -> Sequence[tuple[SnapshotSplit, SplitReport]]:
+        """Return every finished split of the current plan with its report."""
+
+    def start_plan(self, plan_id: str) -> None:
+        """Forget the finished splits and the stream of older plans, once, for this plan."""
+
+    def plan_id(self) -> str:
+        """Return the plan whose splits are in the ledger, empty for none."""
+
+    def store_stream(self, stream: StreamSplit) -> None:
+        """Store the stream split at hand-off; refused if the ledger already streams further."""
+
+    def stream(self) -> StreamSplit | None:
+        """Return the stream split as last committed, None before the hand-off."""
+
+
+class TableBuilder(Protocol):
+    """Makes the sink's tables."""
+
+    def create_missing(self, plans: Sequence[TablePlan]) -> Mapping[TableId, bool]:
+        """Create databases and tables that do not exist, without secondary unique and foreign
+        keys; returns which were created."""
+
+    def finish(self, plans: Sequence[TablePlan]) -> None:
+        """Add secondary unique and foreign keys; only after the consistent point."""

@@ -1,0 +1,1 @@
+"""What runs on Spark: the snapshot job, the stream job and their session."""

@@ -1,0 +1,1 @@
+"""The state store: SQLAlchemy, on drivers and in Airflow, never on executors."""
