@@ -59,7 +59,7 @@ class PackageSet:
 
 
 MYSQL = PackageSet("mysql", "unstable", ("mysql-server-core", "mysql-client-core"))
-MARIADB = PackageSet("mariadb", "bookworm", ("mariadb-server-core", "mariadb-client-core"))
+MARIADB = PackageSet("mariadb", "bookworm", ("mariadb-server-core", "mariadb-client-core", "mariadb-client"))
 
 
 def unpacked(wanted: PackageSet) -> Path:
@@ -116,7 +116,7 @@ class PrivateApt:
         found = re.search(r"Candidate: (\S+)", self.run("apt-cache", "policy", package))
         if found is None or found.group(1) == "(none)":
             raise PackagesUnavailableError(f"the mirror's index has no package {package}")
-        return found.group(1).replace(":", "_")
+        return found.group(1).rpartition(":")[2]  # without its epoch
 
     def closure(self, packages: Iterable[str]) -> list[str]:
         """Give `packages` and all they depend on, without what only an installed system needs."""

@@ -1,0 +1,141 @@
+"""Fixtures every test may use: real servers, started when first asked for.
+
+- `mysql_server`, `mysql_sink`, `mariadb_server`: one each per session.
+- `mysql_database`, `sink_database`, `mariadb_database`: a fresh database on it, dropped afterwards.
+- `fresh_database(server)`: the same for a server of the test's own.
+
+Asking for one of these marks a test `mysql` or `mariadb`; an unmarked test needs nothing but Python.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import secrets
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import hypothesis
+import pytest
+
+from tests.servers.given import MARIADB_DSN, MYSQL_DSN, MYSQL_SINK_DSN, GivenServer, SqlServer
+from tests.servers.java import prepare_spark_environment
+from tests.servers.throwaway import MariaDbServer, MySqlServer, ThrowawayServer
+
+# Airflow reads these once, at its first import, which a test module may do while being collected.
+_AIRFLOW_HOME = tempfile.TemporaryDirectory(prefix="cdc-airflow-home-")
+os.environ["AIRFLOW_HOME"] = _AIRFLOW_HOME.name
+os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
+os.environ["AIRFLOW__CORE__UNIT_TEST_MODE"] = "True"
+os.environ["AIRFLOW__CORE__DAGS_FOLDER"] = f"{_AIRFLOW_HOME.name}/dags"
+prepare_spark_environment()
+
+hypothesis.settings.register_profile("dev", max_examples=50, deadline=None, print_blob=True)
+hypothesis.settings.register_profile("ci", max_examples=100, deadline=None, print_blob=True)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+MARKERS_BY_FIXTURE = {
+    "mysql": {"mysql_server", "mysql_sink"},
+    "mariadb": {"mariadb_server"},
+    "spark": {"spark", "spark_session"},
+    "airflow": {"airflow_db", "airflow_home", "airflow_server"},
+}
+_database_numbers = itertools.count(1)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by the fixtures they use, before `-m` selects among them."""
+    for item in items:
+        used = set(getattr(item, "fixturenames", ()))
+        for marker, fixtures in MARKERS_BY_FIXTURE.items():
+            if used & fixtures:
+                item.add_marker(marker)
+
+
+def pytest_report_header() -> list[str]:
+    """Say what the tests run on, as far as it is known before anything has started."""
+    given = [name for name in (MYSQL_DSN, MYSQL_SINK_DSN, MARIADB_DSN) if os.environ.get(name)]
+    return [
+        f"java: {os.environ['JAVA_HOME']}",
+        f"servers: {', '.join(given) or 'throwaway ones, started when first needed'}",
+    ]
+
+
+def _server(
+    request: pytest.FixtureRequest, variable: str, kind: type[ThrowawayServer]
+) -> Iterator[SqlServer]:
+    """Give the server of a DSN or start one; its version goes into the terminal's summary."""
+    versions = request.config.stash.setdefault(_VERSIONS, {})
+    with ExitStack() as stack:
+        server = GivenServer.from_environment(variable) or stack.enter_context(kind())
+        versions[request.fixturename or variable] = server.version
+        yield server
+
+
+_VERSIONS = pytest.StashKey[dict[str, str]]()
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Say which servers were used."""
+    for name, version in sorted(config.stash.get(_VERSIONS, {}).items()):
+        terminalreporter.write_line(f"{name}: {version}")
+
+
+@pytest.fixture(scope="session")
+def mysql_server(request: pytest.FixtureRequest) -> Iterator[SqlServer]:
+    """MySQL with GTIDs and full row metadata: the source."""
+    yield from _server(request, MYSQL_DSN, MySqlServer)
+
+
+@pytest.fixture(scope="session")
+def mysql_sink(request: pytest.FixtureRequest) -> Iterator[SqlServer]:
+    """Another MySQL: the sink."""
+    yield from _server(request, MYSQL_SINK_DSN, MySqlServer)
+
+
+@pytest.fixture(scope="session")
+def mariadb_server(request: pytest.FixtureRequest) -> Iterator[SqlServer]:
+    """MariaDB with its binary log."""
+    yield from _server(request, MARIADB_DSN, MariaDbServer)
+
+
+@pytest.fixture
+def fresh_database() -> Iterator[Callable[[SqlServer], str]]:
+    """Make a database of a new name on a server; it is dropped after the test."""
+    with ExitStack() as stack:
+
+        def create(server: SqlServer) -> str:
+            name = f"t{next(_database_numbers)}_{secrets.token_hex(3)}"
+            server.execute(f"CREATE DATABASE `{name}` CHARACTER SET utf8mb4")
+            stack.callback(_drop_database, server, name)
+            return name
+
+        yield create
+
+
+def _drop_database(server: SqlServer, name: str) -> None:
+    if isinstance(server, ThrowawayServer) and not server.is_running:
+        return  # the test has killed it, and its data goes with it
+    server.execute(f"DROP DATABASE IF EXISTS `{name}`")
+
+
+@pytest.fixture
+def mysql_database(mysql_server: SqlServer, fresh_database: Callable[[SqlServer], str]) -> str:
+    """A fresh database on `mysql_server`."""
+    return fresh_database(mysql_server)
+
+
+@pytest.fixture
+def sink_database(mysql_sink: SqlServer, fresh_database: Callable[[SqlServer], str]) -> str:
+    """A fresh database on `mysql_sink`."""
+    return fresh_database(mysql_sink)
+
+
+@pytest.fixture
+def mariadb_database(mariadb_server: SqlServer, fresh_database: Callable[[SqlServer], str]) -> str:
+    """A fresh database on `mariadb_server`."""
+    return fresh_database(mariadb_server)
