@@ -1,0 +1,168 @@
+"""The value model: for each column type of the server one Arrow type and one canonical value.
+
+A row means the same whether it came by SELECT or from the log, because both decoders produce
+what this table says:
+
+=====================================  ==================  =====================================
+type                                   Arrow               canonical value
+=====================================  ==================  =====================================
+TINYINT .. BIGINT [UNSIGNED]           int8 .. uint64      MEDIUMINT is 32 bits wide
+BIT(n)                                 uint64              the bits as a number
+YEAR                                   uint16              0000 is 0
+FLOAT, DOUBLE                          float32, float64    every bit exact, -0.0 kept
+DECIMAL(p,s)                           decimal128/256      256 bits from 39 digits on
+DATE                                   date32
+DATETIME                               timestamp[us]       wall clock, no zone
+TIMESTAMP                              timestamp[us, UTC]  an instant
+TIME                                   duration[us]        signed, up to 838:59:59.999999
+CHAR, VARCHAR, TEXT                    string              UTF-8 whatever the column's charset
+the same with charset `binary`         binary
+ENUM                                   string              '' for index 0, the invalid value
+SET                                    string              members in definition order
+JSON                                   string              the server's own text form
+BINARY(n)                              binary              padded with zeros to n bytes
+VARBINARY, BLOB                        binary
+GEOMETRY and its subtypes              binary              SRID, 4 bytes little-endian, then WKB
+VECTOR                                 binary              32-bit floats, little-endian
+UUID, INET4, INET6 (MariaDB)           string              as the server prints them
+=====================================  ==================  =====================================
+
+**Zero and partial dates** (0000-00-00, 2024-00-15, 2024-02-31) are values to MySQL and to nobody
+else. What becomes of them is a policy, `ZeroDates`; under `TEXT` the columns that can hold them
+are strings in the server's own form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+import pyarrow as pa
+
+from airflow_cdc_provider.core.errors import UnknownTypeError
+from airflow_cdc_provider.core.table_schema import Column, ColumnType
+
+
+class ZeroDates(StrEnum):
+    """What becomes of dates that are no days of the calendar."""
+
+    FAIL = "fail"
+    """A named error with table, column and key."""
+    NULL = "null"
+    """NULL, and counted."""
+    TEXT = "text"
+    """The column is a string, for every one of its values."""
+
+
+_SIGNED = {
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "mediumint": pa.int32(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+}
+_UNSIGNED = {
+    "tinyint": pa.uint8(),
+    "smallint": pa.uint16(),
+    "mediumint": pa.uint32(),
+    "int": pa.uint32(),
+    "bigint": pa.uint64(),
+}
+GEOMETRY_TYPES = frozenset(
+    {
+        "geometry",
+        "point",
+        "linestring",
+        "polygon",
+        "multipoint",
+        "multilinestring",
+        "multipolygon",
+        "geomcollection",
+        "geometrycollection",
+    }
+)
+CHARACTER_TYPES = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
+BINARY_TYPES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+DATE_TYPES = frozenset({"date", "datetime", "timestamp"})
+"""The types that can hold zero and partial dates."""
+
+_FIXED = {
+    "bit": pa.uint64(),
+    "year": pa.uint16(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "datetime": pa.timestamp("us"),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "time": pa.duration("us"),
+    "enum": pa.string(),
+    "set": pa.string(),
+    "json": pa.string(),
+    "uuid": pa.string(),
+    "inet4": pa.string(),
+    "inet6": pa.string(),
+    "vector": pa.binary(),
+    **dict.fromkeys(GEOMETRY_TYPES, pa.binary()),
+    **dict.fromkeys(BINARY_TYPES, pa.binary()),
+}
+_DECIMAL128_DIGITS = 38
+
+
+def arrow_type(column_type: ColumnType, zero_dates: ZeroDates = ZeroDates.FAIL) -> pa.DataType:
+    """Return the Arrow type of a column type; an unknown type is an error."""
+    name = column_type.name
+    if name in _SIGNED:
+        return (_UNSIGNED if column_type.unsigned else _SIGNED)[name]
+    if name == "decimal":
+        precision, scale = decimal_digits(column_type)
+        wide = precision > _DECIMAL128_DIGITS
+        return pa.decimal256(precision, scale) if wide else pa.decimal128(precision, scale)
+    if name in CHARACTER_TYPES:
+        return pa.binary() if column_type.charset == "binary" else pa.string()
+    if name in DATE_TYPES and zero_dates is ZeroDates.TEXT:
+        return pa.string()
+    if name in _FIXED:
+        return _FIXED[name]
+    raise UnknownTypeError(
+        f"column type {name!r} is not in the value model",
+        risk="its values could be copied wrong",
+        remedy="leave the table out, or the column if the sink can do without it",
+    )
+
+
+def decimal_digits(column_type: ColumnType) -> tuple[int, int]:
+    """Return precision and scale of a DECIMAL; the server's defaults are 10 and 0."""
+    precision = 10 if column_type.precision is None else column_type.precision
+    return precision, column_type.scale or 0
+
+
+def type_text(column_type: ColumnType) -> str:
+    """Write a column type as in a column definition, without its charset."""
+    name, kind = column_type.name, column_type
+    if kind.members:
+        quoted = (member.replace("'", "''") for member in kind.members)
+        return f"{name}({','.join(f"'{member}'" for member in quoted)})"
+    if name == "decimal":
+        precision, scale = decimal_digits(kind)
+        name = f"decimal({precision},{scale})"
+    elif kind.length is not None and name in {"char", "varchar", "binary", "varbinary", "bit"}:
+        name = f"{name}({kind.length})"
+    elif kind.length is not None and name == "vector":
+        name = f"vector({kind.length})"
+    elif kind.fraction:
+        name = f"{name}({kind.fraction})"
+    return f"{name} unsigned" if kind.unsigned else name
+
+
+def arrow_field(column: Column, zero_dates: ZeroDates = ZeroDates.FAIL) -> pa.Field:
+    """Return a column's field; its metadata carries `mysql_type` and `mysql_column`.
+
+    Every field is nullable: the missing side of an insert or a delete is a row of nulls.
+    """
+    metadata = {"mysql_type": type_text(column.type), "mysql_column": column.name}
+    return pa.field(column.name, arrow_type(column.type, zero_dates), metadata=metadata)
+
+
+def arrow_schema(columns: Iterable[Column], zero_dates: ZeroDates = ZeroDates.FAIL) -> pa.Schema:
+    """Return the schema of some columns, in their order."""
+    return pa.schema([arrow_field(column, zero_dates) for column in columns])
