@@ -140,8 +140,8 @@ def type_text(column_type: ColumnType) -> str:
     """Write a column type as in a column definition, without its charset."""
     name, kind = column_type.name, column_type
     if kind.members:
-        quoted = (member.replace("'", "''") for member in kind.members)
-        return f"{name}({','.join(f"'{member}'" for member in quoted)})"
+        members = ",".join("'" + member.replace("'", "''") + "'" for member in kind.members)
+        return f"{name}({members})"
     if name == "decimal":
         precision, scale = decimal_digits(kind)
         name = f"decimal({precision},{scale})"
