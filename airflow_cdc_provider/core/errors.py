@@ -147,6 +147,12 @@ class AccessDeniedError(RefusedError):
     code = "CDC-CFG-006"
 
 
+class JavaNotFoundError(RefusedError):
+    """This machine has no Java that Spark can use."""
+
+    code = "CDC-CFG-007"
+
+
 # --- stop and ask a person --------------------------------------------------------------------
 
 

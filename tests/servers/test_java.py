@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from airflow_cdc_provider.core.errors import JavaNotFoundError
 from airflow_cdc_provider.spark import java_home
 from airflow_cdc_provider.spark.java_home import (
     OLDEST_JAVA,
-    JavaNotFoundError,
     embedded_runtime,
     find_java_home,
     java_version,
