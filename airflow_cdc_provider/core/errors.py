@@ -66,6 +66,12 @@ class SchemaMovedError(RetryableError):
     code = "CDC-SRC-002"
 
 
+class ResultAbortedError(RetryableError):
+    """The server ended a result with an error after some of its rows."""
+
+    code = "CDC-SRC-003"
+
+
 # --- someone else is the owner now ------------------------------------------------------------
 
 
