@@ -1,0 +1,77 @@
+"""The planner covers every key exactly once."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.keys import Key, KeyKind
+from airflow_cdc_provider.core.split_planner import (
+    DensityProbe,
+    cut_in_two,
+    even_boundaries,
+    splits_between,
+)
+from airflow_cdc_provider.core.splits import SnapshotSplit
+
+TABLE = TableId("shop", "orders")
+KINDS = (KeyKind.INTEGER, KeyKind.BINARY)
+
+keys = st.tuples(st.integers(-20, 20), st.binary(max_size=2))
+boundaries = st.lists(keys, unique=True, max_size=12).map(sorted)
+
+
+def planned(bounds: list[Key]) -> list[SnapshotSplit]:
+    return list(splits_between(TABLE, ("a", "b"), KINDS, bounds))
+
+
+@given(boundaries, st.lists(keys, min_size=1, max_size=30))
+def test_every_key_lies_in_exactly_one_split(bounds: list[Key], probes: list[Key]) -> None:
+    splits = planned(bounds)
+    for key in [*probes, *bounds]:
+        assert sum(split.keys.contains(key) for split in splits) == 1, key
+
+
+@given(boundaries)
+def test_the_first_and_the_last_split_are_open(bounds: list[Key]) -> None:
+    splits = planned(bounds)
+    assert splits[0].keys.start is None
+    assert splits[-1].keys.end is None
+    assert [split.number for split in splits] == list(range(len(bounds) + 1))
+
+
+@given(boundaries, st.integers(0, 12))
+def test_a_plan_resumed_after_any_split_is_the_same_plan(bounds: list[Key], stop: int) -> None:
+    stop = min(stop, len(bounds))
+    whole = planned(bounds)
+    stored = list(itertools.islice(planned(bounds), stop))
+    start = stored[-1].keys.end if stored else None
+    rest = splits_between(TABLE, ("a", "b"), KINDS, bounds[stop:], first_number=stop, start=start)
+    assert [*stored, *rest] == whole
+
+
+@given(boundaries.filter(lambda b: len(b) >= 3), keys)
+def test_the_halves_of_a_cut_split_hold_what_it_held(bounds: list[Key], probe: Key) -> None:
+    whole = planned([bounds[0], bounds[-1]])[1]
+    halves = cut_in_two(whole, bounds[1], next_number=7)
+    assert whole.keys.contains(probe) == any(half.keys.contains(probe) for half in halves)
+    assert [half.number for half in halves] == [7, 8]
+
+
+@given(st.integers(-(1 << 63), (1 << 64) - 1), st.integers(0, 5000), st.integers(1, 700))
+def test_even_steps_never_leave_the_keys(smallest: int, width: int, rows: int) -> None:
+    dense = [DensityProbe(smallest, smallest + width, width + 1)]
+    bounds = even_boundaries(smallest, smallest + width, rows, dense)
+    assert bounds is not None
+    found = list(bounds)
+    assert all(smallest < bound[0] <= smallest + width for bound in found)
+    assert found == sorted(set(found))
+
+
+def test_even_steps_are_refused_when_a_probe_finds_a_hole() -> None:
+    probes = [DensityProbe(1, 100, 100), DensityProbe(900, 999, 3)]
+    assert even_boundaries(1, 1000, 50, probes) is None
+    assert even_boundaries(1, 1000, 50, []) is None
