@@ -60,6 +60,8 @@ class JobSpec:
     server_id_last: int = 5499
     max_connections: int = 8
     """On the source, all of the job's tasks together."""
+    split_rows: int = 50_000
+    """Rows that a planned split holds about."""
     backfill: bool = True
     max_split_bytes: int = 256 * 1024 * 1024
     """A split that holds more is cut in two."""

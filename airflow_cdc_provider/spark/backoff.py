@@ -1,0 +1,22 @@
+"""Waiting longer after each failure, up to a limit, and giving up after one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class BackOff:
+    """Waits of `first_s`, doubling up to `longest_s`; nothing is tried after `give_up_s`."""
+
+    first_s: float = 0.5
+    longest_s: float = 15.0
+    give_up_s: float = 300.0
+
+    def wait_s(self, failures: int) -> float:
+        """Return how long to wait after this many failures in a row, from 1 on."""
+        return float(min(self.longest_s, self.first_s * 2 ** min(failures - 1, 30)))
+
+    def is_over(self, failing_for_s: float) -> bool:
+        """Tell whether it has failed for too long to try again."""
+        return failing_for_s >= self.give_up_s

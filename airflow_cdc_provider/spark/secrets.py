@@ -1,0 +1,32 @@
+"""The passwords of a job, and taking them out of any text that leaves it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from urllib.parse import quote, quote_plus, unquote, urlsplit
+
+_HIDDEN = "***"
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """What must not be seen; it never shows itself."""
+
+    _texts: frozenset[str] = field(default=frozenset(), repr=False)
+
+    @classmethod
+    def of_dsns(cls, *dsns: str) -> Secrets:
+        """Collect the passwords of DSNs in each form they may be printed."""
+        found: set[str] = set()
+        for dsn in dsns:
+            written = urlsplit(dsn).password
+            if written:
+                plain = unquote(written)
+                found |= {written, plain, quote(plain, safe=""), quote_plus(plain), repr(plain)}
+        return cls(frozenset(found))
+
+    def scrub(self, text: str) -> str:
+        """Return the text without any password."""
+        for secret in sorted(self._texts, key=len, reverse=True):
+            text = text.replace(secret, _HIDDEN)
+        return text
