@@ -72,6 +72,12 @@ class ResultAbortedError(RetryableError):
     code = "CDC-SRC-003"
 
 
+class StateUnreachableError(RetryableError):
+    """The state store's database did not answer."""
+
+    code = "CDC-STA-001"
+
+
 # --- someone else is the owner now ------------------------------------------------------------
 
 

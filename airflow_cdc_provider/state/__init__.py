@@ -1,1 +1,1 @@
-"""The state store: SQLAlchemy, on drivers and in Airflow, never on executors."""
+"""What is remembered of a pipeline, in any SQLAlchemy database. Drivers and Airflow only."""

@@ -1,0 +1,54 @@
+"""JSON forms of table definitions and plans; the same rules as in `codec`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from airflow_cdc_provider.core.codec import Json
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema, UniqueKey
+
+
+def schema_to_json(schema: TableSchema) -> Json:
+    """Write a table's definition."""
+    return {**asdict(schema), "table": str(schema.table)}
+
+
+def schema_from_json(form: Json) -> TableSchema:
+    """Read what `schema_to_json` wrote."""
+    return TableSchema(
+        **{
+            **form,
+            "table": TableId.parse(form["table"]),
+            "columns": tuple(_column(column) for column in form["columns"]),
+            "primary_key": tuple(form["primary_key"]),
+            "key_prefixes": tuple(form["key_prefixes"]),
+            "unique_keys": tuple(
+                UniqueKey(key["name"], tuple(key["columns"])) for key in form["unique_keys"]
+            ),
+        }
+    )
+
+
+def _column(form: Json) -> Column:
+    kind = {**form["type"], "members": tuple(form["type"]["members"])}
+    return Column(**{**form, "type": ColumnType(**kind)})
+
+
+def plan_to_json(plan: TablePlan) -> Json:
+    """Write one table's plan."""
+    return {
+        "schema": schema_to_json(plan.schema),
+        "sink_table": str(plan.sink_table),
+        "estimated_rows": plan.estimated_rows,
+    }
+
+
+def plan_from_json(form: Json) -> TablePlan:
+    """Read what `plan_to_json` wrote."""
+    return TablePlan(
+        schema=schema_from_json(form["schema"]),
+        sink_table=TableId.parse(form["sink_table"]),
+        estimated_rows=form["estimated_rows"],
+    )

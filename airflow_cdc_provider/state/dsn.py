@@ -1,0 +1,137 @@
+"""From a DSN in the form of Airflow's connection URIs to a SQLAlchemy engine.
+
+SQLite runs with a write-ahead log, so that a status command reads while a job writes, and waits
+instead of failing when another process writes. Python's sqlite3 would open a transaction only at
+the first write and upgrade its lock then, which fails at once if someone else wrote in between;
+so a transaction that will write says so at its beginning (`begin_writing`).
+"""
+
+from __future__ import annotations
+
+import ssl
+from importlib.util import find_spec
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+
+from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.errors import RefusedError
+
+BUSY_TIMEOUT_MS = 30_000
+_BEGIN = "cdc_sqlite_begin"
+_POSTGRES_DRIVERS = ("psycopg", "psycopg2")
+
+
+def open_engine(dsn: str) -> Engine:
+    """Make an engine; nothing connects yet. No error repeats the DSN, which holds a password."""
+    scheme = dsn.partition(":")[0].lower()
+    if scheme in {"mysql", "mariadb"}:
+        return _mysql_engine(dsn)
+    try:
+        url = make_url(dsn)
+        if scheme in {"postgres", "postgresql"}:
+            url = url.set(drivername=f"postgresql+{_postgres_driver()}")
+        if url.get_backend_name() == "sqlite":
+            return _sqlite_engine(url)
+        return create_engine(url, pool_pre_ping=True, hide_parameters=True)
+    except (ArgumentError, NoSuchModuleError, ImportError) as error:
+        raise RefusedError(
+            f"the state DSN ({scheme or 'no scheme'}:...) is not one SQLAlchemy can use here: "
+            f"{type(error).__name__}",
+            where="state",
+            risk="none: nothing was started",
+            remedy="use mysql://user:password@host:3306/database, postgresql://... or "
+            "sqlite:////path/to/file, and install the database's driver",
+        ) from None
+
+
+def begin_writing(connection: Connection) -> Connection:
+    """Return the connection such that its next transaction takes the write lock first."""
+    return connection.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
+
+
+def _mysql_engine(dsn: str) -> Engine:
+    try:
+        endpoint = Endpoint.parse(dsn)
+    except ValueError as error:
+        raise RefusedError(str(error), where="state", remedy="correct the state DSN") from None
+    if not endpoint.database:
+        raise RefusedError(
+            "the state DSN names no database",
+            where=f"state, {endpoint}",
+            risk="none: nothing was started",
+            remedy="create one and name it behind the port: mysql://user:...@host:3306/cdc_state",
+        )
+    url = URL.create(
+        "mysql+pymysql",
+        username=endpoint.user,
+        password=endpoint.password,
+        host=endpoint.host,
+        port=endpoint.port,
+        database=endpoint.database,
+    )
+    return create_engine(
+        url,
+        connect_args=_mysql_arguments(endpoint),
+        pool_pre_ping=True,
+        hide_parameters=True,
+        # The fence is a conditional UPDATE; under REPEATABLE READ the rows read after it could
+        # be older than what the fence has waited for.
+        isolation_level="READ COMMITTED",
+    )
+
+
+def _mysql_arguments(endpoint: Endpoint) -> dict[str, Any]:
+    arguments: dict[str, Any] = {
+        "charset": "utf8mb4",
+        "connect_timeout": 10,
+        "read_timeout": 120,
+        "write_timeout": 120,
+    }
+    if endpoint.unix_socket:
+        arguments["unix_socket"] = endpoint.unix_socket
+    if endpoint.ssl_disabled or (endpoint.is_loopback and not endpoint.ssl_ca):
+        arguments["ssl_disabled"] = True
+        return arguments
+    context = ssl.create_default_context(cafile=endpoint.ssl_ca or None)
+    context.check_hostname = endpoint.ssl_verify_identity
+    if endpoint.ssl_cert:
+        context.load_cert_chain(endpoint.ssl_cert, endpoint.ssl_key or None)
+    arguments["ssl"] = context
+    return arguments
+
+
+def _postgres_driver() -> str:
+    for driver in _POSTGRES_DRIVERS:
+        if find_spec(driver) is not None:
+            return driver
+    raise ImportError("psycopg")
+
+
+def _sqlite_engine(url: URL) -> Engine:
+    if url.database in {None, "", ":memory:"}:
+        raise RefusedError(
+            "an in-memory SQLite database cannot hold the state: jobs are processes of their own",
+            where="state",
+            risk="progress would be forgotten",
+            remedy="name a file: sqlite:////path/to/state.db",
+        )
+    patience = {"timeout": BUSY_TIMEOUT_MS / 1000}
+    engine = create_engine(url, hide_parameters=True, connect_args=patience)
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    connection.isolation_level = None  # transactions begin where SQLAlchemy says, see above
+    cursor = connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=NORMAL")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    connection.exec_driver_sql(connection.get_execution_options().get(_BEGIN, "BEGIN"))

@@ -1,0 +1,1 @@
+"""Alembic's scripts for the state store; run by `state.migrate`."""

@@ -1,0 +1,1 @@
+"""One file a migration; a released one never changes."""

@@ -1,0 +1,137 @@
+"""Looking at what is remembered; nothing here writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, Engine, case, func, select
+from sqlalchemy.exc import DBAPIError
+
+from airflow_cdc_provider.core.codec import stream_from_json
+from airflow_cdc_provider.core.errors import StateUnreachableError
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.lifecycle import SplitStatus
+from airflow_cdc_provider.core.records import (
+    PipelineEvent,
+    PipelineState,
+    SplitState,
+    StreamState,
+    TableState,
+)
+from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.state.rows import event_of, pipeline_of, split_of, stream_of, table_of
+from airflow_cdc_provider.state.tables import events, hand_offs, pipelines, splits, streams, tables
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn a database's failure into an error that says what to do; it may pass."""
+    try:
+        yield
+    except DBAPIError as error:
+        raise StateUnreachableError(
+            f"the state store did not answer: {error.orig}",
+            where="state",
+            risk="none: the sink's ledger has what is committed",
+            remedy="bring the state database back; the next run goes on by itself",
+        ) from error
+
+
+class SqlStateReader:
+    """A `StateReader` over any SQLAlchemy database."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with explained(), self._engine.connect() as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._engine.dispose()
+
+    def pipeline(self, name: PipelineName) -> PipelineState | None:
+        """Return the pipeline, None if it was never seen."""
+        with self._reading() as connection:
+            return find_pipeline(connection, name)
+
+    def tables(self, name: PipelineName) -> tuple[TableState, ...]:
+        """Return the plan's tables by name, with what their splits add up to."""
+        mine = select(tables).where(tables.c.pipeline == str(name))
+        with self._reading() as connection:
+            counts = _split_counts(connection, name)
+            rows = connection.execute(mine).all()
+        states = [table_of(row, counts.get(row.source_table, {})) for row in rows]
+        return tuple(sorted(states, key=lambda state: state.table))
+
+    def splits(self, name: PipelineName, table: TableId | None = None) -> tuple[SplitState, ...]:
+        """Return the splits by table and number, those that were cut included."""
+        mine = select(splits).where(splits.c.pipeline == str(name))
+        if table is not None:
+            mine = mine.where(splits.c.source_table == str(table))
+        with self._reading() as connection:
+            states = [split_of(row) for row in connection.execute(mine)]
+        return tuple(sorted(states, key=lambda state: (state.split.table, state.split.number)))
+
+    def hand_off(self, name: PipelineName) -> StreamSplit | None:
+        """Return the stream split as it was handed off."""
+        mine = select(hand_offs.c.stream).where(hand_offs.c.pipeline == str(name))
+        with self._reading() as connection:
+            stored = connection.execute(mine).scalar()
+        return None if stored is None else stream_from_json(json.loads(stored))
+
+    def stream(self, name: PipelineName) -> StreamState | None:
+        """Return the stream's progress as last told."""
+        mine = select(streams).where(streams.c.pipeline == str(name))
+        with self._reading() as connection:
+            row = connection.execute(mine).first()
+        return None if row is None else stream_of(row)
+
+    def events(self, name: PipelineName, limit: int = 100) -> tuple[PipelineEvent, ...]:
+        """Return the latest events, newest first."""
+        mine = select(events).where(events.c.pipeline == str(name))
+        latest = mine.order_by(events.c.id.desc()).limit(limit)
+        with self._reading() as connection:
+            return tuple(event_of(row) for row in connection.execute(latest))
+
+    def pipelines(self) -> tuple[PipelineState, ...]:
+        """Return every pipeline this store knows, by name."""
+        with self._reading() as connection:
+            rows = connection.execute(select(pipelines).order_by(pipelines.c.name)).all()
+        return tuple(pipeline_of(row) for row in rows)
+
+
+def find_pipeline(connection: Connection, name: PipelineName) -> PipelineState | None:
+    """Read one pipeline's row within a transaction of the caller."""
+    row = connection.execute(select(pipelines).where(pipelines.c.name == str(name))).first()
+    return None if row is None else pipeline_of(row)
+
+
+def _split_counts(connection: Connection, name: PipelineName) -> dict[str, dict[str, Any]]:
+    finished = splits.c.status == SplitStatus.FINISHED.value
+    query = (
+        select(
+            splits.c.source_table,
+            func.count().label("planned"),
+            func.sum(case((finished, 1), else_=0)).label("finished"),
+            func.sum(case((finished, splits.c.row_count), else_=0)).label("rows"),
+            func.sum(case((finished, splits.c.byte_count), else_=0)).label("bytes"),
+        )
+        .where(splits.c.pipeline == str(name), splits.c.status != SplitStatus.CUT.value)
+        .group_by(splits.c.source_table)
+    )
+    return {
+        row.source_table: {
+            # MySQL sums integers as decimals
+            "planned": int(row.planned),
+            "finished": int(row.finished),
+            "rows": int(row.rows),
+            "bytes": int(row.bytes),
+        }
+        for row in connection.execute(query)
+    }

@@ -1,0 +1,126 @@
+"""Records from rows of the state store, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Row
+
+from airflow_cdc_provider.core.codec import (
+    dumps,
+    position_from_json,
+    position_to_json,
+    report_from_json,
+    split_from_json,
+    split_to_json,
+)
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase, Wanted
+from airflow_cdc_provider.core.records import (
+    PipelineEvent,
+    PipelineState,
+    SplitState,
+    StreamState,
+    TableState,
+)
+from airflow_cdc_provider.core.schema_codec import plan_from_json
+from airflow_cdc_provider.core.splits import SnapshotSplit
+
+Values = dict[str, Any]
+
+
+def pipeline_of(row: Row[Any]) -> PipelineState:
+    """Read a row of `cdc_pipeline`."""
+    return PipelineState(
+        name=PipelineName(row.name),
+        wanted=Wanted(row.wanted),
+        phase=Phase(row.phase),
+        generation=row.generation,
+        plan_id=row.plan_id,
+        owner=row.owner,
+        lease_until_us=row.lease_until_us,
+        error=row.error,
+        updated_us=row.updated_us,
+    )
+
+
+def table_of(row: Row[Any], counts: Mapping[str, int]) -> TableState:
+    """Read a row of `cdc_table`; `counts` are summed over its splits."""
+    return TableState(
+        plan=plan_from_json(json.loads(row.plan)),
+        phase=TablePhase(row.phase),
+        splits_planned=counts.get("planned", 0),
+        planning_done=bool(row.planning_done),
+        splits_finished=counts.get("finished", 0),
+        rows=counts.get("rows", 0),
+        bytes=counts.get("bytes", 0),
+        error=row.error,
+    )
+
+
+def split_of(row: Row[Any]) -> SplitState:
+    """Read a row of `cdc_split`."""
+    return SplitState(
+        split=split_from_json(json.loads(row.split)),
+        status=SplitStatus(row.status),
+        attempt=row.attempt,
+        report=None if row.report is None else report_from_json(json.loads(row.report)),
+        started_us=row.started_us,
+        finished_us=row.finished_us,
+        error=row.error,
+    )
+
+
+def new_split(pipeline: PipelineName, split: SnapshotSplit) -> Values:
+    """Write a planned split as a row of `cdc_split`."""
+    return {
+        "pipeline": str(pipeline),
+        "source_table": str(split.table),
+        "number": split.number,
+        "split": dumps(split_to_json(split)),
+        "status": SplitStatus.PLANNED.value,
+        "attempt": 0,
+        "report": None,
+        "row_count": 0,
+        "byte_count": 0,
+        "started_us": 0,
+        "finished_us": 0,
+        "error": "",
+    }
+
+
+def stream_of(row: Row[Any]) -> StreamState:
+    """Read a row of `cdc_stream`."""
+    end = row.source_end
+    return StreamState(
+        position=position_from_json(json.loads(row.position)),
+        source_end=None if end is None else position_from_json(json.loads(end)),
+        batch=row.batch,
+        changes=row.changes,
+        transactions=row.transactions,
+        lag_us=row.lag_us,
+        heartbeat_us=row.heartbeat_us,
+        inconsistent=tuple(TableId.parse(name) for name in json.loads(row.inconsistent)),
+    )
+
+
+def stream_values(stream: StreamState) -> Values:
+    """Write the stream's progress as columns of `cdc_stream`."""
+    end = stream.source_end
+    return {
+        "position": dumps(position_to_json(stream.position)),
+        "source_end": None if end is None else dumps(position_to_json(end)),
+        "batch": stream.batch,
+        "changes": stream.changes,
+        "transactions": stream.transactions,
+        "lag_us": stream.lag_us,
+        "heartbeat_us": stream.heartbeat_us,
+        "inconsistent": dumps([str(table) for table in stream.inconsistent]),
+    }
+
+
+def event_of(row: Row[Any]) -> PipelineEvent:
+    """Read a row of `cdc_event`."""
+    return PipelineEvent(at_us=row.at_us, level=row.level, text=row.text)

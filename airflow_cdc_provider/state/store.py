@@ -1,0 +1,359 @@
+"""The state store: every write is fenced by the pipeline's generation.
+
+The fence is the first statement of each write: `UPDATE cdc_pipeline ... WHERE name = ? AND
+generation = ?`. It locks the pipeline's row, so writers of one pipeline queue up behind each
+other on every database; it touches no row if a newer owner has taken over, and then nothing is
+written. What the write checks after that (a phase, a split's status) cannot change before it
+commits. Take-over updates the same row: it waits for a write under way, and every later write of
+the old owner is refused.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from sqlalchemy import Connection, Engine, delete, insert, select, update
+from sqlalchemy.exc import IntegrityError as DuplicateRowError
+
+from airflow_cdc_provider.core.codec import dumps, stream_to_json
+from airflow_cdc_provider.core.errors import FencedError, StateMovedError
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.lifecycle import (
+    Phase,
+    SplitStatus,
+    TablePhase,
+    Wanted,
+    check_move,
+)
+from airflow_cdc_provider.core.records import PipelineState, StreamState, TablePlan
+from airflow_cdc_provider.core.schema_codec import plan_to_json, schema_to_json
+from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.state.dsn import begin_writing, open_engine
+from airflow_cdc_provider.state.migrate import bring_up_to_date
+from airflow_cdc_provider.state.reader import SqlStateReader, explained, find_pipeline
+from airflow_cdc_provider.state.rows import Values, stream_values
+from airflow_cdc_provider.state.split_rows import add_missing, mark, values_of
+from airflow_cdc_provider.state.tables import (
+    EVERYTHING,
+    OF_A_PLAN,
+    events,
+    hand_offs,
+    pipelines,
+    schemas,
+    streams,
+)
+from airflow_cdc_provider.state.tables import tables as plan_tables
+
+Clock = Callable[[], int]
+EVENTS_KEPT = 10_000
+"""Older events of a pipeline are dropped when a new plan starts."""
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000
+
+
+def open_store(dsn: str) -> SqlStateStore:
+    """Open the store a DSN names, with its tables up to date."""
+    engine = open_engine(dsn)
+    with explained():
+        bring_up_to_date(engine)
+    return SqlStateStore(engine)
+
+
+class SqlStateStore(SqlStateReader):
+    """A `StateStore` over any SQLAlchemy database; safe to use from several threads."""
+
+    def __init__(self, engine: Engine, clock: Clock = _now_us) -> None:
+        super().__init__(engine)
+        self._clock = clock
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        with explained(), begin_writing(self._engine.connect()) as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def _fenced(
+        self, name: PipelineName, generation: int, **changes: object
+    ) -> Iterator[Connection]:
+        """Open a transaction that holds the pipeline's row under this generation."""
+        mine = pipelines.c.name == str(name), pipelines.c.generation == generation
+        fence = update(pipelines).where(*mine).values(updated_us=self._clock(), **changes)
+        with self._writing() as connection:
+            if connection.execute(fence).rowcount == 0:
+                raise _fenced_out(name, generation, find_pipeline(connection, name))
+            yield connection
+
+    # --- the pipeline itself -----------------------------------------------------------------
+
+    def ensure(self, name: PipelineName) -> PipelineState:
+        """Return the pipeline, new if it was unknown."""
+        known = self.pipeline(name)
+        if known is not None:
+            return known
+        fresh = PipelineState(name, Wanted.RUN, Phase.NEW, 0, updated_us=self._clock())
+        values: Values = {
+            "name": str(name),
+            "wanted": fresh.wanted.value,
+            "phase": fresh.phase.value,
+            "generation": 0,
+            "plan_id": "",
+            "owner": "",
+            "lease_until_us": 0,
+            "error": "",
+            "updated_us": fresh.updated_us,
+        }
+        try:
+            with self._writing() as connection:
+                connection.execute(insert(pipelines).values(values))
+        except DuplicateRowError:
+            return self.ensure(name)  # another one was faster
+        return fresh
+
+    def take_over(
+        self, name: PipelineName, owner: str, *, at_least: int = 0, lease_s: float = 60.0
+    ) -> PipelineState:
+        """Become the owner under a new generation, larger than any before and than `at_least`."""
+        self.ensure(name)
+        now = self._clock()
+        with self._writing() as connection:
+            mine = select(pipelines.c.generation).where(pipelines.c.name == str(name))
+            current = connection.execute(mine.with_for_update()).scalar_one()
+            values: Values = {
+                "generation": max(current, at_least) + 1,
+                "owner": owner[:255],
+                "lease_until_us": now + int(lease_s * 1e6),
+                "updated_us": now,
+            }
+            change = update(pipelines).where(pipelines.c.name == str(name))
+            connection.execute(change.values(values))
+            return _known(connection, name)
+
+    def renew_lease(
+        self, name: PipelineName, generation: int, lease_s: float = 60.0
+    ) -> PipelineState:
+        """Prolong the lease and return what is wanted now."""
+        until = self._clock() + int(lease_s * 1e6)
+        with self._fenced(name, generation, lease_until_us=until) as connection:
+            return _known(connection, name)
+
+    def release_lease(self, name: PipelineName, generation: int) -> None:
+        """Give the lease back, so that the next owner need not wait for its end."""
+        with self._fenced(name, generation, lease_until_us=0):
+            pass
+
+    def want(self, name: PipelineName, wanted: Wanted) -> None:
+        """Ask the pipeline's owner to run or to stop."""
+        self.ensure(name)
+        change = update(pipelines).where(pipelines.c.name == str(name))
+        with self._writing() as connection:
+            connection.execute(change.values(wanted=wanted.value, updated_us=self._clock()))
+
+    def move(
+        self,
+        name: PipelineName,
+        generation: int,
+        *,
+        expected: Phase,
+        to: Phase,
+        error: str = "",
+    ) -> PipelineState:
+        """Move on from `expected`, or raise `StateMovedError` if someone already has."""
+        check_move(expected, to)
+        with self._fenced(name, generation) as connection:
+            mine = pipelines.c.name == str(name), pipelines.c.phase == expected.value
+            change = update(pipelines).where(*mine).values(phase=to.value, error=error)
+            if connection.execute(change).rowcount == 0:
+                raise _moved(name, expected, _known(connection, name).phase)
+            return _known(connection, name)
+
+    def forget(self, name: PipelineName, generation: int) -> None:
+        """Forget the pipeline's plan, progress and events.
+
+        Its generation is kept, so that an owner from before stays fenced.
+        """
+        fresh = {"phase": Phase.NEW.value, "plan_id": "", "error": "", "lease_until_us": 0}
+        with self._fenced(name, generation, **fresh) as connection:
+            for table in EVERYTHING:
+                connection.execute(delete(table).where(table.c.pipeline == str(name)))
+
+    # --- the plan and its splits -------------------------------------------------------------
+
+    def start_plan(
+        self, name: PipelineName, generation: int, plan_id: str, tables: Sequence[TablePlan]
+    ) -> None:
+        """Store a new plan; the splits of an older one are forgotten."""
+        now = self._clock()
+        with self._fenced(name, generation, plan_id=plan_id) as connection:
+            for table in OF_A_PLAN:
+                connection.execute(delete(table).where(table.c.pipeline == str(name)))
+            if tables:
+                rows = [_new_table(name, plan, now) for plan in tables]
+                connection.execute(insert(plan_tables), rows)
+            _remember_schemas(connection, name, tables, now)
+            _drop_old_events(connection, name)
+
+    def add_splits(
+        self, name: PipelineName, generation: int, splits: Iterable[SnapshotSplit]
+    ) -> None:
+        """Store planned splits; storing one twice is harmless."""
+        with self._fenced(name, generation) as connection:
+            add_missing(connection, name, splits)
+
+    def finish_planning(self, name: PipelineName, generation: int, table: TableId) -> None:
+        """Tell that no more splits of this table will be planned."""
+        self._change_table(name, generation, table, {"planning_done": True})
+
+    def mark_split(
+        self,
+        name: PipelineName,
+        generation: int,
+        split: SnapshotSplit,
+        status: SplitStatus,
+        *,
+        report: SplitReport | None = None,
+        error: str = "",
+    ) -> None:
+        """Store where a split stands; READING counts an attempt."""
+        values = values_of(status, report=report, error=error, now=self._clock())
+        with self._fenced(name, generation) as connection:
+            mark(connection, name, split, status, values)
+
+    def mark_table(
+        self,
+        name: PipelineName,
+        generation: int,
+        table: TableId,
+        phase: TablePhase,
+        error: str = "",
+    ) -> None:
+        """Store where a table stands."""
+        self._change_table(name, generation, table, {"phase": phase.value, "error": error})
+
+    def _change_table(
+        self, name: PipelineName, generation: int, table: TableId, values: Values
+    ) -> None:
+        columns = plan_tables.c
+        mine = columns.pipeline == str(name), columns.source_table == str(table)
+        change = update(plan_tables).where(*mine).values(**values, updated_us=self._clock())
+        with self._fenced(name, generation) as connection:
+            if connection.execute(change).rowcount == 0:
+                raise StateMovedError(
+                    f"table {table} is not in the plan of {name}",
+                    where=f"state of {name}",
+                    risk="none: nothing was changed",
+                    remedy="plan again, or correct the table's name",
+                )
+
+    # --- the stream --------------------------------------------------------------------------
+
+    def store_hand_off(self, name: PipelineName, generation: int, stream: StreamSplit) -> None:
+        """Store the stream split."""
+        values: Values = {
+            "pipeline": str(name),
+            "generation": generation,
+            "stream": dumps(stream_to_json(stream)),
+            "stored_us": self._clock(),
+        }
+        with self._fenced(name, generation) as connection:
+            connection.execute(delete(hand_offs).where(hand_offs.c.pipeline == str(name)))
+            connection.execute(insert(hand_offs).values(values))
+
+    def beat(self, name: PipelineName, generation: int, stream: StreamState) -> None:
+        """Store the stream's progress and heartbeat."""
+        values = {**stream_values(stream), "generation": generation}
+        change = update(streams).where(streams.c.pipeline == str(name)).values(values)
+        with self._fenced(name, generation) as connection:
+            if connection.execute(change).rowcount == 0:
+                connection.execute(insert(streams).values(pipeline=str(name), **values))
+
+    def tell(self, name: PipelineName, text: str, *, level: str = "info") -> None:
+        """Add an event."""
+        values: Values = {
+            "pipeline": str(name),
+            "at_us": self._clock(),
+            "level": level,
+            "text": text,
+        }
+        with self._writing() as connection:
+            connection.execute(insert(events).values(values))
+
+
+def _known(connection: Connection, name: PipelineName) -> PipelineState:
+    state = find_pipeline(connection, name)
+    if state is None:
+        raise StateMovedError(
+            f"pipeline {name} is no longer in the state store",
+            where="state",
+            risk="none: nothing was changed",
+            remedy="someone removed its row; run the pipeline again",
+        )
+    return state
+
+
+def _fenced_out(name: PipelineName, generation: int, found: PipelineState | None) -> FencedError:
+    owner = "nobody" if found is None else f"{found.owner!r} with generation {found.generation}"
+    return FencedError(
+        f"generation {generation} of {name} may not write any more: the owner is {owner}",
+        where=f"state of {name}",
+        risk="none: nothing was written",
+        remedy="stop this run; the newer one goes on",
+    )
+
+
+def _moved(name: PipelineName, expected: Phase, found: Phase) -> StateMovedError:
+    return StateMovedError(
+        f"pipeline {name} is in phase {found.value}, not in {expected.value}",
+        where=f"state of {name}",
+        risk="none: nothing was changed",
+        remedy="read the state again and decide anew",
+    )
+
+
+def _new_table(name: PipelineName, plan: TablePlan, now: int) -> Values:
+    return {
+        "pipeline": str(name),
+        "source_table": str(plan.schema.table),
+        "plan": dumps(plan_to_json(plan)),
+        "fingerprint": plan.schema.fingerprint,
+        "phase": TablePhase.PLANNED.value,
+        "planning_done": False,
+        "error": "",
+        "updated_us": now,
+    }
+
+
+def _remember_schemas(
+    connection: Connection, name: PipelineName, plans: Sequence[TablePlan], now: int
+) -> None:
+    mine = select(schemas.c.source_table, schemas.c.fingerprint).where(
+        schemas.c.pipeline == str(name)
+    )
+    known = {(row.source_table, row.fingerprint) for row in connection.execute(mine)}
+    rows = [
+        {
+            "pipeline": str(name),
+            "source_table": str(plan.schema.table),
+            "fingerprint": plan.schema.fingerprint,
+            "definition": dumps(schema_to_json(plan.schema)),
+            "first_seen_us": now,
+        }
+        for plan in plans
+        if (str(plan.schema.table), plan.schema.fingerprint) not in known
+    ]
+    if rows:
+        connection.execute(insert(schemas), rows)
+
+
+def _drop_old_events(connection: Connection, name: PipelineName) -> None:
+    mine = events.c.pipeline == str(name)
+    oldest_kept = (
+        select(events.c.id).where(mine).order_by(events.c.id.desc()).offset(EVENTS_KEPT).limit(1)
+    )
+    last = connection.execute(oldest_kept).scalar()
+    if last is not None:
+        connection.execute(delete(events).where(mine, events.c.id <= last))

@@ -1,0 +1,149 @@
+"""The state store's tables.
+
+Names are compared byte by byte on every database: MySQL's default collation would take `Orders`
+and `orders` for the same table. Positions, splits, reports and schemas are kept in the canonical
+JSON of `core.codec`; beside them stand the columns that queries count and sort by.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
+from sqlalchemy.dialects import mysql, sqlite
+from sqlalchemy.types import TypeEngine
+
+VERSION_TABLE = "cdc_alembic_version"
+
+metadata = MetaData()
+
+
+def _name(length: int) -> TypeEngine[str]:
+    exact = mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
+    return String(length).with_variant(exact, "mysql", "mariadb")
+
+
+def _long_text() -> TypeEngine[str]:
+    long = mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin")
+    return Text().with_variant(long, "mysql", "mariadb")
+
+
+def _counter() -> TypeEngine[int]:
+    return BigInteger().with_variant(sqlite.INTEGER(), "sqlite")
+
+
+_MYSQL_OPTIONS: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4"}
+PIPELINE_LENGTH = 63
+TABLE_LENGTH = 257
+"""Two names of 64 characters, each dot doubled, and the dot between them."""
+
+pipelines = Table(
+    "cdc_pipeline",
+    metadata,
+    Column("name", _name(PIPELINE_LENGTH), primary_key=True),
+    Column("wanted", String(16), nullable=False),
+    Column("phase", String(16), nullable=False),
+    Column("generation", BigInteger, nullable=False),
+    Column("plan_id", String(64), nullable=False),
+    Column("owner", String(255), nullable=False),
+    Column("lease_until_us", BigInteger, nullable=False),
+    Column("error", _long_text(), nullable=False),
+    Column("updated_us", BigInteger, nullable=False),
+    **_MYSQL_OPTIONS,
+)
+
+tables = Table(
+    "cdc_table",
+    metadata,
+    Column("pipeline", _name(PIPELINE_LENGTH), primary_key=True),
+    Column("source_table", _name(TABLE_LENGTH), primary_key=True),
+    Column("plan", _long_text(), nullable=False),
+    Column("fingerprint", String(16), nullable=False),
+    Column("phase", String(16), nullable=False),
+    Column("planning_done", Boolean, nullable=False),
+    Column("error", _long_text(), nullable=False),
+    Column("updated_us", BigInteger, nullable=False),
+    **_MYSQL_OPTIONS,
+)
+
+splits = Table(
+    "cdc_split",
+    metadata,
+    Column("pipeline", _name(PIPELINE_LENGTH), primary_key=True),
+    Column("source_table", _name(TABLE_LENGTH), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("split", _long_text(), nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("report", _long_text()),
+    Column("row_count", BigInteger, nullable=False),
+    Column("byte_count", BigInteger, nullable=False),
+    Column("started_us", BigInteger, nullable=False),
+    Column("finished_us", BigInteger, nullable=False),
+    Column("error", _long_text(), nullable=False),
+    **_MYSQL_OPTIONS,
+)
+
+hand_offs = Table(
+    "cdc_hand_off",
+    metadata,
+    Column("pipeline", _name(PIPELINE_LENGTH), primary_key=True),
+    Column("generation", BigInteger, nullable=False),
+    Column("stream", _long_text(), nullable=False),
+    Column("stored_us", BigInteger, nullable=False),
+    **_MYSQL_OPTIONS,
+)
+
+streams = Table(
+    "cdc_stream",
+    metadata,
+    Column("pipeline", _name(PIPELINE_LENGTH), primary_key=True),
+    Column("generation", BigInteger, nullable=False),
+    Column("position", _long_text(), nullable=False),
+    Column("source_end", _long_text()),
+    Column("batch", BigInteger, nullable=False),
+    Column("changes", BigInteger, nullable=False),
+    Column("transactions", BigInteger, nullable=False),
+    Column("lag_us", BigInteger),
+    Column("heartbeat_us", BigInteger, nullable=False),
+    Column("inconsistent", _long_text(), nullable=False),
+    **_MYSQL_OPTIONS,
+)
+
+schemas = Table(
+    "cdc_schema_history",
+    metadata,
+    Column("pipeline", _name(PIPELINE_LENGTH), primary_key=True),
+    Column("source_table", _name(TABLE_LENGTH), primary_key=True),
+    Column("fingerprint", String(16), primary_key=True),
+    Column("definition", _long_text(), nullable=False),
+    Column("first_seen_us", BigInteger, nullable=False),
+    **_MYSQL_OPTIONS,
+)
+
+events = Table(
+    "cdc_event",
+    metadata,
+    Column("id", _counter(), primary_key=True, autoincrement=True),
+    Column("pipeline", _name(PIPELINE_LENGTH), nullable=False),
+    Column("at_us", BigInteger, nullable=False),
+    Column("level", String(16), nullable=False),
+    Column("text", _long_text(), nullable=False),
+    Index("cdc_event_by_pipeline", "pipeline", "id"),
+    **_MYSQL_OPTIONS,
+)
+
+OF_A_PLAN = (tables, splits, hand_offs, streams)
+"""What a new plan replaces."""
+EVERYTHING = (*OF_A_PLAN, schemas, events)
+"""What is kept of a pipeline beside its own row."""
