@@ -4,7 +4,7 @@
 - `mysql_database`, `sink_database`, `mariadb_database`: a fresh database on it, dropped afterwards.
 - `fresh_database(server)`: the same for a server of the test's own.
 
-Asking for one of these marks a test `mysql` or `mariadb`; an unmarked test needs nothing but Python.
+Asking for one marks a test `mysql` or `mariadb`; an unmarked test needs nothing but Python.
 """
 
 from __future__ import annotations

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
 import pymysql
-from pymysql.connections import Connection
 
 from airflow_cdc_provider.core.endpoint import Endpoint
+
+if TYPE_CHECKING:
+    from pymysql.connections import Connection
 
 MYSQL_DSN = "CDC_TEST_MYSQL_DSN"
 MYSQL_SINK_DSN = "CDC_TEST_MYSQL_SINK_DSN"
@@ -37,7 +39,7 @@ class SqlServer:
 
     def connect(self, database: str | None = None, **options: Any) -> Connection[Any]:
         """Open a connection in autocommit mode; `options` are PyMySQL's and win."""
-        defaults = {
+        defaults: dict[str, Any] = {
             "host": self.host,
             "port": self.port,
             "user": self.user,
@@ -50,7 +52,7 @@ class SqlServer:
         return pymysql.connect(**(defaults | options))
 
     def execute(self, sql: str, args: Any = None, *, database: str | None = None) -> list[Any]:
-        """Run one statement on a connection of its own and give its rows, none if it has no result."""
+        """Run one statement on a connection of its own and give its rows, if it has any."""
         connection = self.connect(database)
         try:
             with connection.cursor() as cursor:

@@ -59,7 +59,9 @@ class PackageSet:
 
 
 MYSQL = PackageSet("mysql", "unstable", ("mysql-server-core", "mysql-client-core"))
-MARIADB = PackageSet("mariadb", "bookworm", ("mariadb-server-core", "mariadb-client-core", "mariadb-client"))
+MARIADB = PackageSet(
+    "mariadb", "bookworm", ("mariadb-server-core", "mariadb-client-core", "mariadb-client")
+)
 
 
 def unpacked(wanted: PackageSet) -> Path:

@@ -1,9 +1,9 @@
 """Empty data folders, initialised once per version and copied for each server.
 
-Initialising takes seconds, a copy a tenth of one. The binary log is off while the folder is made, so
-a new server's executed GTID set is empty and its log starts with the test's own statements. Users
-are made in the same step: `root` without a password, and `USER`, whose password needs escaping in a
-DSN and makes a client go through the whole of `caching_sha2_password`.
+Initialising takes seconds, a copy a tenth of one. The binary log is off while the folder is made,
+so a new server's executed GTID set is empty and its log starts with the test's own statements.
+Users are made in the same step: `root` without a password, and `USER`, whose password needs
+escaping in a DSN and makes a client go through the whole of `caching_sha2_password`.
 """
 
 from __future__ import annotations
@@ -70,13 +70,12 @@ def _make_mysql(programs: Programs, folder: Path) -> None:
 
 
 def _make_mariadb(programs: Programs, folder: Path) -> None:
-    share = programs.share_dir()
     script = [
         "SET @auth_root_socket = NULL, @skip_auth_anonymous = 1;",
         "CREATE DATABASE mysql;",
         "CREATE DATABASE performance_schema;",
         "USE mysql;",
-        *(_statements(share / name) for name in _MARIADB_TABLES),
+        *(programs.sql_file(name) for name in _MARIADB_TABLES),
         "FLUSH PRIVILEGES;",  # bootstrap runs without the grant tables until told to read them
         _USERS,
     ]
@@ -89,10 +88,6 @@ def _make_mariadb(programs: Programs, folder: Path) -> None:
         "--secure-file-priv=",
     ]
     _run([*programs.server_command(), *options, *as_root_option()], script="\n".join(script))
-
-
-def _statements(file: Path) -> str:
-    return file.read_text(encoding="utf-8")
 
 
 def _run(command: list[str], script: str = "") -> None:

@@ -121,7 +121,7 @@ def test_a_delay_holds_for_each_way(proxy: CuttingProxy) -> None:
 
 def test_refused_connections_never_reach_the_server(proxy: CuttingProxy) -> None:
     proxy.fault = Fault(refuse=True)
-    with connect(proxy) as connection, pytest.raises(ConnectionResetError):
+    with pytest.raises(ConnectionResetError), connect(proxy) as connection:
         connection.recv(1)
     assert proxy.open_connections == 0
 

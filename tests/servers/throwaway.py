@@ -6,11 +6,11 @@ taken from, in this order: a DSN of the user (`CDC_TEST_MYSQL_DSN`, `CDC_TEST_MA
 
 **It dies with its owner.** `setpriv --pdeathsig KILL` asks the kernel to kill the server when the
 *thread* that forked it ends, so all servers are forked by one thread that lives as long as this
-interpreter. An owner that was itself killed cannot remove its folders: each is locked by its owner
-for life, and the next server started sweeps away those no one holds.
+interpreter. An owner that was itself killed cannot remove its folders: each is locked by its
+owner for life, and the next server started sweeps away those no one holds.
 
 Logs are flushed to the operating system at commit but not forced to the disk: that survives
-`kill -9`, which is what tests do, and not a power cut. `options` overrides this and everything else.
+`kill -9`, which is what tests do, and not a power cut. `options` overrides this and all else.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
@@ -86,7 +87,9 @@ class ThrowawayServer(SqlServer):
 
     default_options: ClassVar[Mapping[str, str | int | None]] = {}
 
-    def __init__(self, options: Options | None = None, *, extra_arguments: Sequence[str] = ()) -> None:
+    def __init__(
+        self, options: Options | None = None, *, extra_arguments: Sequence[str] = ()
+    ) -> None:
         super().__init__(host="127.0.0.1", port=0, user=USER, password=PASSWORD)
         self.options = _merged(COMMON_OPTIONS, self.default_options, options or {})
         self.extra_arguments = list(extra_arguments)
@@ -100,8 +103,12 @@ class ThrowawayServer(SqlServer):
         raise NotImplementedError
 
     def __enter__(self) -> Self:
-        if not self.is_running:
-            self.start()
+        try:
+            if not self.is_running:
+                self.start()
+        except BaseException:  # `__exit__` is not called for what never came up
+            self.close()
+            raise
         return self
 
     def __exit__(
@@ -139,6 +146,8 @@ class ThrowawayServer(SqlServer):
         """Give the process id of the running server."""
         if self._server is None or self._server.poll() is not None:
             raise ServerSetupError("the server is not running")
+        if self.programs().image:  # the process we forked is only Docker's client
+            return int((self.folder / "server.pid").read_text())
         return self._server.pid
 
     @property
@@ -184,21 +193,23 @@ class ThrowawayServer(SqlServer):
             self._lock = None
 
     def client_command(self, tool: str, *, user: str = "root") -> list[str]:
-        """Give the words that run a client `tool` against this server as a user without password."""
+        """Give the words that run a client `tool` against this server, without a password."""
         where = [f"--host={self.host}", f"--port={self.port}", f"--user={user}", "--protocol=TCP"]
         return [*self.programs().client_command(tool), "--no-defaults", *where]
 
     def _make_folder(self) -> None:
         sweep_abandoned()
-        self._folder = Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX))
-        self._lock = (self._folder / "owner.lock").open("w")
+        # It gets the name that sweepers look for once its lock is held: a lock outlives a renaming.
+        unnamed = Path(tempfile.mkdtemp(prefix=f".{_FOLDER_PREFIX}"))
+        self._lock = (unnamed / "owner.lock").open("w")
         fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self._folder = unnamed.rename(unnamed.with_name(unnamed.name.lstrip(".")))
         template = template_datadir(self.programs())
         copy = ["cp", "-a", "--reflink=auto", str(template), str(self.datadir)]
         subprocess.run(copy, check=True)
 
     def _command(self) -> list[str]:
-        own = {
+        own: dict[str, str | int | None] = {
             "datadir": str(self.datadir),
             "socket": str(self.socket_path),
             "pid-file": str(self.folder / "server.pid"),
@@ -208,7 +219,9 @@ class ThrowawayServer(SqlServer):
         options = _merged(own, self.options)
         words = [f"--{k}" if v is None else f"--{k}={v}" for k, v in options.items()]
         server = [*self.programs().server_command(), *as_root_option(), *words]
-        return ["setpriv", "--pdeathsig", "KILL", "--", *server, *self.extra_arguments]
+        # Docker's client passes TERM on to what it runs, and cannot pass on KILL.
+        last_signal = "TERM" if self.programs().image else "KILL"
+        return ["setpriv", "--pdeathsig", last_signal, "--", *server, *self.extra_arguments]
 
     def _fork_and_wait(self) -> bool:
         """Start the process; False if another program took the port in between."""
@@ -246,8 +259,9 @@ class ThrowawayServer(SqlServer):
     def _end(self, number: signal.Signals) -> None:
         if self._server is None:
             return
-        if self._server.poll() is None:
-            self._server.send_signal(number)
+        if self.is_running:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
         try:
             self._server.wait(_STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -293,11 +307,11 @@ def sweep_abandoned() -> None:
     """Remove folders whose owner died without doing so."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER_PREFIX}*"):
         try:
-            with (folder / "owner.lock").open("a") as lock:
+            with (folder / "owner.lock").open("r") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder, ignore_errors=True)
         except OSError:
-            continue  # held by its owner, another user's, or just being made
+            continue  # held by its owner, another user's, or swept by another
 
 
 def _merged(*layers: Options) -> dict[str, str | int | None]:
