@@ -1,0 +1,174 @@
+"""Open sessions on a server: the same in every way that changes what a statement means.
+
+Each session states its own sql_mode, time zone, charset, isolation and timeouts, so that nothing
+depends on a server's defaults. TLS is on and verified for any server off this machine. Sessions
+on a source never accept LOAD DATA LOCAL: a server could use it to ask for our files. On a sink
+it is negotiated on request, and even then only `RawConnection` answers it, from memory.
+
+Values of ordinary cursors come in the canonical form of `core.keys`: integers, `Decimal`, text,
+bytes for binary columns, and temporals as the server writes them. Rows in quantity do not come
+this way: see `RawConnection`.
+"""
+
+from __future__ import annotations
+
+import ssl
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pymysql
+from pymysql.constants import FIELD_TYPE
+from pymysql.converters import encoders
+
+from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.mysql.raw_connection import (
+    FieldDescriptor,
+    RawConnection,
+    StatementOutcome,
+    refuse_local_files,
+    server_version_text,
+)
+from airflow_cdc_provider.mysql.server_errors import Role, server_errors, translated
+
+if TYPE_CHECKING:
+    from pymysql.connections import Connection
+    from pymysql.cursors import Cursor
+
+    ServerConnection = Connection[Cursor]
+
+__all__ = [
+    "FieldDescriptor",
+    "RawConnection",
+    "Role",
+    "StatementOutcome",
+    "connect",
+    "query",
+    "server_errors",
+    "sink_session",
+    "translated",
+]
+
+CONNECT_TIMEOUT_S = 10
+_SOURCE_SQL_MODE = "NO_ENGINE_SUBSTITUTION"
+# Strict, so that nothing is cut or rounded silently; what the source holds is allowed to be
+# zero or impossible as a date, and 0 in an AUTO_INCREMENT column stays 0.
+_SINK_SQL_MODE = (
+    "STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION"
+)
+_NET_TIMEOUT_S = 3600  # a reader that waits for its sink must not be cut off by the server
+_IDLE_TIMEOUT_S = 28800
+
+_DECODERS: dict[int, Any] = {
+    FIELD_TYPE.TINY: int,
+    FIELD_TYPE.SHORT: int,
+    FIELD_TYPE.INT24: int,
+    FIELD_TYPE.LONG: int,
+    FIELD_TYPE.LONGLONG: int,
+    FIELD_TYPE.YEAR: int,
+    FIELD_TYPE.FLOAT: float,
+    FIELD_TYPE.DOUBLE: float,
+    FIELD_TYPE.DECIMAL: Decimal,
+    FIELD_TYPE.NEWDECIMAL: Decimal,
+}
+
+
+def connect(  # noqa: PLR0913 - each option is one a caller chooses by name
+    endpoint: Endpoint,
+    *,
+    purpose: str,
+    read_timeout_s: float | None = 600.0,
+    write_timeout_s: float | None = 600.0,
+    role: Role = Role.SOURCE,
+    local_infile: bool = False,
+    raw_values: bool = False,
+) -> ServerConnection:
+    """Open a session in autocommit mode, or raise an error sorted by remedy.
+
+    `purpose` is shown in the server's list of sessions. With `raw_values` cursors give every
+    value as the bytes the server sent.
+    """
+    options: dict[str, Any] = {
+        "host": endpoint.host,
+        "port": endpoint.port,
+        "unix_socket": endpoint.unix_socket or None,
+        "user": endpoint.user,
+        # PyMySQL would encode text as latin1; servers compare UTF-8 bytes
+        "password": endpoint.password.encode(),
+        "database": endpoint.database or None,
+        "charset": "utf8mb4",
+        "autocommit": True,
+        "use_unicode": not raw_values,
+        "conv": dict(encoders) if raw_values else {**encoders, **_DECODERS},
+        "connect_timeout": CONNECT_TIMEOUT_S,
+        "read_timeout": read_timeout_s,
+        "write_timeout": write_timeout_s,
+        "local_infile": local_infile,
+        "program_name": f"airflow-cdc {purpose}",
+    }
+    with server_errors(endpoint, f"connecting for {purpose}", role=role):
+        connection: ServerConnection = pymysql.connect(**options, **_tls(endpoint))
+        refuse_local_files(connection)
+        _state_session(connection)
+    return connection
+
+
+def query(
+    connection: ServerConnection, sql: str, *, role: Role = Role.SOURCE
+) -> list[tuple[Any, ...]]:
+    """Run one statement and return its rows, none if it has no result."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(sql)
+            return list(cursor.fetchall())
+    except pymysql.Error as error:
+        where = f"{connection.host}:{connection.port}"
+        raise translated(error, where, role=role) from None
+
+
+def sink_session(connection: ServerConnection) -> None:
+    """Make a session write rows exactly as the source holds them, or refuse them.
+
+    Foreign keys are not checked: the source has checked them, and rows arrive table by table.
+    """
+    statement = f"SET SESSION sql_mode = '{_SINK_SQL_MODE}', foreign_key_checks = 0"
+    query(connection, statement, role=Role.SINK)
+
+
+def _state_session(connection: ServerConnection) -> None:
+    is_mariadb = "mariadb" in server_version_text(connection).lower()
+    limit = "max_statement_time" if is_mariadb else "max_execution_time"
+    settings = {
+        "sql_mode": f"'{_SOURCE_SQL_MODE}'",
+        "time_zone": "'+00:00'",
+        "net_read_timeout": _NET_TIMEOUT_S,
+        "net_write_timeout": _NET_TIMEOUT_S,
+        "wait_timeout": _IDLE_TIMEOUT_S,
+        "sql_select_limit": "DEFAULT",
+        limit: 0,
+    }
+    query(connection, "SET SESSION " + ", ".join(f"{k} = {v}" for k, v in settings.items()))
+    query(connection, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+
+
+def _tls(endpoint: Endpoint) -> dict[str, Any]:
+    """Choose TLS: as the DSN says, else verified off this machine and off on it."""
+    wanted = bool(endpoint.ssl_ca or endpoint.ssl_cert)
+    if endpoint.ssl_disabled:
+        return {"ssl_disabled": True}
+    if endpoint.is_loopback and not wanted:
+        return {"ssl_disabled": True}
+    try:
+        context = ssl.create_default_context(cafile=endpoint.ssl_ca or None)
+        if endpoint.ssl_cert:
+            context.load_cert_chain(endpoint.ssl_cert, endpoint.ssl_key or None)
+    except OSError as error:
+        raise RefusedError(
+            f"the certificate files of the connection cannot be used: {error}",
+            where=f"TLS to {endpoint}",
+            remedy="check ssl_ca, ssl_cert and ssl_key of the connection",
+        ) from error
+    # the servers' own generated certificates lack an extension that strict checking wants
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    context.check_hostname = endpoint.ssl_verify_identity
+    return {"ssl": context}
