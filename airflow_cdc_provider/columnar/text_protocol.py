@@ -1,0 +1,263 @@
+"""Rows of the text protocol: cut out of the packet stream, fields located column by column.
+
+A result's rows arrive as packets `[length: 3 bytes][sequence: 1 byte][row]`, and a row is its
+fields one after the other, each as `[length][bytes]` with a length of 1, 3, 4 or 9 bytes, or the
+single byte 0xFB for NULL. Only the packets are walked one by one. Inside a chunk of about a
+megabyte the fields are found by vector steps: the first field of all rows, then the second of
+all rows, and so on. No field ever becomes a Python object.
+
+`RowFramer` decides and does no I/O: its owner receives into `space()`, tells how many bytes came,
+and takes chunks until `finished`. A connection that ends before `finished` has lost rows; it is
+never the end of the result.
+
+A packet of 0xFFFFFF bytes goes on in the next one (rows of 16 MiB and more). The parts are moved
+together in the buffer, so that every row is contiguous behind its first packet header.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from airflow_cdc_provider.core.errors import IntegrityError, ResultAbortedError
+
+HEADER_BYTES = 4
+CHUNK_BYTES = 1 << 20
+_LARGEST_PACKET = 0xFFFFFF
+_EOF_BYTES = 5
+_END_OF_ROWS, _ERROR = 0xFE, 0xFF
+_NULL, _TWO_BYTES, _THREE_BYTES, _EIGHT_BYTES = 0xFB, 0xFC, 0xFD, 0xFE
+
+Positions = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One column's fields in a chunk: where each begins, how long it is, which are NULL."""
+
+    start: Positions
+    length: Positions
+    null: Mask | None
+    """None if no row is NULL here."""
+    short: bool
+    """Every length took a single byte and nothing is NULL."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextChunk:
+    """Some whole rows of a result, as the server sent them.
+
+    Row i begins with its packet header at `starts[i]`; `ends[i]` is behind its last byte. The
+    chunk owns its buffer, nobody else writes to it.
+    """
+
+    buffer: bytearray = field(repr=False)
+    starts: Positions = field(repr=False)
+    ends: Positions = field(repr=False)
+    columns: int
+    """Fields in each row."""
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return len(self.starts)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes held in memory."""
+        return len(self.buffer)
+
+    def octets(self) -> npt.NDArray[np.uint8]:
+        """Return the buffer as numbers."""
+        return np.frombuffer(self.buffer, np.uint8)
+
+    def fields(self) -> tuple[Field, ...]:
+        """Locate every field; the last one must end where its row ends.
+
+        Not kept: the positions take more memory than the bytes.
+        """
+        octets = self.octets()
+        at = self.starts + HEADER_BYTES
+        found = []
+        for _ in range(self.columns):
+            located = _locate(octets, at)
+            found.append(located)
+            at = located.start + located.length
+        if not np.array_equal(at, self.ends):
+            row = int(np.flatnonzero(at != self.ends)[0])
+            raise _misframed(f"row {row} of a chunk does not end with its last field")
+        return tuple(found)
+
+
+def _locate(octets: npt.NDArray[np.uint8], at: Positions) -> Field:
+    """Read one length per row at `at`."""
+    if len(at) and int(at.max()) >= len(octets):
+        raise _misframed("a row has fewer fields than the result has columns")
+    first = octets[at]
+    if len(first) == 0 or int(first.max()) < _NULL:
+        return Field(at + 1, first.astype(np.int64), None, short=True)
+    length = first.astype(np.int64)
+    skip = np.ones(len(at), np.int64)
+    null = first == _NULL
+    length[null] = 0
+    for mark, width in ((_TWO_BYTES, 2), (_THREE_BYTES, 3), (_EIGHT_BYTES, 8)):
+        rows = np.flatnonzero(first == mark)
+        if len(rows):
+            length[rows] = _little_endian(octets, at[rows] + 1, width)
+            skip[rows] = 1 + width
+    if bool((first == _ERROR).any()) or int(length.max()) > len(octets):
+        raise _misframed("a field's length is out of bounds")
+    return Field(at + skip, length, null if null.any() else None, short=False)
+
+
+def _little_endian(octets: npt.NDArray[np.uint8], at: Positions, width: int) -> Positions:
+    if int(at.max()) + width > len(octets):
+        raise _misframed("a field's length is cut off")
+    number = np.zeros(len(at), np.int64)
+    for i in range(width):
+        number |= octets[at + i].astype(np.int64) << (8 * i)
+    return number
+
+
+def _misframed(what: str) -> IntegrityError:
+    return IntegrityError(
+        f"the server's rows cannot be read: {what}",
+        risk="values could be taken for others",
+        remedy="read the split again; if it stays, report it with the server's version",
+    )
+
+
+class RowFramer:
+    """Cuts the packets behind a result's column definitions into chunks of whole rows."""
+
+    def __init__(self, columns: int, *, chunk_bytes: int = CHUNK_BYTES) -> None:
+        self._columns = columns
+        self._chunk_bytes = chunk_bytes
+        self._buffer = bytearray(2 * chunk_bytes)
+        self._filled = 0
+        self._walked = 0
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        self.finished = False
+        """The packet that ends the rows was seen."""
+        self.warnings = 0
+        """The server's warning count, once finished."""
+        self.rows = 0
+        """Rows in the chunks handed out so far."""
+
+    def space(self) -> memoryview:
+        """Return where the next bytes are to be received; release it before `received`."""
+        if len(self._buffer) - self._filled < self._chunk_bytes // 4:
+            self._buffer.extend(bytes(len(self._buffer)))
+        return memoryview(self._buffer)[self._filled :]
+
+    def received(self, count: int) -> None:
+        """Tell that `count` bytes were received into `space()`."""
+        self._filled += count
+
+    def feed(self, octets: bytes) -> None:
+        """Take bytes that were received elsewhere."""
+        while octets:
+            with self.space() as space:
+                count = min(len(space), len(octets))
+                space[:count] = octets[:count]
+            self.received(count)
+            octets = octets[count:]
+
+    def chunk(self) -> TextChunk | None:
+        """Return the rows complete by now, None if there is not yet a chunk's worth of bytes.
+
+        An error packet in the middle raises `ResultAbortedError`.
+        """
+        if not self.finished:
+            self._walk()
+        if not self._starts or not (self.finished or self._walked >= self._chunk_bytes // 2):
+            return None
+        return self._hand_out()
+
+    def _walk(self) -> None:
+        """Walk the packet headers of what has come; note where rows begin and end."""
+        buffer, at, last = self._buffer, self._walked, self._filled - HEADER_BYTES
+        starts, ends = self._starts, self._ends
+        while at <= last:
+            length = buffer[at] | buffer[at + 1] << 8 | buffer[at + 2] << 16
+            end = at + HEADER_BYTES + length
+            if end > self._filled:
+                break
+            # A field of 2**24 bytes begins with 0xFE as well, but fills its first packet.
+            if 0 < length < _LARGEST_PACKET and buffer[at + HEADER_BYTES] >= _END_OF_ROWS:
+                self._finish(at, end)
+                return
+            if length == _LARGEST_PACKET:
+                joined = self._join_parts(at)
+                if joined is None:
+                    break
+                end, last = joined, self._filled - HEADER_BYTES
+            starts.append(at)
+            ends.append(end)
+            at = end
+        self._walked = at
+
+    def _join_parts(self, at: int) -> int | None:
+        """Move the parts of a row of several packets together; None if some have not come."""
+        parts, next_at = [], at
+        while True:
+            if next_at + HEADER_BYTES > self._filled:
+                return None
+            length = int.from_bytes(self._buffer[next_at : next_at + 3], "little")
+            end = next_at + HEADER_BYTES + length
+            if end > self._filled:
+                return None
+            parts.append((next_at + HEADER_BYTES, end))
+            next_at = end
+            if length < _LARGEST_PACKET:
+                break
+        to = parts[0][1]
+        with memoryview(self._buffer) as view:
+            for start, end in parts[1:]:
+                view[to : to + end - start] = view[start:end]
+                to += end - start
+            rest = self._filled - next_at
+            view[to : to + rest] = view[next_at : self._filled]
+        self._filled = to + rest
+        return to
+
+    def _finish(self, at: int, end: int) -> None:
+        """Read the packet that ends the rows: their end, or an error."""
+        packet = bytes(self._buffer[at + HEADER_BYTES : end])
+        self._walked = at
+        if packet[0] == _ERROR:
+            number = int.from_bytes(packet[1:3], "little")
+            text = packet[9:] if packet[3:4] == b"#" else packet[3:]
+            raise ResultAbortedError(
+                f"the server ended the result: error {number}, {text.decode(errors='replace')}",
+                risk="none: rows read so far are dropped",
+                remedy="the split is read again",
+            )
+        if end != self._filled:
+            raise _misframed(f"{self._filled - end} bytes follow the end of the rows")
+        # An OK packet in this place has two counters, both 0, and the status before the warnings.
+        warnings = packet[1:3] if len(packet) == _EOF_BYTES else packet[5:7]
+        self.warnings = int.from_bytes(warnings, "little")
+        self.finished = True
+
+    def _hand_out(self) -> TextChunk:
+        used = self._walked
+        rest = b"" if self.finished else bytes(self._buffer[used : self._filled])
+        buffer = self._buffer
+        del buffer[used:]
+        chunk = TextChunk(
+            buffer=buffer,
+            starts=np.array(self._starts, np.int64),
+            ends=np.array(self._ends, np.int64),
+            columns=self._columns,
+        )
+        self.rows += chunk.rows
+        self._starts, self._ends = [], []
+        self._buffer = bytearray(max(2 * self._chunk_bytes, 2 * len(rest)))
+        self._buffer[: len(rest)] = rest
+        self._filled, self._walked = len(rest), 0
+        return chunk

@@ -1,0 +1,43 @@
+"""Find dates that are no days of the calendar: 0000-00-00, 2024-00-15, 2024-02-31.
+
+MySQL stores them when its sql_mode lets it; nobody else has a value for them. In text they are
+looked for only after Arrow's own parser has refused a column, so calendars cost nothing where
+all is well.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Octets = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_DAYS = np.array([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], np.int64)
+_DATE_TEXT = 10
+_DIGITS = (0, 1, 2, 3, 5, 6, 8, 9)
+
+
+def is_day(year: Numbers, month: Numbers, day: Numbers) -> Mask:
+    """Tell which of these are days of the Gregorian calendar; it has a year 0."""
+    leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
+    month_of_year = (month >= 1) & (month <= 12)
+    days = _DAYS[np.where(month_of_year, month, 0)] + (leap & (month == 2))
+    is_one: Mask = month_of_year & (day >= 1) & (day <= days)
+    return is_one
+
+
+def no_day_in_text(octets: Octets, start: Numbers, length: Numbers) -> Mask:
+    """Tell which texts begin with a date `YYYY-MM-DD` that is no day; any other form is not one."""
+    whole = length >= _DATE_TEXT
+    at = np.where(whole, start, 0)[:, None] + np.arange(_DATE_TEXT)
+    text = octets[np.minimum(at, len(octets) - 1)]
+    digits = text[:, _DIGITS].astype(np.int64) - ord("0")
+    formed = ((digits >= 0) & (digits <= 9)).all(axis=1)
+    formed &= (text[:, 4] == ord("-")) & (text[:, 7] == ord("-"))
+    year = digits[:, :4] @ np.array([1000, 100, 10, 1])
+    month = digits[:, 4] * 10 + digits[:, 5]
+    day = digits[:, 6] * 10 + digits[:, 7]
+    found: Mask = whole & formed & ~is_day(year, month, day)
+    return found
