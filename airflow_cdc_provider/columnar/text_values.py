@@ -188,7 +188,7 @@ def _microseconds(octets: Octets, start: Numbers, length: Numbers, fraction: int
 
     def digit(from_end: int) -> Numbers:
         nonlocal formed
-        value = octets[np.maximum(end - from_end, 0)].astype(np.int64) - ord("0")
+        value: Numbers = octets[np.maximum(end - from_end, 0)].astype(np.int64) - ord("0")
         formed &= (value >= 0) & (value <= 9)
         return value
 

@@ -94,7 +94,7 @@ CASES: tuple[TypeCase, ...] = (
             ("16777217", 16777216.0),
             ("16777216", 16777216.0),
             ("1e0/3", _F32_THIRD),
-            ("-0e0", -0.0),
+            ("'-0'", -0.0),
             ("3.4028234663852886e38", 3.4028234663852886e38),
             ("1.401298464324817e-45", 1.401298464324817e-45),
             ("123456.79", struct.unpack("<f", struct.pack("<f", 123456.79))[0]),
@@ -106,7 +106,7 @@ CASES: tuple[TypeCase, ...] = (
         ColumnType("double"),
         (
             ("0.1", 0.1),
-            ("-0e0", -0.0),
+            ("'-0'", -0.0),
             ("1e308", 1e308),
             ("1.7976931348623157e308", 1.7976931348623157e308),
             ("2.2250738585072014e-308", 2.2250738585072014e-308),
@@ -421,8 +421,8 @@ def cases_for(server: str) -> tuple[TypeCase, ...]:
 
 def every_type_schema(table: TableId, server: str) -> TableSchema:
     """Return the schema of a table with an `id` and a column for each case."""
-    columns = (Column("id", ColumnType("int"), nullable=False),)
-    columns += tuple(case.column for case in cases_for(server))
+    key = Column("id", ColumnType("int"), nullable=False)
+    columns = (key, *(case.column for case in cases_for(server)))
     return TableSchema(table, columns, primary_key=("id",))
 
 
@@ -434,7 +434,7 @@ def create_statement(table: TableId, server: str) -> str:
 
 
 def expected_rows(server: str) -> list[dict[str, Any]]:
-    """Return the canonical rows: row 0 is all NULL, row i has each case's i-th value, or its last."""
+    """Return the canonical rows: row 0 is NULLs, row i has each case's i-th value or its last."""
     cases = cases_for(server)
     longest = max(len(case.values) for case in cases)
     rows: list[dict[str, Any]] = [{"id": 0, **{case.name: None for case in cases}}]
