@@ -1,1 +1,1 @@
-"""The pipeline file and what is derived from it."""
+"""The pipeline file: its model, what is derived from it, and the steps that run it."""

@@ -1,0 +1,61 @@
+"""What is wrong with a pipeline file: each problem with its line and its fix, all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from airflow_cdc_provider.core.errors import PipelineFileError
+
+Path = tuple[str | int, ...]
+
+
+class WrongValueError(ValueError):
+    """A value that the model refuses, with the words that mend it."""
+
+    def __init__(self, what: str, fix: str) -> None:
+        super().__init__(what, fix)
+        self.what, self.fix = what, fix
+
+    def __str__(self) -> str:
+        return self.what
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong, at one line."""
+
+    line: int
+    path: Path
+    what: str
+    fix: str
+
+    def __str__(self) -> str:
+        place = shown(self.path)
+        return f"line {self.line}{place and f', {place}'}: {self.what}. Fix: {self.fix}"
+
+
+def shown(path: Path) -> str:
+    """Write a path as people write it: `source.tables[2]`."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif "." in part or "*" in part:
+            text += f'["{part}"]'
+        else:
+            text += f".{part}" if text else part
+    return text
+
+
+def refusal(file: str, problems: Sequence[Problem]) -> PipelineFileError:
+    """Make one error of all problems of a file, in the order of their lines."""
+    ordered = sorted(problems, key=lambda problem: problem.line)
+    count = "1 problem" if len(ordered) == 1 else f"{len(ordered)} problems"
+    lines = "\n".join(f"  {file}:{problem}" for problem in ordered)
+    return PipelineFileError(
+        f"the pipeline file has {count}:\n{lines}",
+        where=file,
+        risk="none: nothing was started",
+        remedy="correct the lines above; `check` shows what is left",
+    )

@@ -1,0 +1,117 @@
+"""Correct the state store from the sink's ledger, which has the truth.
+
+Rows and progress are committed together in the sink; the state store is told afterwards, so it
+may lag behind the ledger and must never lead. Whoever takes a pipeline over calls this first:
+
+- a split the ledger holds is finished, whatever the store says;
+- a split the store calls finished and the ledger does not hold is to be read (the sink was
+  restored from a backup, or emptied);
+- a split under way belongs to a reader of an older generation, which is fenced: it is to be read;
+- a stream in the ledger means that the hand-off is done; its position is the store's.
+
+If the ledger holds another plan than the store, the store was reset or the sink exchanged. Then
+nothing can be carried over here, and the answer says so: planning decides what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus
+from airflow_cdc_provider.core.ports import StateStore
+from airflow_cdc_provider.core.records import StreamState
+from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.stream_split import StreamSplit
+
+_BEFORE_HAND_OFF = {Phase.PLANNING, Phase.SNAPSHOT, Phase.FAILED}
+
+
+class Ledger(Protocol):
+    """What reconciling asks of the sink's ledger."""
+
+    def plan_id(self) -> str: ...
+
+    def reports(self) -> Sequence[tuple[SnapshotSplit, SplitReport]]: ...
+
+    def stream(self) -> StreamSplit | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """What reconciling found and changed."""
+
+    same_plan: bool
+    """False: the ledger holds another plan, and nothing was changed."""
+    finished: int = 0
+    """Splits that the sink held and the store did not know of."""
+    given_back: int = 0
+    """Splits to be read that the store thought were finished or under way."""
+    handed_off: bool = False
+    """The ledger streams already."""
+
+
+def reconcile(store: StateStore, ledger: Ledger, name: PipelineName, generation: int) -> Correction:
+    """Make the store agree with the ledger; doing it twice is harmless."""
+    state = store.ensure(name)
+    if not state.plan_id or state.plan_id != ledger.plan_id():
+        return Correction(same_plan=False)
+    stream = ledger.stream()
+    if stream is not None:
+        _follow_stream(store, name, generation, stream, state.phase)
+        return Correction(same_plan=True, handed_off=True)
+    finished, given_back = _follow_reports(store, name, generation, ledger.reports())
+    return Correction(same_plan=True, finished=finished, given_back=given_back)
+
+
+def _follow_stream(
+    store: StateStore, name: PipelineName, generation: int, stream: StreamSplit, phase: Phase
+) -> None:
+    if store.hand_off(name) is None:
+        store.store_hand_off(name, generation, stream)
+    if phase in _BEFORE_HAND_OFF:
+        steps = (
+            [Phase.SNAPSHOT, Phase.HANDED_OFF] if phase is Phase.PLANNING else [Phase.HANDED_OFF]
+        )
+        for step in steps:
+            phase = store.move(name, generation, expected=phase, to=step).phase
+    told = store.stream(name)
+    if told is None or told.position != stream.start:
+        before = told or StreamState(position=stream.start)
+        corrected = StreamState(
+            position=stream.start,
+            source_end=before.source_end,
+            batch=before.batch,
+            changes=before.changes,
+            transactions=before.transactions,
+            lag_us=before.lag_us,
+            heartbeat_us=before.heartbeat_us,
+            inconsistent=stream.inconsistent,
+        )
+        store.beat(name, generation, corrected)
+
+
+def _follow_reports(
+    store: StateStore,
+    name: PipelineName,
+    generation: int,
+    reports: Sequence[tuple[SnapshotSplit, SplitReport]],
+) -> tuple[int, int]:
+    held = {split.split_id: (split, report) for split, report in reports}
+    known = {state.split.split_id: state for state in store.splits(name)}
+    # halves that were published before the store heard of the cut
+    store.add_splits(name, generation, [s for key, (s, _) in held.items() if key not in known])
+    finished = given_back = 0
+    for key, (split, report) in held.items():
+        told = known.get(key)
+        if told is None or told.status is not SplitStatus.FINISHED:
+            store.mark_split(name, generation, split, SplitStatus.FINISHED, report=report)
+            finished += 1
+    to_read = {SplitStatus.FINISHED, SplitStatus.READING}
+    for key, told in known.items():
+        if key not in held and told.status in to_read:
+            store.mark_split(name, generation, told.split, SplitStatus.PLANNED)
+            given_back += 1
+    return finished, given_back
