@@ -1,0 +1,104 @@
+"""Each room is imported in a fresh interpreter, and loads no library it may not.
+
+import-linter reads what our own files say; this sees what really gets loaded, by whomever.
+Executors load `core`, `columnar`, `mysql` and `sinks` once a task, Airflow the rest at each parse.
+"""
+
+from __future__ import annotations
+
+import json
+import pkgutil
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import airflow_cdc_provider
+
+PACKAGE = "airflow_cdc_provider"
+ROOT = Path(airflow_cdc_provider.__file__).parent
+COLUMNS = {"numpy", "pandas", "pyarrow"}
+CONTROL = {"airflow", "alembic", "pydantic", "rich", "sqlalchemy", "yaml"}
+AIRFLOW_ROOMS = (
+    "hooks",
+    "links",
+    "notifications",
+    "operators",
+    "plugins",
+    "sensors",
+    "triggers",
+)
+FORBIDDEN: dict[str, set[str]] = {
+    "columnar": CONTROL | {"pandas", "pymysql", "pyspark"},
+    "mysql": CONTROL | {"pandas", "pyspark"},
+    "sinks": CONTROL | {"pandas", "pyspark"},
+    "spark": {"airflow", "pydantic", "yaml"},
+    "state": {"airflow", "pyspark"} | COLUMNS,
+    "pipeline": {"airflow", "pyspark", "sqlalchemy"} | COLUMNS,
+    "cli": {"pyspark"},
+} | {room: {"pyspark", "pymysqlreplication"} | COLUMNS for room in AIRFLOW_ROOMS}
+# Only a driver speaks to the state store, so only these may bring SQLAlchemy into Spark's room.
+SPARK_DRIVER_MODULES: set[str] = set()
+
+LOADED = """
+import importlib, json, sys
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
+"""
+
+
+def loaded_by(*modules: str) -> set[str]:
+    """Give the top-level packages a fresh interpreter has loaded after importing `modules`."""
+    command = [sys.executable, "-W", "ignore", "-c", LOADED, *modules]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def modules_of(room: str) -> list[str]:
+    """Give every module of `room`."""
+    found = pkgutil.walk_packages([str(ROOT / room)], prefix=f"{PACKAGE}.{room}.")
+    # Alembic alone can run its migrations, so nothing else imports them.
+    names = [module.name for module in found if ".migrations" not in module.name]
+    return [f"{PACKAGE}.{room}", *(name for name in names if not name.endswith(".__main__"))]
+
+
+def rooms() -> list[str]:
+    return sorted(p.parent.name for p in ROOT.glob("*/__init__.py"))
+
+
+def test_the_packages_own_module_loads_nothing() -> None:
+    assert loaded_by(PACKAGE) - loaded_by("json") == {PACKAGE}
+
+
+def test_core_loads_the_standard_library_only() -> None:
+    extra = loaded_by(*modules_of("core")) - loaded_by("json") - sys.stdlib_module_names
+    assert extra == {PACKAGE}
+
+
+def test_the_provider_info_loads_the_standard_library_only() -> None:
+    extra = loaded_by(f"{PACKAGE}.get_provider_info") - loaded_by("json") - sys.stdlib_module_names
+    assert extra == {PACKAGE}
+
+
+@pytest.mark.parametrize("room", sorted(set(rooms()) & set(FORBIDDEN)))
+def test_a_room_loads_no_library_it_may_not(room: str) -> None:
+    assert loaded_by(*modules_of(room)) & FORBIDDEN[room] == set()
+
+
+@pytest.mark.parametrize("module", sorted(set(modules_of("spark")) - SPARK_DRIVER_MODULES))
+def test_a_module_of_spark_that_runs_on_executors_loads_no_sqlalchemy(module: str) -> None:
+    assert "sqlalchemy" not in loaded_by(module)
+
+
+def test_every_room_is_judged() -> None:
+    without_modules = {room for room in rooms() if len(modules_of(room)) == 1}
+    assert set(rooms()) - without_modules - set(FORBIDDEN) - {"core", "docs"} == set()
+
+
+def test_every_forbidden_name_is_one_that_can_be_imported() -> None:
+    """Guard the test itself: a misspelt name would never be found loaded."""
+    assert set.union(*FORBIDDEN.values()) <= set(metadata.packages_distributions())
