@@ -1,0 +1,204 @@
+"""Which tables a server has, and what surrounds them: kinds, sizes, foreign keys, triggers.
+
+One query of each kind for a whole database. `information_schema` compares names by its own
+collations, so every answer is matched exactly here: two tables may differ by case alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol
+
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.sql import literal
+from airflow_cdc_provider.mysql.connection import Role, query
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.mysql.capabilities import Capabilities
+    from airflow_cdc_provider.mysql.connection import ServerConnection
+
+SYSTEM_DATABASES = ("information_schema", "mysql", "performance_schema", "sys")
+
+
+class TableKind(StrEnum):
+    """What `information_schema` calls a table."""
+
+    BASE = "BASE TABLE"
+    VERSIONED = "SYSTEM VERSIONED"
+    SEQUENCE = "SEQUENCE"
+    VIEW = "VIEW"
+    OTHER = "OTHER"
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """A table as the catalogue lists it."""
+
+    table: TableId
+    kind: TableKind
+    engine: str
+    collation: str | None
+    estimated_rows: int
+    """The engine's guess; it can be wrong by half."""
+    estimated_bytes: int
+    partitioned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKey:
+    """A foreign key of `table` (the child) to `referenced` (the parent)."""
+
+    name: str
+    table: TableId
+    columns: tuple[str, ...]
+    referenced: TableId
+    referenced_columns: tuple[str, ...]
+    on_update: str
+    on_delete: str
+
+    @property
+    def cascades(self) -> bool:
+        """Tell whether a change of the parent changes rows of the child."""
+        return not {self.on_update, self.on_delete} <= {"NO ACTION", "RESTRICT"}
+
+
+class Pattern(Protocol):
+    """Picks tables by name."""
+
+    def matches(self, table: TableId, *, ignore_case: bool = False) -> bool:
+        """Tell whether the pattern picks `table`."""
+
+
+def picked_tables(
+    connection: ServerConnection,
+    capabilities: Capabilities,
+    include: Sequence[Pattern],
+    exclude: Sequence[Pattern] = (),
+) -> tuple[TableFacts, ...]:
+    """Return the tables, of whatever kind, that the patterns pick, by the server's case rule."""
+    fold = capabilities.names_fold_case
+
+    def picked(table: TableId) -> bool:
+        if not any(pattern.matches(table, ignore_case=fold) for pattern in include):
+            return False
+        return not any(pattern.matches(table, ignore_case=fold) for pattern in exclude)
+
+    system = ", ".join(literal(name) for name in SYSTEM_DATABASES)
+    facts = _facts(connection, f"TABLE_SCHEMA NOT IN ({system})")
+    return tuple(sorted((f for f in facts if picked(f.table)), key=lambda f: f.table))
+
+
+def table_facts(
+    connection: ServerConnection, tables: Iterable[TableId], *, role: Role = Role.SOURCE
+) -> dict[TableId, TableFacts]:
+    """Return what the catalogue lists of these tables; those that do not exist are left out."""
+    wanted = set(tables)
+    found: dict[TableId, TableFacts] = {}
+    for condition in name_conditions("TABLE_SCHEMA", "TABLE_NAME", wanted):
+        for facts in _facts(connection, condition, role=role):
+            if facts.table in wanted:
+                found[facts.table] = facts
+    return found
+
+
+def row_estimates(connection: ServerConnection, tables: Iterable[TableId]) -> dict[TableId, int]:
+    """Return the engine's own guesses: to be shown, never to be computed with."""
+    facts = table_facts(connection, tables)
+    return {table: fact.estimated_rows for table, fact in facts.items()}
+
+
+def foreign_keys(
+    connection: ServerConnection, tables: Iterable[TableId], *, role: Role = Role.SOURCE
+) -> tuple[ForeignKey, ...]:
+    """Return the foreign keys these tables have as children."""
+    wanted = set(tables)
+    parts: dict[tuple[str, str, str], list[tuple[Any, ...]]] = defaultdict(list)
+    for condition in name_conditions("k.TABLE_SCHEMA", "k.TABLE_NAME", wanted):
+        for row in query(connection, _FOREIGN_KEYS.format(condition=condition), role=role):
+            if TableId(row[0], row[1]) in wanted:
+                parts[row[0], row[1], row[2]].append(row)
+    return tuple(
+        ForeignKey(
+            name=name,
+            table=TableId(database, table),
+            columns=tuple(row[3] for row in rows),
+            referenced=TableId(rows[0][4], rows[0][5]),
+            referenced_columns=tuple(row[6] for row in rows),
+            on_update=rows[0][7],
+            on_delete=rows[0][8],
+        )
+        for (database, table, name), rows in sorted(parts.items())
+    )
+
+
+def triggers(
+    connection: ServerConnection, tables: Iterable[TableId], *, role: Role = Role.SOURCE
+) -> dict[TableId, tuple[str, ...]]:
+    """Return the names of each table's triggers; tables without one are left out."""
+    wanted = set(tables)
+    found: dict[TableId, tuple[str, ...]] = {}
+    for condition in name_conditions("EVENT_OBJECT_SCHEMA", "EVENT_OBJECT_TABLE", wanted):
+        rows = query(
+            connection,
+            "SELECT EVENT_OBJECT_SCHEMA, EVENT_OBJECT_TABLE, TRIGGER_NAME "
+            f"FROM information_schema.TRIGGERS WHERE {condition} ORDER BY TRIGGER_NAME",
+            role=role,
+        )
+        for database, table, name in rows:
+            key = TableId(database, table)
+            if key in wanted:
+                found[key] = (*found.get(key, ()), name)
+    return found
+
+
+def name_conditions(database: str, table: str, wanted: Iterable[TableId]) -> list[str]:
+    """Return one SQL condition for each database, on the two columns that hold the names.
+
+    Constants compared to single columns are what both servers turn into catalogue look-ups.
+    """
+    by_database: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(wanted):
+        by_database[name.database].append(literal(name.table))
+    return [
+        f"{database} = {literal(name)} AND {table} IN ({', '.join(tables)})"
+        for name, tables in by_database.items()
+    ]
+
+
+_FOREIGN_KEYS = """
+SELECT k.TABLE_SCHEMA, k.TABLE_NAME, k.CONSTRAINT_NAME, k.COLUMN_NAME,
+       k.REFERENCED_TABLE_SCHEMA, k.REFERENCED_TABLE_NAME, k.REFERENCED_COLUMN_NAME,
+       r.UPDATE_RULE, r.DELETE_RULE
+FROM information_schema.KEY_COLUMN_USAGE k
+JOIN information_schema.REFERENTIAL_CONSTRAINTS r
+  ON r.CONSTRAINT_SCHEMA = k.CONSTRAINT_SCHEMA AND r.CONSTRAINT_NAME = k.CONSTRAINT_NAME
+ AND r.TABLE_NAME = k.TABLE_NAME
+WHERE {condition} AND k.REFERENCED_TABLE_NAME IS NOT NULL
+ORDER BY k.TABLE_SCHEMA, k.TABLE_NAME, k.CONSTRAINT_NAME, k.ORDINAL_POSITION
+"""
+
+
+def _facts(
+    connection: ServerConnection, condition: str, *, role: Role = Role.SOURCE
+) -> Iterable[TableFacts]:
+    rows = query(
+        connection,
+        "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE, TABLE_COLLATION, TABLE_ROWS, "
+        "DATA_LENGTH, CREATE_OPTIONS FROM information_schema.TABLES "
+        f"WHERE {condition}",
+        role=role,
+    )
+    kinds = {kind.value: kind for kind in TableKind}
+    for database, table, kind, engine, collation, count, size, options in rows:
+        yield TableFacts(
+            table=TableId(database, table),
+            kind=kinds.get(kind, TableKind.OTHER),
+            engine=engine or "",
+            collation=collation,
+            estimated_rows=int(count or 0),
+            estimated_bytes=int(size or 0),
+            partitioned="partitioned" in (options or ""),
+        )
