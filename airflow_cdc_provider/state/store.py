@@ -71,6 +71,10 @@ class SqlStateStore(SqlStateReader):
         super().__init__(engine)
         self._clock = clock
 
+    def now_us(self) -> int:
+        """Return the time that leases are measured by."""
+        return self._clock()
+
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
         with explained(), begin_writing(self._engine.connect()) as connection, connection.begin():

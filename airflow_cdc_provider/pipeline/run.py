@@ -1,0 +1,97 @@
+"""What every step is given: the pipeline file, its servers, the state store, and who runs it.
+
+Steps are functions of a `Run`. Each may be repeated at any time: it looks at what the sink's
+ledger says is done and does the rest. A step that writes first takes the pipeline over, which
+fences everything that an earlier run may have left behind.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_cdc_provider.core.errors import LeaseHeldError
+from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.records import PipelineState
+from airflow_cdc_provider.pipeline.loader import LoadedPipeline
+from airflow_cdc_provider.pipeline.model import PipelineFile
+from airflow_cdc_provider.pipeline.servers import DsnOf, Servers, resolve_servers
+from airflow_cdc_provider.sinks.ports import SinkLedger
+from airflow_cdc_provider.state.store import SqlStateStore, open_store
+
+LEASE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a pipeline's steps; close it at the end."""
+
+    loaded: LoadedPipeline
+    servers: Servers
+    store: SqlStateStore
+    owner: str
+    """Who runs the steps, the same for all steps of one run: a lease is shared by name."""
+
+    @property
+    def model(self) -> PipelineFile:
+        return self.loaded.model
+
+    @property
+    def name(self) -> PipelineName:
+        return self.loaded.model.name
+
+    def close(self) -> None:
+        """Let go of the state store."""
+        self.store.close()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_run(loaded: LoadedPipeline, dsn_of: DsnOf, *, owner: str = "") -> Run:
+    """Find the servers and open the state store."""
+    servers = resolve_servers(loaded, dsn_of)
+    return Run(loaded, servers, open_store(servers.state_dsn), owner or this_process())
+
+
+def this_process() -> str:
+    """Name this process as an owner."""
+    return f"process {os.getpid()} on {socket.gethostname()}"
+
+
+def take_over(run: Run, ledger: SinkLedger) -> PipelineState:
+    """Become the owner in the state store and in the ledger; older writers are fenced from now.
+
+    A live lease of another owner is respected: its run is at work. A lease that its owner left
+    behind ends by itself, or at once if the owner was a process of this machine that is gone.
+    """
+    state = run.store.ensure(run.name)
+    if state.owner != run.owner and lease_is_live(run, state):
+        seconds = max(0, (state.lease_until_us - run.store.now_us()) // 1_000_000)
+        raise LeaseHeldError(
+            f"{state.owner} runs the pipeline {run.name}",
+            where=f"state of {run.name}, generation {state.generation}",
+            risk="none: nothing was started",
+            remedy=f"let it end, or pause it and try again; its lease ends in {seconds} s unless "
+            "renewed",
+        )
+    taken = run.store.take_over(run.name, run.owner, at_least=ledger.generation(), lease_s=LEASE_S)
+    ledger.take_over(taken.generation)
+    return taken
+
+
+def lease_is_live(run: Run, state: PipelineState) -> bool:
+    """Tell whether someone holds the pipeline's lease now."""
+    return state.lease_until_us > run.store.now_us() and _lives(state)
+
+
+def _lives(state: PipelineState) -> bool:
+    words = state.owner.split()
+    if len(words) == 4 and words[0] == "process" and words[3] == socket.gethostname():
+        return Path(f"/proc/{words[1]}").exists()
+    return True

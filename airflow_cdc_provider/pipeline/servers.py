@@ -1,0 +1,128 @@
+"""From the pipeline file's references to servers one can connect to.
+
+A reference is turned into a DSN by whoever runs the steps: Airflow's hook asks Airflow for the
+connection, the command line asks the environment (`EnvironmentDsns`), which for a connection id
+looks where Airflow would: `AIRFLOW_CONN_<ID>`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import quote, urlencode, urlsplit
+
+from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.errors import PipelineFileError
+from airflow_cdc_provider.core.jobspec import SINK_DSN_ENV, SOURCE_DSN_ENV, STATE_DSN_ENV
+from airflow_cdc_provider.pipeline.loader import LoadedPipeline
+from airflow_cdc_provider.pipeline.model import Reference
+
+DsnOf = Callable[[Reference], str | None]
+"""Returns the DSN a reference stands for, None if there is none."""
+STATE_SUFFIX = ".state.db"
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """The servers of a pipeline. The DSNs hold passwords and never show."""
+
+    source: Endpoint
+    sink: Endpoint
+    source_dsn: str = field(repr=False)
+    sink_dsn: str = field(repr=False)
+    state_dsn: str = field(repr=False)
+    default_state: Path | None = None
+    """The SQLite file beside the pipeline file, if it names no state."""
+
+    def environment(self) -> dict[str, str]:
+        """Return what a job's process finds in its environment, and nowhere else."""
+        return {
+            SOURCE_DSN_ENV: self.source_dsn,
+            SINK_DSN_ENV: self.sink_dsn,
+            STATE_DSN_ENV: self.state_dsn,
+        }
+
+
+def resolve_servers(loaded: LoadedPipeline, dsn_of: DsnOf) -> Servers:
+    """Find all servers of a pipeline, or say which line names one that is not there."""
+    model = loaded.model
+    source = _dsn(loaded, "source", model.source, dsn_of)
+    sink = _dsn(loaded, "sink", model.sink, dsn_of)
+    default_state: Path | None = None
+    if model.state is None:
+        default_state = loaded.path.resolve().with_suffix(STATE_SUFFIX)
+        state = f"sqlite:///{default_state}"
+    else:
+        state = _dsn(loaded, "state", model.state, dsn_of)
+    return Servers(
+        source=_endpoint(loaded, "source", source),
+        sink=_endpoint(loaded, "sink", sink),
+        source_dsn=source,
+        sink_dsn=sink,
+        state_dsn=state,
+        default_state=default_state,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentDsns:
+    """Finds DSNs in environment variables."""
+
+    environ: Mapping[str, str] = field(repr=False)
+
+    def __call__(self, reference: Reference) -> str | None:
+        if reference.dsn_env is not None:
+            return self.environ.get(reference.dsn_env) or None
+        stored = self.environ.get(f"AIRFLOW_CONN_{(reference.conn_id or '').upper()}", "")
+        return _from_json(stored) if stored.lstrip().startswith("{") else stored or None
+
+
+def _from_json(stored: str) -> str | None:
+    """Turn Airflow's JSON form of a connection into a DSN."""
+    try:
+        form = json.loads(stored)
+    except ValueError:
+        return None
+    extra = form.get("extra") or {}
+    options = json.loads(extra) if isinstance(extra, str) else extra
+    account = quote(str(form.get("login") or ""), safe="")
+    if form.get("password"):
+        account += f":{quote(str(form['password']), safe='')}"
+    port = f":{form['port']}" if form.get("port") else ""
+    place = f"{account}@{form.get('host') or ''}{port}/{quote(str(form.get('schema') or ''))}"
+    return f"{form.get('conn_type', 'mysql')}://{place}{options and '?' + urlencode(options)}"
+
+
+def _dsn(loaded: LoadedPipeline, section: str, reference: Reference, dsn_of: DsnOf) -> str:
+    found = dsn_of(reference)
+    if found:
+        return found
+    if reference.dsn_env is not None:
+        raise loaded.refusal(
+            (
+                (section, "dsn_env"),
+                f"the environment variable {reference.dsn_env} is not set",
+                f"export {reference.dsn_env}='mysql://user:password@host:3306/'",
+            )
+        )
+    raise loaded.refusal(
+        (
+            (section, "conn_id"),
+            f"there is no connection {reference.conn_id!r}",
+            f"add it to Airflow; outside Airflow set AIRFLOW_CONN_{str(reference.conn_id).upper()}"
+            " or use dsn_env",
+        )
+    )
+
+
+def _endpoint(loaded: LoadedPipeline, section: str, dsn: str) -> Endpoint:
+    try:
+        return Endpoint.parse(dsn)
+    except ValueError as error:
+        scheme = urlsplit(dsn).scheme if "://" in dsn else ""
+        problem: PipelineFileError = loaded.refusal(
+            ((section,), str(error), f"correct the {section}'s DSN{scheme and f' ({scheme})'}")
+        )
+        raise problem from None

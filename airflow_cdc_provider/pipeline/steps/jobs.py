@@ -1,0 +1,239 @@
+"""Spark jobs as processes of their own.
+
+A job gets its spec in a file and the servers' DSNs in its environment: neither is a secret on a
+command line. Its output goes to a log file, and its last line is its result as JSON. A process
+group of its own lets a stop reach Spark's JVM and Python workers too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from airflow_cdc_provider.core.errors import CdcError, RetryableError
+from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
+from airflow_cdc_provider.pipeline.model import PipelineFile
+from airflow_cdc_provider.pipeline.run import Run
+
+DEFAULT_MASTER = "local[*]"
+_STOP_PATIENCE_S = 20.0
+_POLL_S = 0.2
+_TAIL_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOptions:
+    """Where and how a job runs."""
+
+    master: str = DEFAULT_MASTER
+    conf: Mapping[str, str] = field(default_factory=dict)
+    log_folder: Path | None = None
+    """Where logs go; a folder of the system's temporary one if None."""
+
+    @classmethod
+    def of(cls, model: PipelineFile, *, master: str | None = None) -> SparkOptions:
+        """Take what the pipeline file says."""
+        conf = {name: _conf_text(value) for name, value in model.spark.conf.items()}
+        return cls(master or conf.pop("spark.master", DEFAULT_MASTER), conf)
+
+
+def _conf_text(value: str | float) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnd:
+    """How a job ended, with the counts of its result."""
+
+    outcome: str
+    """finished or stopped."""
+    result: Mapping[str, Any]
+    log: Path
+
+
+def snapshot_spec(model: PipelineFile, generation: int) -> JobSpec:
+    """Return the job that reads what is not read yet."""
+    return _spec(model, generation, JobKind.SNAPSHOT)
+
+
+def stream_spec(model: PipelineFile, generation: int, *, mode: str | None = None) -> JobSpec:
+    """Return the job that follows the log; `mode` overrides the file's."""
+    return _spec(model, generation, JobKind.STREAM, mode=mode)
+
+
+def _spec(
+    model: PipelineFile, generation: int, kind: JobKind, *, mode: str | None = None
+) -> JobSpec:
+    stream = model.stream if mode is None else model.stream.model_copy(update={"mode": mode})
+    ids = model.source.server_ids
+    return JobSpec(
+        pipeline=model.name,
+        generation=generation,
+        kind=kind,
+        sink_type=model.sink.type,
+        server_id_first=ids.start,
+        server_id_last=ids.stop - 1,
+        max_connections=model.snapshot.max_connections,
+        split_rows=model.snapshot.split_rows,
+        backfill=model.snapshot.backfill,
+        max_split_bytes=model.snapshot.max_split_mb * 1024 * 1024,
+        stream_mode=stream.stream_mode,
+        apply=stream.apply_mode,
+        writers=stream.writers,
+        max_batch_changes=stream.max_batch.changes,
+        max_batch_s=stream.max_batch.seconds,
+        zero_dates=model.source.zero_dates,
+    )
+
+
+class JobProcess:
+    """A job that was started; it lives on if this object is dropped."""
+
+    def __init__(self, spec: JobSpec, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.spec = spec
+        self.log = log
+        self._process = process
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def wait(self, *, on_tick: Callable[[], None] = lambda: None, every_s: float = 1.0) -> JobEnd:
+        """Wait for the end, calling `on_tick` now and then; a failed job raises its error.
+
+        If this is interrupted the job is stopped.
+        """
+        ticked = time.monotonic()
+        try:
+            while self.is_running:
+                time.sleep(_POLL_S)
+                if time.monotonic() - ticked >= every_s:
+                    ticked = time.monotonic()
+                    on_tick()
+        except BaseException:
+            self.stop()
+            raise
+        return self.end()
+
+    def end(self) -> JobEnd:
+        """Return how the job ended, or raise the error it ended with."""
+        result = job_result(self.log)
+        if result is None:
+            raise _no_result(self.spec, self._process.returncode, self.log)
+        if result.get("outcome") == "failed":
+            raise job_error(result, self.log)
+        return JobEnd(str(result.get("outcome")), result, self.log)
+
+    def stop(self) -> None:
+        """Ask the job to end, and kill what is left of its process group after a while."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(self.pid, number)
+            except ProcessLookupError:
+                break
+            try:
+                self._process.wait(_STOP_PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                continue
+
+
+def submit(run: Run, spec: JobSpec, options: SparkOptions) -> JobProcess:
+    """Start a job in a process group of its own."""
+    folder = options.log_folder or default_log_folder(run)
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = f"{spec.kind.value}-{spec.generation}"
+    spec_file, log = folder / f"{stem}.json", folder / f"{stem}.log"
+    spec_file.write_text(spec.to_json(), encoding="utf-8")
+    environment = {**os.environ, **run.servers.environment(), "PYSPARK_PYTHON": sys.executable}
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            _command(spec_file, options),
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    run.store.tell(run.name, f"{spec.kind.value} job started under generation {spec.generation}")
+    return JobProcess(spec, process, log)
+
+
+def _command(spec_file: Path, options: SparkOptions) -> list[str]:
+    words = [sys.executable, "-m", "airflow_cdc_provider.spark.main", "--job", f"@{spec_file}"]
+    words += ["--master", options.master]
+    for name, value in sorted(options.conf.items()):
+        words += ["--conf", f"{name}={value}"]
+    return words
+
+
+def default_log_folder(run: Run) -> Path:
+    """Return the folder of this user's job logs for the pipeline."""
+    return Path(tempfile.gettempdir()) / f"airflow-cdc-{os.getuid()}" / str(run.name)
+
+
+def job_result(log: Path) -> dict[str, Any] | None:
+    """Read the result a job left as its last line, None if it left none."""
+    for line in reversed(log_tail(log)):
+        if line.startswith("{") and line.endswith("}"):
+            try:
+                form = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(form, dict) and "outcome" in form:
+                return form
+    return None
+
+
+def log_tail(log: Path) -> list[str]:
+    """Return the last lines of a log."""
+    with log.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _TAIL_BYTES))
+        return file.read().decode(errors="replace").splitlines()
+
+
+def job_error(result: Mapping[str, Any], log: Path) -> CdcError:
+    """Make the error a job's result tells of, in its own class, because that says what to do."""
+    code, text = str(result.get("error_code", "")), str(result.get("error", ""))
+    facts = {"what": text.removeprefix(f"{code} "), "where": "", "risk": "", "remedy": ""}
+    for name, mark in (
+        ("remedy", "; what to do: "),
+        ("risk", "; at risk: "),
+        ("where", "; where: "),
+    ):
+        head, found, tail = facts["what"].rpartition(mark)
+        if found:
+            facts["what"], facts[name] = head, tail
+    facts["where"] = ", ".join(part for part in (facts["where"], f"log {log}") if part)
+    kind = _by_code(CdcError).get(code, CdcError)
+    return kind(facts["what"], facts["where"], facts["risk"], facts["remedy"])
+
+
+def _by_code(kind: type[CdcError]) -> dict[str, type[CdcError]]:
+    found = {kind.code: kind}
+    for child in kind.__subclasses__():
+        found = {**_by_code(child), **found}
+    return found
+
+
+def _no_result(spec: JobSpec, status: int | None, log: Path) -> RetryableError:
+    tail = "\n".join(log_tail(log)[-15:])
+    return RetryableError(
+        f"the {spec.kind.value} job ended with status {status} and without a result:\n{tail}",
+        where=f"log {log}",
+        risk="none: what was not committed is read again",
+        remedy="run again; if it repeats, the log says why",
+    )
