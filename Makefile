@@ -7,6 +7,10 @@ SHELL := /bin/sh
 
 # A uv that does not answer (a version manager's stub) counts as none.
 UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo .tools/uv/bin/uv)
+# A machine's own authorities count, where it has any.
+ifneq ($(wildcard /etc/ssl/certs/ca-certificates.crt),)
+export UV_SYSTEM_CERTS ?= 1
+endif
 BIN := .venv/bin
 SYNCED := .venv/.synced
 ARGS ?=
