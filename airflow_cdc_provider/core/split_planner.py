@@ -33,17 +33,24 @@ class DensityProbe:
         return self.rows / (self.last - self.first + 1)
 
 
-def even_boundaries(
-    smallest: int, largest: int, split_rows: int, probes: Iterable[DensityProbe]
-) -> Iterator[Key] | None:
-    """Return evenly stepped boundaries if every probe found the keys dense, else None.
+def even_step(split_rows: int, probes: Iterable[DensityProbe]) -> int | None:
+    """Return the step of even boundaries if every probe found the keys dense, else None.
 
     A step is widened by the smallest probed density, so a split holds about `split_rows` rows.
     """
     densities = [probe.density for probe in probes]
     if not densities or min(densities) < DENSE_ENOUGH:
         return None
-    step = max(1, int(split_rows / min(1.0, min(densities))))
+    return max(1, int(split_rows / min(1.0, *densities)))
+
+
+def even_boundaries(
+    smallest: int, largest: int, split_rows: int, probes: Iterable[DensityProbe]
+) -> Iterator[Key] | None:
+    """Return evenly stepped boundaries if every probe found the keys dense, else None."""
+    step = even_step(split_rows, probes)
+    if step is None:
+        return None
     return ((bound,) for bound in range(smallest + step, largest + 1, step))
 
 

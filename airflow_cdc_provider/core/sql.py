@@ -32,7 +32,9 @@ def literal(part: KeyPart) -> str:
 def range_predicate(columns: Sequence[str], keys: KeyRange) -> str:
     """Write the condition `start <= key < end` so that the key's index serves it.
 
-    A row constructor would read better, but the servers do not use an index range for it.
+    A row constructor would read better, but the servers do not use an index range for it. Written
+    as below each bound becomes a few disjoint ranges over all key columns; the shorter form
+    `a >= x AND (a > x OR b >= y)` makes both servers scan every row with `a = x`.
     """
     parts = []
     if keys.start is not None:
@@ -47,4 +49,4 @@ def _bound(columns: Sequence[str], key: Key, *, strict: str, last: str) -> str:
     if len(key) == 1:
         return f"{column} {last} {value}"
     rest = _bound(columns[1:], key[1:], strict=strict, last=last)
-    return f"({column} {strict}= {value} AND ({column} {strict} {value} OR {rest}))"
+    return f"({column} {strict} {value} OR ({column} = {value} AND {rest}))"

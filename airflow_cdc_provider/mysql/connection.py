@@ -50,7 +50,8 @@ __all__ = [
 ]
 
 CONNECT_TIMEOUT_S = 10
-_SOURCE_SQL_MODE = "NO_ENGINE_SUBSTITUTION"
+# Impossible dates may be keys: the session must read their literals as the table holds them.
+_SOURCE_SQL_MODE = "ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION"
 # Strict, so that nothing is cut or rounded silently; what the source holds is allowed to be
 # zero or impossible as a date, and 0 in an AUTO_INCREMENT column stays 0.
 _SINK_SQL_MODE = (

@@ -1,0 +1,146 @@
+"""Ask the server for the boundaries that cut a table into splits.
+
+Boundaries run over the whole primary key and are strictly increasing in the server's own order:
+nothing here compares keys. Two ways find the next one:
+
+- *Even steps*, for a key of one integer column that is dense. Dense is what COUNT finds in
+  sampled parts of the index, never an estimate. A split can then never hold more rows than the
+  step is wide, whatever the samples missed; a hole is jumped over by asking for the next key.
+- *The index itself*, for every other key: the key `split_rows` further on. The order is the
+  index's order, so one pass over the index finds them all, and an end that moves or is deleted
+  meanwhile only changes how the last split looks.
+
+The last boundary is all that is needed to go on after a break.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, cast
+
+from airflow_cdc_provider.core.errors import UnsupportedTableError
+from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
+from airflow_cdc_provider.core.keys import Key, KeyKind, KeyRange
+from airflow_cdc_provider.core.split_planner import DensityProbe, even_step
+from airflow_cdc_provider.core.splits import SnapshotSplit
+from airflow_cdc_provider.core.sql import range_predicate
+from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.mysql.connection import query
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.mysql.connection import ServerConnection
+
+_PROBES = 8
+_PROBE_WIDTH = 10_000
+
+
+def boundaries(
+    connection: ServerConnection,
+    schema: TableSchema,
+    split_rows: int,
+    start: Key | None = None,
+) -> Iterator[Key]:
+    """Yield the boundaries behind `start`, each as soon as it is known.
+
+    A table without a key whose columns can bound a range has none: it is one split.
+    """
+    if split_rows < 1:
+        raise ValueError(f"a split holds at least one row, not {split_rows}")
+    kinds = schema.key_kinds
+    if not kinds or not all(kind.splittable for kind in kinds):
+        return
+    if kinds == (KeyKind.INTEGER,):
+        yield from _integer_boundaries(connection, schema, split_rows, start)
+    else:
+        yield from _index_boundaries(connection, schema, split_rows, start)
+
+
+def split_middle(connection: ServerConnection, split: SnapshotSplit) -> Key:
+    """Return a key strictly inside the split, with about half of its rows before it."""
+    if not split.key_kinds or not all(kind.splittable for kind in split.key_kinds):
+        raise _uncuttable(split, "its key cannot bound a range")
+    condition = range_predicate(split.key_columns, split.keys)
+    source = f"FROM {quote_table(split.table)} FORCE INDEX (PRIMARY) WHERE {condition}"
+    rows = int(query(connection, f"SELECT COUNT(*) {source}")[0][0])
+    middle = _key_at(connection, split.table, split.key_columns, split.keys, rows // 2)
+    if rows < 2 or middle is None:
+        raise _uncuttable(split, f"it holds {rows} rows")
+    return middle
+
+
+def _index_boundaries(
+    connection: ServerConnection, schema: TableSchema, split_rows: int, start: Key | None
+) -> Iterator[Key]:
+    bound = start
+    while True:
+        behind = KeyRange(bound, None)
+        # the first row counted is at or behind `bound`, so the one found is strictly behind it
+        bound = _key_at(connection, schema.table, schema.primary_key, behind, split_rows)
+        if bound is None:
+            return
+        yield bound
+
+
+def _integer_boundaries(
+    connection: ServerConnection, schema: TableSchema, split_rows: int, start: Key | None
+) -> Iterator[Key]:
+    column = quote_identifier(schema.primary_key[0])
+    rest = range_predicate(schema.primary_key, KeyRange(start, None))
+    smallest, largest = query(
+        connection,
+        f"SELECT MIN({column}), MAX({column}) FROM {quote_table(schema.table)} WHERE {rest}",
+    )[0]
+    if smallest is None or largest - smallest < split_rows:
+        return
+    step = even_step(split_rows, _probes(connection, schema, smallest, largest))
+    if step is None:
+        yield from _index_boundaries(connection, schema, split_rows, start)
+        return
+    bound = smallest + step
+    while bound <= largest:
+        next_key = _key_at(
+            connection, schema.table, schema.primary_key, KeyRange((bound,), None), 0
+        )
+        if next_key is None:
+            return
+        yield next_key
+        bound = cast("int", next_key[0]) + step
+
+
+def _probes(
+    connection: ServerConnection, schema: TableSchema, smallest: int, largest: int
+) -> Iterator[DensityProbe]:
+    """Count the keys in parts spread evenly over the range, both ends included."""
+    width = min(_PROBE_WIDTH, largest - smallest + 1)
+    room = largest - smallest + 1 - width
+    for number in range(_PROBES):
+        first = smallest + room * number // (_PROBES - 1)
+        part = range_predicate(schema.primary_key, KeyRange((first,), (first + width,)))
+        rows = query(connection, f"SELECT COUNT(*) FROM {quote_table(schema.table)} WHERE {part}")
+        yield DensityProbe(first, first + width - 1, int(rows[0][0]))
+
+
+def _key_at(
+    connection: ServerConnection,
+    table: TableId,
+    columns: Sequence[str],
+    keys: KeyRange,
+    offset: int,
+) -> Key | None:
+    """Return the key `offset` rows into the range in index order, None beyond its end."""
+    names = ", ".join(quote_identifier(column) for column in columns)
+    found = query(
+        connection,
+        f"SELECT {names} FROM {quote_table(table)} FORCE INDEX (PRIMARY) "
+        f"WHERE {range_predicate(columns, keys)} ORDER BY {names} LIMIT 1 OFFSET {offset}",
+    )
+    return cast("Key", found[0]) if found else None
+
+
+def _uncuttable(split: SnapshotSplit, why: str) -> UnsupportedTableError:
+    return UnsupportedTableError(
+        f"split {split.split_id} is too big and cannot be cut: {why}",
+        where=f"table {split.table}, keys {split.keys}",
+        risk="none: nothing of the split was published",
+        remedy="raise max_split_bytes, or leave the table out",
+    )
