@@ -1,0 +1,157 @@
+"""Rows become what LOAD DATA LOCAL reads: from Arrow, or from the source's own bytes.
+
+**From Arrow** (`load_rows`): fields end with a tab, lines with a newline; backslash, tab and
+newline inside a field are preceded by a backslash, NULL is `\\N`.
+
+**From the text protocol** (`load_chunk`): a row there is `[4-byte header][length][field]
+[length][field]..`. If every field is shorter than 251 bytes, each length is one byte, and these
+bytes can be overwritten by separators where they stand: 0x1E ends the line before, 0x1D1D1D and
+the first length begin the line, each other length becomes 0x1F. Nothing moves. It needs that no
+field is NULL and no field holds any of these three bytes, which is looked up for the whole chunk
+at once; any other chunk goes through Arrow.
+
+The two have different clauses, and both are written without string literals, so that no sql_mode
+changes them. MySQL refuses bytes that are not UTF-8 in a file said to be UTF-8, even for a BLOB;
+so where there are binary columns the file is said to be binary, and texts are converted from
+UTF-8 through variables. BIT goes through one too: it would keep the digits' bytes.
+
+LOAD DATA LOCAL turns errors into warnings: whoever runs it compares row counts and warnings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_cdc_provider.columnar.sql_text import rows_of
+from airflow_cdc_provider.columnar.text_protocol import HEADER_BYTES, TextChunk
+from airflow_cdc_provider.columnar.value_model import (
+    BINARY_TYPES,
+    CHARACTER_TYPES,
+    GEOMETRY_TYPES,
+)
+from airflow_cdc_provider.columnar.value_text import string_octets, string_offsets, value_text
+from airflow_cdc_provider.core.identifiers import quote_identifier
+from airflow_cdc_provider.core.table_schema import Column
+
+_ESCAPED = np.zeros(256, np.bool_)
+_ESCAPED[[ord("\\"), ord("\t"), ord("\n")]] = True
+_LINE_END, _LINE_START, _FIELD_END = 0x1E, 0x1D, 0x1F
+
+_ROWS_DIALECT = "FIELDS TERMINATED BY 0x09 ESCAPED BY 0x5C LINES TERMINATED BY 0x0A"
+_CHUNK_DIALECT = (
+    "FIELDS TERMINATED BY 0x1F ESCAPED BY '' LINES STARTING BY 0x1D1D1D1D TERMINATED BY 0x1E"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadText:
+    """Bytes for LOAD DATA LOCAL and how they are to be read.
+
+    Texts with the same `clause` may be sent one after the other in one statement.
+    """
+
+    body: memoryview = field(repr=False)
+    clause: str
+    """What follows `LOAD DATA LOCAL INFILE '..' [REPLACE] INTO TABLE t`."""
+    rows: int
+
+
+def load_rows(rows: pa.RecordBatch, columns: Sequence[Column]) -> LoadText:
+    """Write rows of the value model for LOAD DATA LOCAL."""
+    clause = _clause(_ROWS_DIALECT, columns)
+    if rows.num_rows == 0:
+        return LoadText(memoryview(b""), clause, 0)
+    binary = pa.large_binary() if rows.nbytes > 1 << 29 else pa.binary()
+    fields = [_field_text(rows.column(column.name), column, binary) for column in columns]
+    tab, newline, nothing = (pa.scalar(each, binary) for each in (b"\t", b"\n", b""))
+    lines = pc.binary_join_element_wise(
+        *fields, tab, null_handling="replace", null_replacement=b"\\N"
+    )
+    ended = pc.binary_join_element_wise(lines, newline, nothing)
+    end = int(string_offsets(ended)[-1])
+    return LoadText(memoryview(ended.buffers()[2])[:end], clause, rows.num_rows)
+
+
+def load_chunk(chunk: TextChunk, columns: Sequence[Column]) -> LoadText | None:
+    """Rewrite the source's own bytes for LOAD DATA LOCAL; None if they have to go through Arrow.
+
+    The chunk stays as it is, so that a publish can be tried again.
+    """
+    fields = chunk.fields()
+    if not all(located.short for located in fields):
+        return None
+    body = bytearray(chunk.buffer)
+    octets = np.frombuffer(body, np.uint8)
+    lengths = [located.start - 1 for located in fields]
+    for at in (*(chunk.starts + i for i in range(HEADER_BYTES)), *lengths):
+        octets[at] = 0
+    if bool(((octets >= _LINE_START) & (octets <= _FIELD_END)).any()):
+        return None
+    octets[chunk.starts] = _LINE_END
+    for at in (*(chunk.starts + i for i in range(1, HEADER_BYTES)), lengths[0]):
+        octets[at] = _LINE_START
+    for at in lengths[1:]:
+        octets[at] = _FIELD_END
+    return LoadText(memoryview(body), _clause(_CHUNK_DIALECT, columns), chunk.rows)
+
+
+_BYTES = BINARY_TYPES | GEOMETRY_TYPES | {"vector"}
+_CHARACTERS = CHARACTER_TYPES | {"enum", "set", "json", "uuid", "inet4", "inet6"}
+
+
+def _clause(dialect: str, columns: Sequence[Column]) -> str:
+    has_bytes = any(_is_bytes(column) for column in columns)
+    targets, assignments = [], []
+    for number, column in enumerate(columns):
+        name, variable = quote_identifier(column.name), f"@c{number}"
+        if column.type.name == "bit":
+            assignments.append(f"{name} = CAST({variable} AS UNSIGNED)")
+        elif has_bytes and column.type.name in _CHARACTERS and not _is_bytes(column):
+            assignments.append(f"{name} = CONVERT({variable} USING utf8mb4)")
+        else:
+            targets.append(name)
+            continue
+        targets.append(variable)
+    charset = "binary" if has_bytes else "utf8mb4"
+    clause = f"CHARACTER SET {charset} {dialect} ({', '.join(targets)})"
+    return f"{clause} SET {', '.join(assignments)}" if assignments else clause
+
+
+def _is_bytes(column: Column) -> bool:
+    return column.type.name in _BYTES or column.type.charset == "binary"
+
+
+def _field_text(array: pa.Array, column: Column, binary: pa.DataType) -> pa.Array:
+    text = value_text(array, column.type)
+    if pa.types.is_string(text.type):
+        text = text.cast(pa.binary())
+    if pa.types.is_string(array.type) or pa.types.is_binary(array.type):
+        text = _escaped(text)
+    return text.cast(binary)
+
+
+def _escaped(text: pa.Array) -> pa.Array:
+    """Put a backslash before each special byte; only the rows concerned are copied."""
+    special = _ESCAPED[string_octets(text)]
+    if not special.any():
+        return text
+    mask = rows_of(np.flatnonzero(special), string_offsets(text))
+    return pc.replace_with_mask(text, pa.array(mask), _escape_rows(text.filter(pa.array(mask))))
+
+
+def _escape_rows(text: pa.Array) -> pa.Array:
+    octets, offsets = string_octets(text), string_offsets(text)
+    offsets = offsets - offsets[0]
+    special = _ESCAPED[octets]
+    added: npt.NDArray[np.int64] = np.concatenate(([0], np.cumsum(special)))
+    longer = np.full(len(octets) + int(added[-1]), ord("\\"), np.uint8)
+    longer[np.arange(len(octets)) + added[1:]] = octets
+    moved = (offsets + added[offsets]).astype(np.int32)
+    buffers = [None, pa.py_buffer(moved), pa.py_buffer(longer)]
+    return pa.Array.from_buffers(pa.binary(), len(text), buffers)
