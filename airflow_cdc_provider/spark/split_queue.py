@@ -28,7 +28,7 @@ _RETURNED, _OPEN_ENDED, _ORDINARY = 0, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A split given to a reader, and the how-manieth time it is given."""
+    """A split given to a reader; `attempt` counts from 1."""
 
     split: SnapshotSplit
     attempt: int
@@ -121,8 +121,6 @@ class SplitQueue:
             self._planning.discard(table)
             self._waiting = [entry for entry in self._waiting if entry[2].table != table]
             heapq.heapify(self._waiting)
-            for split_id in [i for i, held in self._held.items() if held.claim.split.table == table]:
-                del self._held[split_id]
             self._changed.notify_all()
 
     def give_back(self, reader: int) -> tuple[Claim, ...]:

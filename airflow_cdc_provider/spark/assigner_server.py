@@ -1,0 +1,139 @@
+"""The assigner's door to the executors: JSON messages over an authenticated connection.
+
+One connection is one reader, served by one thread. A connection that ends is a reader that is
+gone, and what it held is given out again at once; a host that vanishes without a word is noticed
+by TCP keep-alive. A claim is a long poll: answered at once if a split waits, else after a few
+seconds with "wait", so that neither side waits for one that is no longer there.
+
+The key of a job is random and travels in the pickled task only. Messages are never unpickled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import logging
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Iterator
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Connection, Listener, answer_challenge, deliver_challenge
+from typing import Any, cast
+
+from airflow_cdc_provider.core.codec import (
+    key_from_json,
+    report_from_json,
+    split_from_json,
+    split_to_json,
+)
+from airflow_cdc_provider.core.errors import CdcError
+from airflow_cdc_provider.spark.assigner import SplitAssigner
+from airflow_cdc_provider.spark.errors_as_records import error_to_json
+from airflow_cdc_provider.spark.remote_assigner import LONG_POLL_S, AssignerAddress
+from airflow_cdc_provider.spark.split_queue import NoClaim
+
+log = logging.getLogger(__name__)
+
+Message = dict[str, Any]
+
+
+class AssignerServer:
+    """Serves one assigner while it is open; a context manager."""
+
+    def __init__(self, assigner: SplitAssigner, *, host: str) -> None:
+        self._assigner = assigner
+        self._key = secrets.token_bytes(32)
+        self._listener = Listener((host, 0), backlog=64)
+        self._readers = itertools.count(1)
+        self._open: set[Connection] = set()
+        self._closing = threading.Event()
+        port = cast(tuple[str, int], self._listener.address)[1]
+        self.address = AssignerAddress(host, port, self._key)
+
+    def __enter__(self) -> AssignerServer:
+        threading.Thread(target=self._accept, name="cdc-assigner", daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.set()
+        with contextlib.suppress(OSError):  # wakes the thread that waits in accept()
+            socket.create_connection((self.address.host, self.address.port), timeout=1).close()
+        self._listener.close()
+        for connection in tuple(self._open):
+            with contextlib.suppress(OSError):
+                connection.close()
+
+    def _accept(self) -> None:
+        while not self._closing.is_set():
+            try:
+                connection = self._listener.accept()
+            except OSError:
+                if self._closing.is_set():
+                    return
+                continue
+            threading.Thread(
+                target=self._serve, args=(connection,), name="cdc-reader-door", daemon=True
+            ).start()
+
+    def _serve(self, connection: Connection) -> None:
+        reader = next(self._readers)
+        self._open.add(connection)
+        try:
+            with connection:
+                _keep_alive(connection)
+                deliver_challenge(connection, self._key)
+                answer_challenge(connection, self._key)
+                for message in _messages(connection):
+                    answer = self._answer(reader, message)
+                    connection.send_bytes(json.dumps(answer).encode())
+        except (EOFError, OSError, AuthenticationError) as gone:
+            log.debug("reader's connection ended: reader=%d cause=%r", reader, gone)
+        finally:
+            self._open.discard(connection)
+            self._assigner.reader_lost(reader)
+
+    def _answer(self, reader: int, message: Message) -> Message:
+        try:
+            match message["ask"]:
+                case "claim":
+                    return self._claim(reader)
+                case "report":
+                    self._assigner.report(report_from_json(message["report"]))
+                case "cut":
+                    middle = key_from_json(message["middle"])
+                    if middle is not None:
+                        self._assigner.cut(split_from_json(message["split"]), middle)
+                case "refuse":
+                    self._assigner.refuse(split_from_json(message["split"]), message["error"])
+                case unknown:
+                    raise CdcError(f"the assigner does not know what {unknown!r} is")
+        except CdcError as error:
+            return {"answer": "error", "error": error_to_json(error)}
+        return {"answer": "noted"}
+
+    def _claim(self, reader: int) -> Message:
+        claim = self._assigner.claim(reader, wait_s=LONG_POLL_S)
+        if isinstance(claim, NoClaim):
+            return {"answer": claim.value}
+        return {
+            "answer": "split",
+            "split": split_to_json(claim.split),
+            "attempt": claim.attempt,
+        }
+
+
+def _messages(connection: Connection) -> Iterator[Message]:
+    while True:
+        yield json.loads(connection.recv_bytes(1 << 24))
+
+
+def _keep_alive(connection: Connection) -> None:
+    """Let the kernel notice a host that vanished, within about half a minute."""
+    with socket.socket(fileno=os.dup(connection.fileno())) as same_connection:
+        same_connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+            if hasattr(socket, option):
+                same_connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

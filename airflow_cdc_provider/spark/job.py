@@ -1,0 +1,115 @@
+"""What every job has in its driver: the spec, the servers, the state store and Spark."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.errors import RefusedError, StateMovedError
+from airflow_cdc_provider.core.jobspec import JobSpec
+from airflow_cdc_provider.core.lifecycle import Phase
+from airflow_cdc_provider.core.ports import StateStore
+from airflow_cdc_provider.core.records import PipelineState, TablePlan
+from airflow_cdc_provider.sinks.ports import Owner
+from airflow_cdc_provider.spark.secrets import Secrets
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class JobServers:
+    """The servers of a job, with the secrets that its spec only names."""
+
+    source: Endpoint
+    sink: Endpoint
+    state_dsn: str = field(repr=False)
+    secrets: Secrets = field(default_factory=Secrets)
+
+    @classmethod
+    def from_environment(cls, spec: JobSpec, environ: Mapping[str, str] = os.environ) -> JobServers:
+        """Read the DSNs that the spec names."""
+        source, sink, state = (
+            _dsn(environ, name, what)
+            for name, what in (
+                (spec.source_env, "source"),
+                (spec.sink_env, "sink"),
+                (spec.state_env, "state"),
+            )
+        )
+        return cls(
+            _endpoint(source, spec.source_env),
+            _endpoint(sink, spec.sink_env),
+            state,
+            Secrets.of_dsns(source, sink, state),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job in its driver."""
+
+    spec: JobSpec
+    servers: JobServers
+    store: StateStore
+    spark: SparkSession
+    stop: threading.Event = field(default_factory=threading.Event)
+    """Set when this process is asked to end."""
+
+    @property
+    def owner(self) -> Owner:
+        return Owner(self.spec.pipeline, self.spec.generation)
+
+    def pipeline(self) -> PipelineState:
+        """Return the pipeline, which must be planned."""
+        state = self.store.pipeline(self.spec.pipeline)
+        if state is None or not state.plan_id:
+            raise RefusedError(
+                f"pipeline {self.spec.pipeline} has no plan",
+                where="state store",
+                risk="none: nothing was started",
+                remedy="run `plan` first, against the same state store",
+            )
+        return state
+
+    def plans(self) -> tuple[TablePlan, ...]:
+        """Return the plans of the pipeline's tables."""
+        return tuple(table.plan for table in self.store.tables(self.spec.pipeline))
+
+    def enter(self, phase: Phase, *, from_: frozenset[Phase]) -> None:
+        """Move the pipeline to `phase`; harmless if it is there already."""
+        state = self.pipeline()
+        if state.phase is phase:
+            return
+        if state.phase not in from_:
+            raise StateMovedError(
+                f"the pipeline is in phase {state.phase.value}, so no {self.spec.kind.value} job "
+                "may start",
+                where=f"state of {self.spec.pipeline}",
+                risk="none: nothing was started",
+                remedy="look at the pipeline's status; the step before this one is not done",
+            )
+        self.store.move(self.spec.pipeline, self.spec.generation, expected=state.phase, to=phase)
+
+
+def _dsn(environ: Mapping[str, str], name: str, what: str) -> str:
+    dsn = environ.get(name, "")
+    if not dsn:
+        raise RefusedError(
+            f"the environment variable {name} with the {what}'s DSN is not set",
+            where="environment of the Spark driver",
+            risk="none: nothing was started",
+            remedy=f"set {name} for the driver's process, never on its command line",
+        )
+    return dsn
+
+
+def _endpoint(dsn: str, name: str) -> Endpoint:
+    try:
+        return Endpoint.parse(dsn)
+    except ValueError as error:
+        raise RefusedError(str(error), where=f"${name}", remedy=f"correct {name}") from None

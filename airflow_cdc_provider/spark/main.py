@@ -1,0 +1,125 @@
+"""What spark-submit runs: `main.py --job <JSON, or @file>`.
+
+The job names the environment variables that hold the DSNs; no secret is ever on a command line.
+The last line on standard output is the job's result as JSON. Exit codes: 0 fine, also when it was
+asked to stop; 2 refused by configuration; 3 failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_cdc_provider.core.errors import CdcError, FencedError, StateMovedError
+from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
+from airflow_cdc_provider.core.lifecycle import Phase
+from airflow_cdc_provider.spark.job import Job, JobServers
+from airflow_cdc_provider.spark.job_result import ExitCode, JobResult
+from airflow_cdc_provider.spark.secrets import Secrets
+from airflow_cdc_provider.spark.session import open_session
+from airflow_cdc_provider.spark.snapshot_job import run_snapshot
+from airflow_cdc_provider.spark.stream_job import run_stream
+from airflow_cdc_provider.state.store import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+
+def run_job(
+    spec: JobSpec,
+    spark: SparkSession | None = None,
+    *,
+    servers: JobServers | None = None,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    stop: threading.Event | None = None,
+) -> JobResult:
+    """Run one job and return what it did; only mistakes in the product itself are raised.
+
+    Without `spark` a session is made, or the active one taken, and left open.
+    """
+    started = time.monotonic()
+    secrets = Secrets()
+    try:
+        servers = servers or JobServers.from_environment(spec)
+        secrets = servers.secrets
+        with closing(open_store(servers.state_dsn)) as store:
+            session = spark or _session(spec, master, conf)
+            return _run(Job(spec, servers, store, session, stop or threading.Event()))
+    except CdcError as error:
+        text = secrets.scrub(str(error))
+        log.error("job failed: pipeline=%s error=%s", spec.pipeline, text)
+        result = JobResult.failed(spec, error, round(time.monotonic() - started, 3))
+        return replace(result, error=text)
+
+
+def main(arguments: Sequence[str] | None = None) -> ExitCode:
+    """Run the job that the command line gives."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser.add_argument("--job", required=True, help="the job spec as JSON, or @FILE")
+    parser.add_argument("--master", help="Spark's master; spark-submit's own option goes before it")
+    parser.add_argument("--result", type=Path, help="a file to write the result to as well")
+    options = parser.parse_args(arguments)
+    try:
+        text = options.job
+        if text.startswith("@"):
+            text = Path(text[1:]).read_text(encoding="utf-8")
+        spec = JobSpec.from_json(text)
+    except (OSError, ValueError, KeyError) as error:
+        log.error("the job spec cannot be read: %s", error)
+        return ExitCode.REFUSED
+    result = run_job(spec, master=options.master, stop=_stop_on_sigterm())
+    if options.result is not None:
+        options.result.write_text(result.to_json() + "\n", encoding="utf-8")
+    sys.stdout.write(result.to_json() + "\n")
+    sys.stdout.flush()
+    return result.exit_code
+
+
+def _session(spec: JobSpec, master: str | None, conf: Mapping[str, str] | None) -> SparkSession:
+    return open_session(f"cdc {spec.pipeline} {spec.kind.value}", master=master, conf=conf)
+
+
+def _run(job: Job) -> JobResult:
+    try:
+        return run_snapshot(job) if job.spec.kind is JobKind.SNAPSHOT else run_stream(job)
+    except (FencedError, StateMovedError):
+        raise  # the pipeline is someone else's, and so is its state
+    except CdcError as error:
+        _remember_failure(job, job.servers.secrets.scrub(str(error)))
+        raise
+
+
+def _remember_failure(job: Job, text: str) -> None:
+    """Put the failure where people look for it; the failure itself goes on."""
+    spec = job.spec
+    with suppress(CdcError):
+        state = job.store.pipeline(spec.pipeline)
+        if state is not None:
+            job.store.move(
+                spec.pipeline, spec.generation, expected=state.phase, to=Phase.FAILED, error=text
+            )
+        job.store.tell(spec.pipeline, f"{spec.kind.value} failed: {text}", level="error")
+
+
+def _stop_on_sigterm() -> threading.Event:
+    """Turn SIGTERM into the wish to stop, which the job hears at its next renewal."""
+    asked = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: asked.set())
+    return asked
+
+
+if __name__ == "__main__":
+    sys.exit(main())

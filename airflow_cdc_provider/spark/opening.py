@@ -1,0 +1,111 @@
+"""Opening what the other rooms offer, from the plain values of a job or a task.
+
+Everything that runs on executors opens its connections through here, inside the task, and closes
+them there. Nothing here imports the state store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from airflow_cdc_provider.columnar.changes import ChangeBatch
+from airflow_cdc_provider.columnar.events import BatchLimits
+from airflow_cdc_provider.columnar.rows import SplitRows
+from airflow_cdc_provider.columnar.value_model import ZeroDates
+from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.keys import Key
+from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
+from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.mysql.capabilities import WatermarkMode, read_capabilities
+from airflow_cdc_provider.mysql.connection import connect
+from airflow_cdc_provider.mysql.key_bounds import boundaries, split_middle
+from airflow_cdc_provider.mysql.log_reader import LogReader
+from airflow_cdc_provider.mysql.snapshot_reader import SnapshotReader
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.spark.reader_task import ReaderTask
+    from airflow_cdc_provider.spark.stream_task import StreamTask
+
+_BATCH_LOG_BYTES = 32 * 1024 * 1024
+"""Log behind one batch of changes: what the reader and the writer each hold of it, decoded."""
+
+
+class Boundaries(Protocol):
+    """Finds a table's split boundaries over a connection that it holds."""
+
+    def __call__(self, schema: TableSchema, start: Key | None) -> Iterator[Key]: ...
+
+
+class SplitReader(Protocol):
+    """Reads whole splits over connections that it keeps."""
+
+    def read(self, split: SnapshotSplit) -> tuple[SplitRows, SplitReport]: ...
+
+    def close(self) -> None: ...
+
+
+class TailReader(Protocol):
+    """Reads the log on from where it is."""
+
+    @property
+    def position(self) -> LogPosition: ...
+
+    def read_to(self, until: BinlogPosition | None) -> Iterator[ChangeBatch]: ...
+
+    def close(self) -> None: ...
+
+
+def connections_a_reader(source: Endpoint, *, backfill: bool) -> int:
+    """Return how many connections one snapshot reader holds on the source.
+
+    Where L equals H there is nothing to replay and so no log connection.
+    """
+    if not backfill:
+        return 1
+    with closing(connect(source, purpose="snapshot")) as connection:
+        modes = read_capabilities(connection).watermark_modes
+    return 1 if modes[:1] == (WatermarkMode.CONSISTENT_SNAPSHOT,) else 2
+
+
+@contextmanager
+def open_boundaries(source: Endpoint, split_rows: int) -> Iterator[Boundaries]:
+    """Open what finds split boundaries."""
+    with closing(connect(source, purpose="planning splits")) as connection:
+
+        def find(schema: TableSchema, start: Key | None) -> Iterator[Key]:
+            return boundaries(connection, schema, split_rows, start)
+
+        yield find
+
+
+def split_middle_of(task: ReaderTask, split: SnapshotSplit) -> Key:
+    """Ask the source for a key in the middle of a split."""
+    with closing(connect(task.source, purpose="cutting a split")) as connection:
+        return split_middle(connection, split)
+
+
+def open_split_reader(task: ReaderTask, reader: int) -> SplitReader:
+    """Open a snapshot reader; `reader` counts from 0 and gives it an id of its own."""
+    return SnapshotReader(
+        task.source,
+        {plan.schema.table: plan.schema for plan in task.plans},
+        server_id=task.server_id_first + reader,
+        backfill=task.backfill,
+        max_split_bytes=task.max_split_bytes,
+        zero_dates=ZeroDates(task.zero_dates),
+    )
+
+
+def open_log_reader(task: StreamTask, start: LogPosition) -> TailReader:
+    """Open the reader of the log at a committed position."""
+    return LogReader(
+        task.source,
+        server_id=task.server_id,
+        start=start,
+        captured=frozenset(plan.schema.table for plan in task.plans),
+        limits=BatchLimits(changes=task.max_batch_changes, bytes=_BATCH_LOG_BYTES),
+        zero_dates=ZeroDates(task.zero_dates),
+    )

@@ -1,0 +1,71 @@
+"""Staying the owner of a pipeline, and hearing what is wanted of it, while a job runs.
+
+A thread renews the lease in the state store. Losing the state store for a while is not losing
+the pipeline: the generation in the sink's ledger is what keeps others out, so the job goes on and
+says so. Losing the generation ends the job.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from airflow_cdc_provider.core.errors import CdcError, FencedError
+from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.lifecycle import Wanted
+from airflow_cdc_provider.core.ports import StateStore
+
+log = logging.getLogger(__name__)
+
+
+class Ownership:
+    """Renews a lease while it is open; a context manager.
+
+    `on_end` is called once at most: with the error when fenced, with None when the pipeline is
+    to stop, or when `stop` is set.
+    """
+
+    def __init__(
+        self,
+        store: StateStore,
+        name: PipelineName,
+        generation: int,
+        *,
+        on_end: Callable[[FencedError | None], None],
+        stop: threading.Event | None = None,
+        every_s: float = 2.0,
+    ) -> None:
+        self._store = store
+        self._name = name
+        self._generation = generation
+        self._on_end = on_end
+        self._stop = stop or threading.Event()
+        self._every_s = every_s
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._renew, name="cdc-ownership", daemon=True)
+
+    def __enter__(self) -> Ownership:
+        self._store.renew_lease(self._name, self._generation)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.set()
+        self._thread.join(timeout=30)
+
+    def _renew(self) -> None:
+        while not self._closing.wait(self._every_s):
+            try:
+                state = self._store.renew_lease(self._name, self._generation)
+            except FencedError as fenced:
+                log.error("a newer owner took over: pipeline=%s", self._name)
+                self._on_end(fenced)
+                return
+            except CdcError as unreachable:
+                log.warning("lease not renewed: pipeline=%s cause=%s", self._name, unreachable)
+                continue
+            if state.wanted is Wanted.STOP or self._stop.is_set():
+                log.info("asked to stop: pipeline=%s", self._name)
+                self._on_end(None)
+                return

@@ -1,0 +1,150 @@
+"""The Spark session that the jobs run in.
+
+Works with `local[N]`, a standalone or other cluster, under spark-submit, from Python, and with a
+session that the user made. What correctness or promptness needs is set here, and checked on a
+session that was made elsewhere:
+
+- no speculation: a twin of a reader would read for nothing, and a twin of the stream would be
+  fenced off only at its commit;
+- `spark.python.task.killTimeout` is short, so that the Python of a cancelled task ends soon;
+- UTC, so that no timestamp is shifted;
+- workers run this Python: JVM-forked workers take `PYSPARK_PYTHON` from the environment or else
+  whatever `python3` is on PATH, and only the environment at the start of the JVM counts.
+
+No secret is ever put into Spark's configuration: it shows on the JVM's command line, in the UI and
+in the event log.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+import airflow_cdc_provider
+from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.spark.java_home import find_java_home
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+DEFAULT_MASTER = "local[*]"
+
+_NEEDED = {
+    "spark.speculation": "false",
+    "spark.python.task.killTimeout": "200ms",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.stopTimeout": "60s",
+    "spark.ui.showConsoleProgress": "false",
+}
+_PREFERRED_LOCALLY = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+
+
+def prepare_environment() -> None:
+    """Point Spark at this Python and at a Java, unless the environment already does."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if not _under_spark_submit():
+        os.environ["JAVA_HOME"] = str(find_java_home())
+
+
+def open_session(
+    name: str, *, master: str | None = None, conf: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Make the session of a job, or take the one that is active.
+
+    Under spark-submit its own options stand; elsewhere `master` or `local[*]`.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return checked(active)
+    prepare_environment()
+    settings = {**_NEEDED, **(conf or {})}
+    builder = SparkSession.builder.appName(name)
+    if not _under_spark_submit():
+        where = master or DEFAULT_MASTER
+        if where.startswith("local"):
+            settings = {**_PREFERRED_LOCALLY, **settings}
+        builder = builder.remote(where) if where.startswith("sc://") else builder.master(where)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = checked(builder.getOrCreate())
+    if not is_local(spark):
+        ship_package(spark)
+    return spark
+
+
+def checked(spark: SparkSession) -> SparkSession:
+    """Refuse a session whose settings would have two tasks do one task's work."""
+    if spark.conf.get("spark.speculation", "false") == "true":
+        raise RefusedError(
+            "spark.speculation is on",
+            where="Spark's configuration",
+            risk="a second copy of a reader would load the source for nothing and be fenced off",
+            remedy="set spark.speculation=false for these jobs",
+        )
+    return spark
+
+
+def context_of(spark: SparkSession) -> SparkContext | None:
+    """Return the session's context; None over Spark Connect, which has none."""
+    return None if _is_connect(spark) else spark.sparkContext
+
+
+def is_local(spark: SparkSession) -> bool:
+    """Tell whether all of Spark runs on this machine, inside one JVM."""
+    context = context_of(spark)
+    return context is not None and (context.master or "").partition("[")[0] == "local"
+
+
+def slots(spark: SparkSession) -> int | None:
+    """Return how many tasks run at once; None if that cannot be told."""
+    context = context_of(spark)
+    return None if context is None else max(1, context.defaultParallelism)
+
+
+def reachable_host(spark: SparkSession) -> str:
+    """Return the address under which executors reach this process."""
+    if is_local(spark):
+        return "127.0.0.1"
+    if context_of(spark) is not None:
+        return spark.conf.get("spark.driver.host") or socket.getfqdn()
+    return socket.getfqdn()
+
+
+def ship_package(spark: SparkSession) -> None:
+    """Send this package to the executors, so that they run the driver's own version of it.
+
+    What it imports (pyarrow, numpy, pymysql, zstandard) has to be installed there.
+    """
+    archive = package_archive()
+    context = context_of(spark)
+    if context is None:
+        spark.addArtifacts(str(archive), pyfile=True)
+    else:
+        context.addPyFile(str(archive))
+
+
+def package_archive() -> Path:
+    """Zip this package's Python files."""
+    package = Path(airflow_cdc_provider.__file__).parent
+    folder = Path(tempfile.mkdtemp(prefix="cdc-package-"))
+    archive = folder / "airflow_cdc_provider.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
+        for file in sorted(package.rglob("*.py")):
+            packed.write(file, Path(package.name) / file.relative_to(package))
+    return archive
+
+
+def _is_connect(spark: SparkSession) -> bool:
+    return not type(spark).__module__.startswith("pyspark.sql.session")
+
+
+def _under_spark_submit() -> bool:
+    return "PYSPARK_GATEWAY_PORT" in os.environ

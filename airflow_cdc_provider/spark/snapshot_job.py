@@ -1,0 +1,199 @@
+"""The snapshot job: a fixed number of readers pull splits until none is left.
+
+The job is a DataFrame with one row a reader, run through `mapInArrow`, which works on classic
+Spark and on Spark Connect. Spark sees a handful of long tasks and knows nothing of splits, so a
+split costs no task start, and the number of connections on the source is the number of readers
+times what one needs, whatever the size of the cluster.
+
+A reader that dies takes nothing with it: its split is given out again as soon as its connection
+to the driver ends. Spark starts the task again on a cluster; where it does not (`local[N]` makes
+one attempt), the job runs another round of readers for what is left.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from airflow_cdc_provider.core.errors import CdcError, FencedError, IntegrityError, RetryableError
+from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
+from airflow_cdc_provider.spark.assigner import SplitAssigner
+from airflow_cdc_provider.spark.assigner_server import AssignerServer
+from airflow_cdc_provider.spark.errors_as_records import error_from_json, spark_failure
+from airflow_cdc_provider.spark.job import Job
+from airflow_cdc_provider.spark.job_result import JobResult, Outcome
+from airflow_cdc_provider.spark.opening import (
+    connections_a_reader,
+    open_boundaries,
+    open_ledger,
+)
+from airflow_cdc_provider.spark.ownership import Ownership
+from airflow_cdc_provider.spark.planning import Planner
+from airflow_cdc_provider.spark.reader_task import ROW_SCHEMA, ReaderTask, reader_rows
+from airflow_cdc_provider.spark.session import reachable_host, slots
+from airflow_cdc_provider.state.reconcile import reconcile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger(__name__)
+
+MOST_ROUNDS = 5
+_MAY_START = frozenset({Phase.PLANNING, Phase.FAILED})
+
+
+def run_snapshot(job: Job) -> JobResult:
+    """Read every split that is not finished; returns when all are, or when asked to stop."""
+    started = time.monotonic()
+    spec = job.spec
+    plan_id = job.pipeline().plan_id
+    with closing(open_ledger(job)) as ledger:
+        ledger.take_over(spec.generation)
+        if not ledger.plan_id():
+            ledger.start_plan(plan_id)
+        correction = reconcile(job.store, ledger, spec.pipeline, spec.generation)
+    if not correction.same_plan:
+        raise _another_plan(job, plan_id)
+    if correction.handed_off:
+        log.info("nothing to read, the stream has taken over: pipeline=%s", spec.pipeline)
+        return _result(job, None, started)
+    job.enter(Phase.SNAPSHOT, from_=_MAY_START)
+    assigner = SplitAssigner(job.store, spec.pipeline, spec.generation)
+    assigner.load()
+    for table in job.store.tables(spec.pipeline):
+        if table.phase in {TablePhase.PLANNED, TablePhase.FAILED}:
+            job.store.mark_table(spec.pipeline, spec.generation, table.table, TablePhase.SNAPSHOT)
+    with ExitStack() as stack:
+        planner = stack.enter_context(
+            Planner(
+                assigner,
+                job.store.tables(spec.pipeline),
+                lambda: open_boundaries(job.servers.source, spec.split_rows),
+                stored=lambda table: job.store.splits(spec.pipeline, table.table),
+            )
+        )
+        server = stack.enter_context(AssignerServer(assigner, host=reachable_host(job.spark)))
+        stack.enter_context(
+            Ownership(
+                job.store, spec.pipeline, spec.generation, on_end=assigner.queue.stop, stop=job.stop
+            )
+        )
+        task = _task(job, server)
+        readers = reader_count(job, planning=planner.is_needed)
+        log.info("snapshot starts: pipeline=%s readers=%d", spec.pipeline, readers)
+        _run_rounds(job, assigner, task, readers)
+    _raise_failures(job, assigner)
+    return _result(job, assigner, started)
+
+
+def reader_count(job: Job, *, planning: bool) -> int:
+    """Return how many readers keep within `max_connections` and the ids on the source.
+
+    The planner holds one connection while it plans. More readers than Spark runs at once would
+    only wait.
+    """
+    each = connections_a_reader(job.servers.source, backfill=job.spec.backfill)
+    count = (job.spec.max_connections - int(planning)) // each
+    count = min(count, job.spec.server_id_last - job.spec.server_id_first)
+    at_once = slots(job.spark)
+    return max(1, count if at_once is None else min(count, at_once))
+
+
+def _task(job: Job, server: AssignerServer) -> ReaderTask:
+    return ReaderTask(
+        source=job.servers.source,
+        sink=job.servers.sink,
+        sink_type=job.spec.sink_type,
+        owner=job.owner,
+        plans=job.plans(),
+        assigner=server.address,
+        secrets=job.servers.secrets,
+        server_id_first=job.spec.server_id_first + 1,
+        backfill=job.spec.backfill,
+        max_split_bytes=job.spec.max_split_bytes,
+        zero_dates=job.spec.zero_dates,
+    )
+
+
+def _run_rounds(job: Job, assigner: SplitAssigner, task: ReaderTask, readers: int) -> None:
+    """Run readers until the queue is over; a round ends early only when a reader broke."""
+    for round_number in range(1, MOST_ROUNDS + 1):
+        error = _run_readers(job, task, readers)
+        if isinstance(error, FencedError) or assigner.queue.stopped_by is not None:
+            raise assigner.queue.stopped_by or error or AssertionError
+        if assigner.queue.is_over:
+            return
+        if error is None or round_number == MOST_ROUNDS:
+            raise error or _left_over(job)
+        if not isinstance(error, RetryableError):
+            raise error
+        log.warning("readers were lost, the next round begins: round=%d %s", round_number, error)
+
+
+def _run_readers(job: Job, task: ReaderTask, readers: int) -> CdcError | None:
+    """Run one Spark job of readers; returns the worst error that came out of it."""
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return reader_rows(task, batches)
+
+    numbers = job.spark.range(0, readers, 1, readers)
+    try:
+        rows = numbers.mapInArrow(read, ROW_SCHEMA).collect()
+    except (PySparkException, Py4JError) as failure:
+        text = job.servers.secrets.scrub(str(failure))
+        return spark_failure(text, where=f"snapshot of {job.spec.pipeline}")
+    errors = [error_from_json(json.loads(row["body"])) for row in rows if row["kind"] == "error"]
+    return min(errors, key=lambda error: not isinstance(error, FencedError), default=None)
+
+
+def _raise_failures(job: Job, assigner: SplitAssigner) -> None:
+    failed = assigner.queue.failed_tables
+    if failed:
+        table, error = next(iter(sorted(failed.items())))
+        raise IntegrityError(
+            f"{len(failed)} of the tables cannot be read, the first is {table}: {error}",
+            where=f"snapshot of {job.spec.pipeline}",
+            risk="none: the other tables are read, and nothing of a failed split was published",
+            remedy="mend what the error says and run again; only what is missing is read",
+        )
+
+
+def _result(job: Job, assigner: SplitAssigner | None, started: float) -> JobResult:
+    stopped = assigner is not None and assigner.queue.is_stopped
+    progress = None if assigner is None else assigner.progress
+    return JobResult(
+        str(job.spec.pipeline),
+        job.spec.generation,
+        job.spec.kind.value,
+        Outcome.STOPPED if stopped else Outcome.FINISHED,
+        seconds=round(time.monotonic() - started, 3),
+        tables=len(job.plans()),
+        splits=0 if progress is None else progress.splits,
+        rows=0 if progress is None else progress.rows,
+        changes=0 if progress is None else progress.changes,
+    )
+
+
+def _another_plan(job: Job, plan_id: str) -> IntegrityError:
+    return IntegrityError(
+        f"the sink holds another plan than {plan_id}, which the state store has",
+        where=f"ledger of {job.spec.pipeline}",
+        risk="splits of two plans would be mixed",
+        remedy="plan again; the plan is then made anew in both places",
+    )
+
+
+def _left_over(job: Job) -> RetryableError:
+    return RetryableError(
+        "the readers ended and left splits behind",
+        where=f"snapshot of {job.spec.pipeline}",
+        risk="none: what is published stays",
+        remedy="run again; it goes on with what is left",
+    )
