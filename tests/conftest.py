@@ -10,6 +10,7 @@ Asking for one marks a test `mysql` or `mariadb`; an unmarked test needs nothing
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import secrets
 import tempfile
@@ -30,6 +31,8 @@ os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
 os.environ["AIRFLOW__CORE__UNIT_TEST_MODE"] = "True"
 os.environ["AIRFLOW__CORE__DAGS_FOLDER"] = f"{_AIRFLOW_HOME.name}/dags"
 prepare_spark_environment()
+# It says goodbye while the interpreter ends, when there is nothing left to write to.
+logging.getLogger("py4j").setLevel(logging.ERROR)
 
 hypothesis.settings.register_profile("dev", max_examples=50, deadline=None, print_blob=True)
 hypothesis.settings.register_profile("ci", max_examples=100, deadline=None, print_blob=True)
