@@ -1,0 +1,114 @@
+"""Cut SQL text into tokens the way MySQL and MariaDB do.
+
+Just enough to tell words, quoted names, strings and punctuation apart: comments are dropped, but
+executable ones (`/*! ... */`, `/*!80016 ... */`, `/*M! ... */`) are part of the statement.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+_SPACE = re.compile(r"\s+")
+_LINE_COMMENT = re.compile(r"(?:#|--(?=\s|$))[^\n]*")
+_EXECUTABLE = re.compile(r"/\*M?!(?:\d{5,6})?")
+_PLAIN_WORD = re.compile(r"[0-9A-Za-z_$\u0080-\U0010ffff]+")
+_NUMBER = re.compile(r"\d+\.\d+(?:[eE][+-]?\d+)?")
+
+
+class TokenKind(StrEnum):
+    """What a token is."""
+
+    WORD = "word"
+    """An unquoted word: a keyword, a name or a number."""
+    NAME = "name"
+    """A name in backticks (or in double quotes under ANSI_QUOTES); `text` is without them."""
+    STRING = "string"
+    """A string literal; `text` is what it holds, escapes not resolved."""
+    MARK = "mark"
+    """One character of punctuation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token and where it stands in the statement."""
+
+    kind: TokenKind
+    text: str
+    start: int
+    end: int
+
+    def is_word(self, *words: str) -> bool:
+        """Tell whether this is one of these keywords."""
+        return self.kind is TokenKind.WORD and self.text.upper() in words
+
+    def is_mark(self, mark: str) -> bool:
+        """Tell whether this is that punctuation."""
+        return self.kind is TokenKind.MARK and self.text == mark
+
+    @property
+    def is_name(self) -> bool:
+        """Tell whether this can name something."""
+        return self.kind in {TokenKind.WORD, TokenKind.NAME}
+
+
+def tokens(statement: str, *, ansi_quotes: bool = False) -> Iterator[Token]:
+    """Yield the statement's tokens; an unfinished string or comment reaches to its end."""
+    position, open_comments = 0, 0
+    while position < len(statement):
+        if statement.startswith("*/", position) and open_comments:
+            position, open_comments = position + 2, open_comments - 1
+            continue
+        skipped = _skipped(statement, position)
+        if skipped > position:
+            open_comments += statement[position:skipped].startswith("/*") and not (
+                statement[position:skipped].endswith("*/")
+            )
+            position = skipped
+            continue
+        token = _token(statement, position, ansi_quotes=ansi_quotes)
+        yield token
+        position = token.end
+
+
+def _skipped(statement: str, position: int) -> int:
+    """Return where white space or a comment that begins here ends; `position` for neither."""
+    for pattern in (_SPACE, _LINE_COMMENT, _EXECUTABLE):
+        match = pattern.match(statement, position)
+        if match:
+            return match.end()
+    if statement.startswith("/*", position):
+        end = statement.find("*/", position + 2)
+        return len(statement) if end < 0 else end + 2
+    return position
+
+
+def _token(statement: str, position: int, *, ansi_quotes: bool) -> Token:
+    first = statement[position]
+    if first in "`'\"":
+        quoted_name = first == "`" or (first == '"' and ansi_quotes)
+        kind = TokenKind.NAME if quoted_name else TokenKind.STRING
+        end = _closing(statement, position, escapes=not quoted_name)
+        inner = statement[position + 1 : max(end - 1, position + 1)]
+        return Token(kind, inner.replace(first * 2, first), position, end)
+    match = _NUMBER.match(statement, position) or _PLAIN_WORD.match(statement, position)
+    if match:
+        return Token(TokenKind.WORD, match[0], position, match.end())
+    return Token(TokenKind.MARK, first, position, position + 1)
+
+
+def _closing(statement: str, position: int, *, escapes: bool) -> int:
+    """Return the place behind the quote that closes the one at `position`."""
+    quote, at = statement[position], position + 1
+    while at < len(statement):
+        if escapes and statement[at] == "\\":
+            at += 2
+        elif statement[at] != quote:
+            at += 1
+        elif statement.startswith(quote, at + 1):
+            at += 2
+        else:
+            return at + 1
+    return len(statement)
