@@ -96,9 +96,9 @@ class Route:
                 )
         return route
 
-    def target_of(self, table: TableId) -> TableId | None:
+    def target_of(self, table: TableId, *, ignore_case: bool = False) -> TableId | None:
         """Return where `table` goes, None if this route is not about it."""
-        stars = self.source.stars_of(table)
+        stars = self.source.stars_of(table, ignore_case=ignore_case)
         if stars is None:
             return None
         names = zip((self.target.database, self.target.table), stars, strict=True)
@@ -114,7 +114,7 @@ def parse_routes(entries: Mapping[str, str]) -> tuple[Route, ...]:
     return tuple(sorted(routes, key=lambda route: not route.source.is_exact))
 
 
-def sink_table(table: TableId, routes: Iterable[Route]) -> TableId:
+def sink_table(table: TableId, routes: Iterable[Route], *, ignore_case: bool = False) -> TableId:
     """Return where `table` goes: by the first route about it, else under its own name."""
-    targets = (route.target_of(table) for route in routes)
+    targets = (route.target_of(table, ignore_case=ignore_case) for route in routes)
     return next((target for target in targets if target is not None), table)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -138,16 +140,13 @@ class JobProcess:
         return JobEnd(str(result.get("outcome")), result, self.log)
 
     def stop(self) -> None:
-        """Ask the job to end, and kill what is left of its process group after a while."""
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            try:
-                os.killpg(self.pid, number)
-            except ProcessLookupError:
-                break
-            try:
-                self._process.wait(_STOP_PATIENCE_S)
-            except subprocess.TimeoutExpired:
-                continue
+        """Ask the job to end; kill its process group, Spark's JVM included, if it does not."""
+        with suppress(subprocess.TimeoutExpired, ProcessLookupError):
+            self._process.terminate()
+            self._process.wait(_STOP_PATIENCE_S)
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
 
 
 def submit(run: Run, spec: JobSpec, options: SparkOptions) -> JobProcess:
@@ -157,7 +156,7 @@ def submit(run: Run, spec: JobSpec, options: SparkOptions) -> JobProcess:
     stem = f"{spec.kind.value}-{spec.generation}"
     spec_file, log = folder / f"{stem}.json", folder / f"{stem}.log"
     spec_file.write_text(spec.to_json(), encoding="utf-8")
-    environment = {**os.environ, **run.servers.environment(), "PYSPARK_PYTHON": sys.executable}
+    environment = {**os.environ, **run.servers.environment(), **_spark_environment(options)}
     with log.open("wb") as output:
         process = subprocess.Popen(
             _command(spec_file, options),
@@ -173,10 +172,16 @@ def submit(run: Run, spec: JobSpec, options: SparkOptions) -> JobProcess:
 
 def _command(spec_file: Path, options: SparkOptions) -> list[str]:
     words = [sys.executable, "-m", "airflow_cdc_provider.spark.main", "--job", f"@{spec_file}"]
-    words += ["--master", options.master]
-    for name, value in sorted(options.conf.items()):
-        words += ["--conf", f"{name}={value}"]
-    return words
+    return [*words, "--master", options.master]
+
+
+def _spark_environment(options: SparkOptions) -> dict[str, str]:
+    conf = [f"--conf={name}={value}" for name, value in sorted(options.conf.items())]
+    return {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_SUBMIT_ARGS": shlex.join([*conf, "pyspark-shell"]),
+        "PYTHONUNBUFFERED": "1",
+    }
 
 
 def default_log_folder(run: Run) -> Path:

@@ -1,0 +1,58 @@
+"""Pause, resume, restart, drop: small moves, each of which says what it touches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+
+from airflow_cdc_provider.core.lifecycle import Wanted
+from airflow_cdc_provider.pipeline.run import Run, lease_is_live, take_over
+from airflow_cdc_provider.pipeline.steps.planning import new_plan
+from airflow_cdc_provider.pipeline.steps.sink import open_ledger
+
+_POLL_S = 0.5
+
+
+def pause(run: Run, *, wait_s: float = 0.0, on_tick: Callable[[], None] = lambda: None) -> str:
+    """Ask the pipeline's owner to stop at the next boundary, and wait for it."""
+    run.store.want(run.name, Wanted.STOP)
+    deadline = time.monotonic() + wait_s
+    while lease_is_live(run, run.store.ensure(run.name)):
+        if time.monotonic() >= deadline:
+            return (
+                f"{run.name} was asked to stop; {run.store.ensure(run.name).owner} has not "
+                "stopped yet. Nothing is lost: it ends behind the transaction it is at."
+            )
+        on_tick()
+        time.sleep(_POLL_S)
+    return f"{run.name} is paused. Rows, state and ledger stay; resume goes on from there."
+
+
+def resume(run: Run) -> str:
+    """Allow the pipeline to run again; the next run or the schedule starts it."""
+    run.store.want(run.name, Wanted.RUN)
+    return f"{run.name} may run again; it goes on from its last committed position."
+
+
+def restart(run: Run) -> str:
+    """Plan from scratch: the next run reads every table again, split by split."""
+    summary = new_plan(run)
+    run.store.want(run.name, Wanted.RUN)
+    return (
+        f"{run.name} has a new plan for {len(summary.tables)} tables. Sink tables stay and are "
+        "replaced split by split by the next run; splits and position of the old plan are "
+        "forgotten in state and ledger."
+    )
+
+
+def drop(run: Run) -> str:
+    """Forget the pipeline's state and ledger rows; tables and rows of the sink stay."""
+    with closing(open_ledger(run)) as ledger:
+        generation = take_over(run, ledger).generation
+        ledger.start_plan("")
+        run.store.forget(run.name, generation)
+    return (
+        f"{run.name} is forgotten: its plan, splits, position and events in the state store and "
+        "its splits and position in the sink's ledger. The sink's tables and rows stay."
+    )

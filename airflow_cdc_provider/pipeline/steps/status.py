@@ -1,0 +1,158 @@
+"""What a pipeline is doing, from the state store alone: no server is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.lifecycle import Phase, Wanted
+from airflow_cdc_provider.core.records import (
+    PipelineEvent,
+    PipelineState,
+    StreamState,
+    TableState,
+)
+from airflow_cdc_provider.core.ports import StateReader
+
+EVENTS_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatus:
+    """One table's progress; the number of splits may grow until planning is done."""
+
+    source: str
+    sink: str
+    phase: str
+    splits_finished: int
+    splits_planned: int
+    planning_done: bool
+    rows: int
+    bytes: int
+    estimated_rows: int
+    error: str
+
+    @classmethod
+    def of(cls, state: TableState) -> TableStatus:
+        """Take what is shown from a table's state."""
+        return cls(
+            source=str(state.table),
+            sink=str(state.plan.sink_table),
+            phase=state.phase.value,
+            splits_finished=state.splits_finished,
+            splits_planned=state.splits_planned,
+            planning_done=state.planning_done,
+            rows=state.rows,
+            bytes=state.bytes,
+            estimated_rows=state.plan.estimated_rows,
+            error=state.error,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineStatus:
+    """One pipeline's progress."""
+
+    state: PipelineState
+    tables: tuple[TableStatus, ...]
+    stream: StreamState | None
+    events: tuple[PipelineEvent, ...]
+    at_us: int
+
+    @property
+    def rows(self) -> int:
+        return sum(table.rows for table in self.tables)
+
+    @property
+    def splits_finished(self) -> int:
+        return sum(table.splits_finished for table in self.tables)
+
+    @property
+    def splits_planned(self) -> int:
+        return sum(table.splits_planned for table in self.tables)
+
+    @property
+    def planning_done(self) -> bool:
+        return all(table.planning_done for table in self.tables)
+
+    @property
+    def is_consistent(self) -> bool:
+        """Tell whether the sink equals the source at the stream's position."""
+        return self.stream is not None and not self.stream.inconsistent
+
+    @property
+    def heartbeat_age_s(self) -> float | None:
+        """Seconds since the stream's driver was last heard of."""
+        if self.stream is None or not self.stream.heartbeat_us:
+            return None
+        return max(0.0, (self.at_us - self.stream.heartbeat_us) / 1e6)
+
+    @property
+    def is_owned(self) -> bool:
+        """Tell whether a live owner holds the lease."""
+        return self.state.lease_until_us > self.at_us
+
+    @property
+    def summary(self) -> str:
+        """Say in a few words what is going on."""
+        phase = self.state.phase
+        if phase is Phase.FAILED:
+            return "failed"
+        if self.state.wanted is Wanted.STOP:
+            return "paused" if not self.is_owned else "stopping"
+        if phase in {Phase.PLANNING, Phase.SNAPSHOT, Phase.STREAMING} and not self.is_owned:
+            return f"{phase.value} (nobody is at work)"
+        return phase.value
+
+    def to_json(self) -> Mapping[str, Any]:
+        """Return the form for `--json`, which only grows."""
+        stream = self.stream
+        return {
+            "pipeline": str(self.state.name),
+            "summary": self.summary,
+            "phase": self.state.phase.value,
+            "wanted": self.state.wanted.value,
+            "generation": self.state.generation,
+            "plan_id": self.state.plan_id,
+            "owner": self.state.owner,
+            "owned": self.is_owned,
+            "error": self.state.error,
+            "consistent": self.is_consistent,
+            "rows": self.rows,
+            "splits_finished": self.splits_finished,
+            "splits_planned": self.splits_planned,
+            "planning_done": self.planning_done,
+            "tables": [
+                {name: getattr(table, name) for name in TableStatus.__slots__}
+                for table in self.tables
+            ],
+            "stream": None
+            if stream is None
+            else {
+                "position": str(stream.position),
+                "source_end": None if stream.source_end is None else str(stream.source_end),
+                "changes": stream.changes,
+                "transactions": stream.transactions,
+                "lag_s": None if stream.lag_us is None else stream.lag_us / 1e6,
+                "heartbeat_age_s": self.heartbeat_age_s,
+                "inconsistent": [str(table) for table in stream.inconsistent],
+            },
+            "events": [
+                {"at_us": event.at_us, "level": event.level, "text": event.text}
+                for event in self.events
+            ],
+        }
+
+
+def status(store: StateReader, name: PipelineName, *, now_us: int) -> PipelineStatus:
+    """Look at what is remembered of a pipeline."""
+    state = store.pipeline(name) or PipelineState(name, Wanted.RUN, Phase.NEW, 0)
+    return PipelineStatus(
+        state=state,
+        tables=tuple(TableStatus.of(table) for table in store.tables(name)),
+        stream=store.stream(name),
+        events=store.events(name, EVENTS_SHOWN),
+        at_us=now_us,
+    )

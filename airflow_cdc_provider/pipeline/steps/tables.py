@@ -1,0 +1,145 @@
+"""Which tables the pipeline copies, as the source has them now, and where each goes.
+
+What only the server can tell is wrong with the file (a table that does not exist, a route that
+fits nothing, two tables with one target) is refused with the file's line and the fix.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+
+from airflow_cdc_provider.core.errors import UnsupportedTableError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.mysql.capabilities import Capabilities, read_capabilities
+from airflow_cdc_provider.mysql.catalogue import TableFacts, TableKind, picked_tables
+from airflow_cdc_provider.mysql.connection import ServerConnection, connect
+from airflow_cdc_provider.mysql.introspection import read_schemas
+from airflow_cdc_provider.pipeline.loader import LoadedPipeline
+from airflow_cdc_provider.pipeline.patterns import Route, TablePattern, sink_table
+from airflow_cdc_provider.pipeline.problems import Path
+from airflow_cdc_provider.pipeline.run import Run
+
+Found = tuple[Path, str, str]
+
+
+def captured_tables(run: Run) -> tuple[TablePlan, ...]:
+    """Ask the source for the pipeline's tables."""
+    with closing(connect(run.servers.source, purpose="plan")) as connection:
+        return tables_of(run.loaded, connection, read_capabilities(connection))
+
+
+def tables_of(
+    loaded: LoadedPipeline, connection: ServerConnection, capabilities: Capabilities
+) -> tuple[TablePlan, ...]:
+    """Return the plans of the tables the file picks, or refuse the file."""
+    source, fold = loaded.model.source, capabilities.names_fold_case
+    facts = picked_tables(connection, capabilities, source.patterns, source.excluded)
+    base = [fact for fact in facts if fact.kind is TableKind.BASE]
+    found = [
+        *_unmatched_patterns(source.patterns, facts, base, fold=fold),
+        *_unmatched_routes(loaded, base, fold=fold),
+    ]
+    if found:
+        raise loaded.refusal(*_with_near_names(found, connection, capabilities))
+    schemas = read_schemas(connection, [fact.table for fact in base])
+    plans = tuple(
+        TablePlan(
+            schema=schemas[fact.table],
+            sink_table=sink_table(fact.table, loaded.model.sink.routes, ignore_case=fold),
+            estimated_rows=fact.estimated_rows,
+        )
+        for fact in base
+        if fact.table in schemas
+    )
+    found = [*_shared_targets(loaded, plans), *_wrong_keys(loaded, plans)]
+    if found:
+        raise loaded.refusal(*found)
+    return plans
+
+
+def require_keys(plans: Iterable[TablePlan]) -> None:
+    """Refuse tables without a primary key: their rows could not be told apart."""
+    without = [str(plan.schema.table) for plan in plans if not plan.schema.primary_key]
+    if without:
+        raise UnsupportedTableError(
+            f"no primary key on {', '.join(without)}",
+            where="source",
+            risk="rows could not be told apart: changes would be lost or doubled",
+            remedy="add a primary key, or put the tables into source.exclude",
+        )
+
+
+def _unmatched_patterns(
+    patterns: Sequence[TablePattern],
+    facts: Sequence[TableFacts],
+    base: Sequence[TableFacts],
+    *,
+    fold: bool,
+) -> Iterator[Found]:
+    for number, pattern in enumerate(patterns):
+        if any(pattern.matches(fact.table, ignore_case=fold) for fact in base):
+            continue
+        other = next((f for f in facts if pattern.matches(f.table, ignore_case=fold)), None)
+        path: Path = ("source", "tables", number)
+        if other is not None:
+            kind = other.kind.value.lower()
+            yield path, f"{other.table} is not a base table but a {kind}", "leave it out"
+        elif pattern.is_exact:
+            yield path, f"table {pattern} does not exist, or the account may not see it", ""
+        else:
+            yield path, f"no table fits {pattern}, or the account may not see it", ""
+
+
+def _unmatched_routes(
+    loaded: LoadedPipeline, base: Sequence[TableFacts], *, fold: bool
+) -> Iterator[Found]:
+    for source, target in loaded.model.sink.route.items():
+        route = Route.parse(source, target)
+        if not any(route.target_of(fact.table, ignore_case=fold) for fact in base):
+            yield (
+                ("sink", "route", source),
+                f"the route {source!r} fits none of the pipeline's tables",
+                "correct it, remove it, or add its tables to source.tables",
+            )
+
+
+def _with_near_names(
+    found: Sequence[Found], connection: ServerConnection, capabilities: Capabilities
+) -> Iterator[Found]:
+    everything = picked_tables(connection, capabilities, [TablePattern("*", "*")])
+    names = [str(fact.table) for fact in everything]
+    for path, what, fix in found:
+        wanted = what.split()[1] if what.startswith("table ") else what.split("fits ")[-1]
+        near = difflib.get_close_matches(wanted.strip(","), names, n=1, cutoff=0.7)
+        hint = f"did you mean {near[0]}?" if near else "correct the name, or grant SELECT on it"
+        yield path, what, fix or hint
+
+
+def _shared_targets(loaded: LoadedPipeline, plans: Sequence[TablePlan]) -> Iterator[Found]:
+    seen: dict[TableId, TableSchema] = {}
+    for plan in plans:
+        other = seen.setdefault(plan.sink_table, plan.schema)
+        if other is not plan.schema:
+            yield (
+                ("sink", "route") if loaded.model.sink.route else ("sink",),
+                f"{other.table} and {plan.schema.table} both go to {plan.sink_table}",
+                "route one of them elsewhere: their rows would overwrite each other",
+            )
+
+
+def _wrong_keys(loaded: LoadedPipeline, plans: Sequence[TablePlan]) -> Iterator[Found]:
+    schemas = {str(plan.schema.table): plan.schema for plan in plans}
+    for name, settings in loaded.model.snapshot.tables.items():
+        schema = schemas.get(name)
+        if schema is None or settings.key is None or settings.key == schema.primary_key:
+            continue
+        yield (
+            ("snapshot", "tables", name, "key"),
+            f"the primary key of {name} is {list(schema.primary_key)}; splitting by another key "
+            "is not in this release",
+            f"write key: [{', '.join(schema.primary_key)}], or leave it out",
+        )

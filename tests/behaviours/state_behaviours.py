@@ -1,0 +1,282 @@
+"""What every state store must do, whatever the database."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from airflow_cdc_provider.core.errors import FencedError, IntegrityError, StateMovedError
+from airflow_cdc_provider.core.gtid import GtidSet
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.keys import KeyKind, KeyRange
+from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase, Wanted
+from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
+from airflow_cdc_provider.core.records import StreamState, TablePlan
+from airflow_cdc_provider.core.split_planner import splits_between
+from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
+from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
+from airflow_cdc_provider.state.store import SqlStateStore
+
+SHOP = PipelineName("shop")
+OTHER = PipelineName("other")
+SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+ORDERS = TableId("shop", "orders")
+
+
+def at(offset: int) -> LogPosition:
+    return LogPosition(
+        SERVER, BinlogPosition(3, offset), GtidSet.parse(f"{SERVER}:1-{max(1, offset)}")
+    )
+
+
+def plan_of(table: TableId = ORDERS) -> TablePlan:
+    columns = (
+        Column("id", ColumnType("bigint", unsigned=True), nullable=False, auto_increment=True),
+        Column("state", ColumnType("enum", members=("new", "it's paid"), charset="utf8mb4")),
+    )
+    schema = TableSchema(table, columns, ("id",), create_statement="CREATE TABLE ...")
+    return TablePlan(schema, TableId("dr_shop", table.table), 1234)
+
+
+def splits_of(count: int, table: TableId = ORDERS) -> list[SnapshotSplit]:
+    bounds = [(number * 10,) for number in range(1, count)]
+    return list(splits_between(table, ("id",), (KeyKind.INTEGER,), bounds))
+
+
+def report_of(split: SnapshotSplit, *, rows: int = 10) -> SplitReport:
+    return SplitReport(split.split_id, at(100), at(200), rows, rows * 50, "f" * 16, 1)
+
+
+class StateStoreBehaviour:
+    """Subclassed for each database; the subclass gives the fixture `store`."""
+
+    def planned(self, store: SqlStateStore, count: int = 4) -> tuple[int, list[SnapshotSplit]]:
+        generation = store.take_over(SHOP, "me").generation
+        store.start_plan(SHOP, generation, "plan-1", [plan_of()])
+        splits = splits_of(count)
+        store.add_splits(SHOP, generation, splits)
+        return generation, splits
+
+    def test_an_unknown_pipeline_is_none_until_it_is_ensured(self, store: SqlStateStore) -> None:
+        assert store.pipeline(SHOP) is None
+        fresh = store.ensure(SHOP)
+        assert (fresh.phase, fresh.wanted, fresh.generation) == (Phase.NEW, Wanted.RUN, 0)
+        assert store.ensure(SHOP) == store.pipeline(SHOP) == fresh
+
+    def test_names_that_differ_by_case_are_two_pipelines(self, store: SqlStateStore) -> None:
+        store.take_over(SHOP, "me")
+        assert store.pipeline(PipelineName("SHOP")) is None
+
+    def test_each_owner_gets_a_larger_generation(self, store: SqlStateStore) -> None:
+        first = store.take_over(SHOP, "a").generation
+        second = store.take_over(SHOP, "b").generation
+        third = store.take_over(SHOP, "c", at_least=second + 7)
+        assert first < second < second + 7 < third.generation
+        assert third.owner == "c"
+
+    def test_every_write_of_an_old_generation_is_refused(self, store: SqlStateStore) -> None:
+        old, splits = self.planned(store)
+        store.take_over(SHOP, "newer")
+        before = (store.pipeline(SHOP), store.tables(SHOP), store.splits(SHOP))
+        stream = StreamState(at(5))
+        writes = [
+            lambda: store.renew_lease(SHOP, old),
+            lambda: store.release_lease(SHOP, old),
+            lambda: store.move(SHOP, old, expected=Phase.NEW, to=Phase.PLANNING),
+            lambda: store.start_plan(SHOP, old, "plan-2", []),
+            lambda: store.add_splits(SHOP, old, splits_of(9)),
+            lambda: store.finish_planning(SHOP, old, ORDERS),
+            lambda: store.mark_split(SHOP, old, splits[0], SplitStatus.READING),
+            lambda: store.mark_table(SHOP, old, ORDERS, TablePhase.READ),
+            lambda: store.store_hand_off(SHOP, old, _stream(splits)),
+            lambda: store.beat(SHOP, old, stream),
+            lambda: store.forget(SHOP, old),
+        ]
+        for write in writes:
+            with pytest.raises(FencedError):
+                write()
+        assert (store.pipeline(SHOP), store.tables(SHOP), store.splits(SHOP)) == before
+        assert store.stream(SHOP) is None
+
+    def test_the_slower_of_two_movers_is_refused(self, store: SqlStateStore) -> None:
+        generation = store.take_over(SHOP, "me").generation
+        store.move(SHOP, generation, expected=Phase.NEW, to=Phase.PLANNING)
+        with pytest.raises(StateMovedError):
+            store.move(SHOP, generation, expected=Phase.NEW, to=Phase.FAILED)
+        assert store.ensure(SHOP).phase is Phase.PLANNING
+
+    def test_a_move_that_the_lifecycle_does_not_have_is_refused(self, store: SqlStateStore) -> None:
+        generation = store.take_over(SHOP, "me").generation
+        with pytest.raises(StateMovedError):
+            store.move(SHOP, generation, expected=Phase.NEW, to=Phase.STREAMING)
+
+    def test_of_many_who_take_over_at_once_each_gets_its_own_generation(
+        self, store: SqlStateStore
+    ) -> None:
+        with ThreadPoolExecutor(8) as pool:
+            taken = list(pool.map(lambda n: store.take_over(SHOP, f"o{n}").generation, range(24)))
+        assert sorted(taken) == list(range(1, 25))
+
+    def test_a_move_and_a_take_over_at_once_never_both_win_out_of_order(
+        self, store: SqlStateStore
+    ) -> None:
+        generation = store.take_over(SHOP, "me").generation
+        store.move(SHOP, generation, expected=Phase.NEW, to=Phase.PLANNING)
+        gate = threading.Barrier(2)
+
+        def zombie() -> int:
+            gate.wait()
+            written = 0
+            for _ in range(50):
+                try:
+                    store.move(SHOP, generation, expected=Phase.PLANNING, to=Phase.PLANNING)
+                except FencedError:
+                    return written
+                written += 1
+            return written
+
+        with ThreadPoolExecutor(1) as pool:
+            writing = pool.submit(zombie)
+            gate.wait()
+            store.take_over(SHOP, "newer")
+            seen = store.ensure(SHOP)
+            writing.result()
+        assert store.ensure(SHOP) == seen
+
+    def test_what_is_wanted_needs_no_generation(self, store: SqlStateStore) -> None:
+        generation = store.take_over(SHOP, "me").generation
+        store.want(SHOP, Wanted.STOP)
+        assert store.renew_lease(SHOP, generation).wanted is Wanted.STOP
+
+    def test_a_lease_ends_unless_it_is_renewed(self, store: SqlStateStore) -> None:
+        taken = store.take_over(SHOP, "me", lease_s=10)
+        renewed = store.renew_lease(SHOP, taken.generation, lease_s=100)
+        assert renewed.lease_until_us - taken.lease_until_us >= 90_000_000
+        store.release_lease(SHOP, taken.generation)
+        assert store.ensure(SHOP).lease_until_us == 0
+
+    def test_a_plan_comes_back_equal(self, store: SqlStateStore) -> None:
+        _, splits = self.planned(store)
+        (table,) = store.tables(SHOP)
+        assert table.plan == plan_of()
+        assert (table.phase, table.splits_planned, table.planning_done) == (
+            TablePhase.PLANNED,
+            4,
+            False,
+        )
+        assert [state.split for state in store.splits(SHOP)] == splits
+        assert store.ensure(SHOP).plan_id == "plan-1"
+
+    def test_a_new_plan_forgets_the_old_one_and_nothing_of_other_pipelines(
+        self, store: SqlStateStore
+    ) -> None:
+        generation, splits = self.planned(store)
+        store.store_hand_off(SHOP, generation, _stream(splits))
+        store.beat(SHOP, generation, StreamState(at(5)))
+        other = store.take_over(OTHER, "me").generation
+        store.start_plan(OTHER, other, "plan-9", [plan_of()])
+        store.add_splits(OTHER, other, splits)
+        store.start_plan(SHOP, generation, "plan-2", [plan_of(TableId("shop", "items"))])
+        assert store.splits(SHOP) == ()
+        assert store.hand_off(SHOP) is None
+        assert store.stream(SHOP) is None
+        assert [str(table.table) for table in store.tables(SHOP)] == ["shop.items"]
+        assert len(store.splits(OTHER)) == 4
+
+    def test_storing_a_split_twice_is_harmless_and_with_another_range_refused(
+        self, store: SqlStateStore
+    ) -> None:
+        generation, splits = self.planned(store)
+        store.mark_split(SHOP, generation, splits[1], SplitStatus.READING)
+        store.add_splits(SHOP, generation, [*splits, *splits])
+        assert [state.attempt for state in store.splits(SHOP)] == [0, 1, 0, 0]
+        wider = replace(splits[1], keys=KeyRange((5,), (20,)))
+        with pytest.raises(IntegrityError, match="another range"):
+            store.add_splits(SHOP, generation, [wider])
+
+    def test_a_split_counts_attempts_and_adds_its_rows_once(self, store: SqlStateStore) -> None:
+        generation, splits = self.planned(store)
+        for _ in range(3):
+            store.mark_split(SHOP, generation, splits[0], SplitStatus.READING)
+        report = report_of(splits[0], rows=7)
+        for _ in range(2):
+            store.mark_split(SHOP, generation, splits[0], SplitStatus.FINISHED, report=report)
+        state = store.splits(SHOP, ORDERS)[0]
+        assert (state.attempt, state.report, state.status) == (3, report, SplitStatus.FINISHED)
+        (table,) = store.tables(SHOP)
+        assert (table.splits_finished, table.rows, table.bytes) == (1, 7, 350)
+
+    def test_a_finished_split_is_not_read_again(self, store: SqlStateStore) -> None:
+        generation, splits = self.planned(store)
+        report = report_of(splits[0])
+        store.mark_split(SHOP, generation, splits[0], SplitStatus.FINISHED, report=report)
+        for status in (SplitStatus.READING, SplitStatus.FAILED, SplitStatus.CUT):
+            with pytest.raises(StateMovedError):
+                store.mark_split(SHOP, generation, splits[0], status)
+
+    def test_a_cut_split_no_longer_counts(self, store: SqlStateStore) -> None:
+        generation, splits = self.planned(store)
+        store.mark_split(SHOP, generation, splits[0], SplitStatus.CUT)
+        assert store.tables(SHOP)[0].splits_planned == 3
+        with pytest.raises(StateMovedError):
+            store.mark_split(SHOP, generation, splits[0], SplitStatus.FINISHED)
+
+    def test_a_split_that_is_not_planned_cannot_be_marked(self, store: SqlStateStore) -> None:
+        generation, _ = self.planned(store)
+        with pytest.raises(StateMovedError, match="not in the plan"):
+            store.mark_split(SHOP, generation, splits_of(9)[8], SplitStatus.READING)
+
+    def test_tables_are_marked_by_name(self, store: SqlStateStore) -> None:
+        generation, _ = self.planned(store)
+        store.finish_planning(SHOP, generation, ORDERS)
+        store.mark_table(SHOP, generation, ORDERS, TablePhase.FAILED, "broken: ünïcode 🙂")
+        (table,) = store.tables(SHOP)
+        assert (table.planning_done, table.phase) == (True, TablePhase.FAILED)
+        assert table.error == "broken: ünïcode 🙂"
+        with pytest.raises(StateMovedError):
+            store.mark_table(SHOP, generation, TableId("shop", "Orders"), TablePhase.READ)
+
+    def test_the_hand_off_comes_back_equal(self, store: SqlStateStore) -> None:
+        generation, splits = self.planned(store)
+        stream = _stream(splits)
+        store.store_hand_off(SHOP, generation, stream)
+        store.store_hand_off(SHOP, generation, stream)
+        assert store.hand_off(SHOP) == stream
+
+    def test_the_last_heartbeat_wins(self, store: SqlStateStore) -> None:
+        generation, _ = self.planned(store)
+        store.beat(SHOP, generation, StreamState(at(5)))
+        latest = StreamState(at(9), at(12), 3, 44, 5, None, 1_700_000_000_000_000, (ORDERS,))
+        store.beat(SHOP, generation, latest)
+        assert store.stream(SHOP) == latest
+
+    def test_events_come_newest_first(self, store: SqlStateStore) -> None:
+        store.ensure(SHOP)
+        for number in range(5):
+            store.tell(SHOP, f"event {number}", level="warning")
+        store.tell(OTHER, "not mine")
+        texts = [event.text for event in store.events(SHOP, 3)]
+        assert texts == ["event 4", "event 3", "event 2"]
+
+    def test_forgetting_keeps_the_generation(self, store: SqlStateStore) -> None:
+        generation, _ = self.planned(store)
+        store.tell(SHOP, "hello")
+        store.forget(SHOP, generation)
+        state = store.ensure(SHOP)
+        assert (state.generation, state.plan_id, state.phase) == (generation, "", Phase.NEW)
+        assert store.tables(SHOP) == store.splits(SHOP) == store.events(SHOP) == ()
+
+    def test_splits_are_stored_by_thousands(self, store: SqlStateStore) -> None:
+        generation, _ = self.planned(store, count=1)
+        table = TableId("shop", "items")
+        store.start_plan(SHOP, generation, "big", [plan_of(table)])
+        store.add_splits(SHOP, generation, splits_of(20_000, table))
+        assert store.tables(SHOP)[0].splits_planned == 20_000
+
+
+def _stream(splits: list[SnapshotSplit]) -> StreamSplit:
+    return hand_off([FinishedSplit(split, at(200), at(200)) for split in splits])
