@@ -218,6 +218,14 @@ class RawConnection:
         self._inner._next_seq_id = (number + 1) % 256
         return bytes([number])
 
+    def command(self, number: int, request: bytes) -> None:
+        """Run a command of the protocol that is answered with OK."""
+        try:
+            self._inner._execute_command(number, request)
+            self._inner._read_packet()
+        except pymysql.Error as error:
+            raise self._translated(error) from None
+
     def start_binlog_dump(self, *, file: str, offset: int, server_id: int, flags: int = 0) -> None:
         """Ask for the log from a file and offset on."""
         request = struct.pack("<IHI", offset, flags, server_id) + file.encode()

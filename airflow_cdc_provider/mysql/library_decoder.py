@@ -1,0 +1,533 @@
+"""The slow decoder: events read one by one with mysql-replication's classes.
+
+It stands beside the column decoder as its fall-back and as the oracle of its tests, and shares no
+code with it. The library's stream is not used: events come from our own transport, so its silent
+reconnect cannot happen. Framing, GTIDs, transaction ends and checksums are judged here; the
+library reads table maps and rows.
+
+Whatever is not known is fatal, with type and place: compressed transactions, tagged GTIDs,
+partial JSON, XA groups, encrypted logs, incidents. So are partial row images and table maps
+without column names, because their values could only be guessed.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+from uuid import UUID
+
+import pyarrow as pa
+from pymysql.protocol import MysqlPacket
+from pymysqlreplication.packet import BinLogPacketWrapper
+
+from airflow_cdc_provider.columnar.changes import ChangeBatch, Op, Statement, TableChanges
+from airflow_cdc_provider.columnar.events import BatchLimits, EventChunk
+from airflow_cdc_provider.columnar.value_model import ZeroDates, arrow_schema
+from airflow_cdc_provider.core.errors import (
+    CorruptLogError,
+    IntegrityError,
+    PreparedTransactionError,
+    UnknownEventError,
+)
+from airflow_cdc_provider.core.gtid import Gtid, GtidSource, MariaDbGtid
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.positions import (
+    AnyGtid,
+    BinlogPosition,
+    LogPosition,
+    TransactionPoint,
+)
+from airflow_cdc_provider.mysql.event_framing import rotation_target
+from airflow_cdc_provider.mysql.library_values import (
+    CapturedTableMap,
+    ExactDeleteRows,
+    ExactUpdateRows,
+    ExactWriteRows,
+    captured_columns,
+)
+
+_QUERY, _STOP, _ROTATE, _FORMAT, _XID, _TABLE_MAP = 2, 3, 4, 15, 16, 19
+_HEARTBEAT, _GTID, _ANONYMOUS_GTID, _XA_PREPARE = 27, 33, 34, 38
+_MARIADB_GTID = 162
+# Rows-query and ignorable events, previous GTIDs, view changes; MariaDB's annotations, binlog
+# checkpoints and GTID lists: none of them changes a row.
+_HARMLESS = {28, 29, 35, 37, 160, 161, 163}
+_ROWS = {
+    23: (Op.INSERT, ExactWriteRows),
+    24: (Op.UPDATE, ExactUpdateRows),
+    25: (Op.DELETE, ExactDeleteRows),
+    30: (Op.INSERT, ExactWriteRows),
+    31: (Op.UPDATE, ExactUpdateRows),
+    32: (Op.DELETE, ExactDeleteRows),
+}
+_WHY_NOT = {
+    26: "an incident: the server lost events",
+    39: "a partial JSON update; set binlog_row_value_options = ''",
+    40: "a compressed transaction",
+    42: "a tagged GTID",
+    164: "an encrypted log",
+    **dict.fromkeys(range(165, 172), "a compressed event"),
+}
+_HEADER = 19
+_MARIADB_STANDALONE = 1
+_MARIADB_XA = 64 | 128
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The changes of one table since the last batch."""
+
+    schema: pa.Schema
+    transaction: list[int] = field(default_factory=list)
+    ordinal: list[int] = field(default_factory=list)
+    op: list[int] = field(default_factory=list)
+    before: list[tuple[Any, ...] | None] = field(default_factory=list)
+    after: list[tuple[Any, ...] | None] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Open:
+    """The transaction being read."""
+
+    gtid: AnyGtid | None
+    start: BinlogPosition
+    committed_us: int
+    standalone: bool = False
+    captured: bool = False
+    index: int = -1
+
+
+class _Dialect:
+    """What the library asks of a control connection."""
+
+    charset = "utf8mb4"
+
+    def __init__(self, flavour: str) -> None:
+        self._flavour = flavour
+
+    def _get_dbms(self) -> str:
+        return self._flavour
+
+
+class LibraryDecoder:
+    """An `EventDecoder` on mysql-replication's event classes."""
+
+    def __init__(
+        self,
+        start: LogPosition,
+        *,
+        server_uuid: str,
+        flavour: str,
+        captured: Collection[TableId] | Callable[[TableId], bool],
+        limits: BatchLimits | None = None,
+        zero_dates: ZeroDates = ZeroDates.FAIL,
+    ) -> None:
+        self._captured = captured if callable(captured) else captured.__contains__
+        self._server_uuid = server_uuid
+        self._dialect = _Dialect(flavour)
+        self._limits = limits or BatchLimits()
+        self._zero_dates = zero_dates
+        self._position = start
+        self._batch_start = start
+        self._at = start.binlog
+        self._checksums = True
+        self._tables: dict[int, Any] = {}
+        self._columns: dict[int, tuple[TableId, pa.Schema]] = {}
+        self._open: _Open | None = None
+        self._clear()
+
+    @property
+    def position(self) -> LogPosition:
+        """Return the last boundary seen, with the GTIDs up to there."""
+        return self._position
+
+    def feed(self, chunk: EventChunk) -> Iterator[ChangeBatch]:
+        """Take events in log order; yield the batches that the limits or a barrier end."""
+        view = memoryview(chunk.buffer)
+        for start, end in zip(chunk.starts, chunk.ends, strict=True):
+            barrier = self._event(bytes(view[start:end]))
+            if barrier is not None:
+                yield self._take(barrier)
+            elif self._is_full():
+                yield self._take()
+
+    def flush(self) -> ChangeBatch | None:
+        """Return what is complete but not yet handed out, up to the last boundary."""
+        if self._open is not None and self._open.index >= 0:
+            return self._take_finished()
+        if self._changes == 0 and self._position == self._batch_start:
+            return None
+        return self._take()
+
+    # --- batches ------------------------------------------------------------------------------
+
+    def _clear(self) -> None:
+        self._rows: dict[tuple[TableId, str], _Rows] = {}
+        self._points: list[TransactionPoint] = []
+        self._changes = 0
+        self._bytes = 0
+
+    def _is_full(self) -> bool:
+        if self._open is not None:
+            return self._bytes >= self._limits.bytes and self._open.index >= 0
+        return self._changes >= self._limits.changes or self._bytes >= self._limits.bytes
+
+    def _take(self, barrier: Statement | None = None) -> ChangeBatch:
+        """Hand out everything; in the middle of a transaction the batch has no end."""
+        part = self._open is not None and self._open.index >= 0
+        if part and self._open is not None and self._at is not None:
+            self._points[self._open.index] = self._point(self._open, self._at)
+        tables = tuple(_changes_of(table, rows) for (table, _), rows in self._rows.items())
+        batch = ChangeBatch(
+            start=self._batch_start,
+            end=None if part else self._position,
+            transactions=tuple(self._points),
+            tables=tables,
+            barrier=barrier,
+            bytes=self._bytes,
+        )
+        self._batch_start = self._position
+        self._clear()
+        if part and self._open is not None:
+            self._open.index = -1
+        return batch
+
+    def _take_finished(self) -> ChangeBatch | None:
+        """Hand out what precedes the open transaction and keep its rows."""
+        if self._position == self._batch_start:
+            return None
+        kept, first = self._rows, self._open.index if self._open else 0
+        opened = self._open
+        own = {key: _split_off(rows, first) for key, rows in kept.items()}
+        self._points = self._points[:first]
+        self._rows = {key: rows for key, rows in kept.items() if rows.op}
+        self._open = None
+        batch = self._take()
+        self._rows = {key: rows for key, rows in own.items() if rows.op}
+        self._changes = sum(len(rows.op) for rows in self._rows.values())
+        self._open = opened
+        if opened is not None and self._at is not None:
+            opened.index = 0
+            self._points = [self._point(opened, self._at)]
+        return batch
+
+    # --- events -------------------------------------------------------------------------------
+
+    def _event(self, event: bytes) -> Statement | None:
+        kind = event[4]
+        log_pos = int.from_bytes(event[13:17], "little")
+        if kind == _FORMAT:
+            self._read_format(event)
+        self._bytes += len(event)
+        if kind == _ROTATE:
+            self._at = rotation_target(event)
+            self._move()
+            return None
+        body = self._verified(event)
+        if log_pos and self._at is not None:
+            self._at = self._at.at(log_pos)
+        if kind in _ROWS:
+            self._read_rows(kind, event)
+        elif kind == _TABLE_MAP:
+            self._read_table_map(event, body)
+        elif kind == _XID:
+            self._end()
+        elif kind == _QUERY:
+            return self._query(body)
+        elif kind in {_GTID, _ANONYMOUS_GTID, _MARIADB_GTID}:
+            self._begin_group(kind, event, body)
+        elif kind == _FORMAT or kind in _HARMLESS or kind in {_STOP, _HEARTBEAT}:
+            self._move()
+        else:
+            self._refuse(kind)
+        return None
+
+    def _read_format(self, event: bytes) -> None:
+        algorithm = event[-5]
+        if algorithm not in {0, 1}:
+            raise CorruptLogError(f"checksum algorithm {algorithm} is not known", self._where)
+        self._checksums = algorithm == 1
+        self._tables.clear()
+        self._columns.clear()
+
+    def _verified(self, event: bytes) -> bytes:
+        """Check length and CRC32; return the body."""
+        if int.from_bytes(event[9:13], "little") != len(event):
+            raise CorruptLogError(
+                "an event's length differs from its packet's",
+                self._where,
+                "rows could be read wrong",
+                "read again; if it stays, check the log with mysqlbinlog",
+            )
+        # Without checksums the format event still has the bytes of one, but not its value.
+        if not self._checksums:
+            return event[_HEADER:-4] if event[4] == _FORMAT else event[_HEADER:]
+        if zlib.crc32(event[:-4]) != int.from_bytes(event[-4:], "little"):
+            raise CorruptLogError(
+                "an event's checksum is wrong",
+                self._where,
+                "rows could be read wrong",
+                "read again; if it stays, check the log with mysqlbinlog",
+            )
+        return event[_HEADER:-4]
+
+    def _move(self) -> None:
+        """Move the boundary here if no transaction is open."""
+        if self._open is None and self._at is not None:
+            known = self._position.binlog
+            if known is None or self._at > known:
+                self._position = LogPosition(self._server_uuid, self._at, self._position.gtids)
+
+    def _begin_group(self, kind: int, event: bytes, body: bytes) -> None:
+        if self._open is not None:
+            self._unexpected("a transaction begins inside another")
+        if self._at is None:
+            self._unexpected("a transaction comes before the log file's name")
+        start = self._at.at(max(self._at.offset - len(event), 0))
+        seconds = int.from_bytes(event[:4], "little")
+        if kind == _MARIADB_GTID:
+            gtid: AnyGtid = MariaDbGtid(
+                int.from_bytes(body[8:12], "little"),
+                int.from_bytes(event[5:9], "little"),
+                int.from_bytes(body[:8], "little"),
+            )
+            if body[12] & _MARIADB_XA:
+                self._refuse_xa()
+            standalone = bool(body[12] & _MARIADB_STANDALONE)
+            self._open = _Open(gtid, start, seconds * 1_000_000, standalone=standalone)
+            return
+        source = GtidSource(str(UUID(bytes=body[1:17])))
+        number = int.from_bytes(body[17:25], "little")
+        named = Gtid(source, number) if kind == _GTID else None
+        self._open = _Open(named, start, _committed_us(body, seconds), standalone=True)
+
+    def _query(self, body: bytes) -> Statement | None:
+        status_length = int.from_bytes(body[11:13], "little")
+        at = 13 + status_length
+        database = body[at : at + body[8]].decode("utf-8", "replace")
+        sql = body[at + body[8] + 1 :].decode("utf-8", "replace")
+        words = sql.upper().split(None, 2)
+        first = words[0].rstrip(";") if words else ""
+        if first == "BEGIN":
+            if self._open is None:
+                self._unexpected("BEGIN without a GTID event")
+            self._open.standalone = False
+        elif first == "COMMIT":
+            self._end()
+        elif first == "ROLLBACK" and words[1:2] != ["TO"]:
+            self._end(keep=False)
+        elif first == "XA":
+            self._refuse_xa()
+        elif first in {"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD"}:
+            raise IntegrityError(
+                f"the log holds a {first} as a statement, not as rows",
+                self._where,
+                "its rows are lost to us",
+                "set binlog_format=ROW for every session, then resync the table",
+            )
+        elif first not in {"SAVEPOINT", "ROLLBACK"}:
+            return self._statement(database, sql)
+        return None
+
+    def _statement(self, database: str, sql: str) -> Statement | None:
+        opened = self._open
+        if opened is None or self._at is None:
+            self._unexpected("a statement without a GTID event")
+        if not opened.standalone:
+            # CREATE TABLE ... SELECT stands inside the transaction of its rows. The new table
+            # is none we know the columns of yet, so nothing of ours changes.
+            if sql.split(None, 1)[0].upper() != "CREATE":
+                self._unexpected("a statement inside a transaction")
+            return None
+        point = self._point(opened, self._at)
+        self._end()
+        return Statement(database, sql, point)
+
+    def _end(self, *, keep: bool = True) -> None:
+        opened = self._open
+        if opened is None or self._at is None:
+            self._unexpected("a commit without a transaction")
+        point = self._point(opened, self._at)
+        if opened.index >= 0:
+            if keep:
+                self._points[opened.index] = point
+            else:
+                for rows in self._rows.values():
+                    _split_off(rows, opened.index)
+                del self._points[opened.index :]
+        elif opened.captured and not keep:
+            self._unexpected("a transaction whose rows were handed out is rolled back")
+        self._open = None
+        self._position = self._position.after(point)
+
+    def _point(self, opened: _Open, end: BinlogPosition) -> TransactionPoint:
+        return TransactionPoint(
+            self._server_uuid, opened.gtid, opened.start, end, opened.committed_us
+        )
+
+    # --- rows ---------------------------------------------------------------------------------
+
+    def _library_event(self, kind: type[Any], event: bytes) -> Any:
+        """Read an event with one of the library's classes, which want a checksum behind it."""
+        if not self._checksums:
+            event = event[:9] + (len(event) + 4).to_bytes(4, "little") + event[13:] + bytes(4)
+        options = {
+            "mysql_version": (8, 0, 0),
+            "only_tables": None,
+            "ignored_tables": None,
+            "only_schemas": None,
+            "ignored_schemas": None,
+            "freeze_schema": False,
+            "ignore_decode_errors": False,
+            "verify_checksum": False,
+            "optional_meta_data": True,
+            "enable_logging": False,
+        }
+        packet = MysqlPacket(b"\0" + event, "utf8")
+        wrapper = BinLogPacketWrapper(
+            packet, self._tables, self._dialect, use_checksum=True, allowed_events=(), **options
+        )
+        return kind(wrapper, len(event) - _HEADER - 4, self._tables, self._dialect, **options)
+
+    def _read_table_map(self, event: bytes, body: bytes) -> None:
+        number = int.from_bytes(body[:6], "little")
+        database = body[9 : 9 + body[8]].decode()
+        at = 10 + body[8]
+        table = TableId(database, body[at + 1 : at + 1 + body[at]].decode())
+        self._tables.pop(number, None)
+        self._columns.pop(number, None)
+        if not self._captured(table):
+            return
+        table_map = self._library_event(CapturedTableMap, event)
+        if not table_map.optional_metadata.column_name_list:
+            raise IntegrityError(
+                f"the log does not name the columns of {table}",
+                self._where,
+                "values could be taken for another column's",
+                "set binlog_row_metadata=FULL and resync the table",
+            )
+        columns = captured_columns(table_map, str(table))
+        self._tables[number] = table_map.get_table()
+        self._columns[number] = (table, arrow_schema(columns, self._zero_dates))
+
+    def _read_rows(self, kind: int, event: bytes) -> None:
+        number = int.from_bytes(event[_HEADER : _HEADER + 6], "little")
+        if number not in self._columns:
+            return
+        opened = self._open
+        if opened is None or self._at is None:
+            self._unexpected("rows outside a transaction")
+        table, schema = self._columns[number]
+        op, reader = _ROWS[kind]
+        rows_event = self._library_event(reader, event)
+        rows_event.zero_dates = self._zero_dates
+        self._check_image(rows_event, table)
+        if opened.index < 0:
+            opened.index = len(self._points)
+            self._points.append(self._point(opened, self._at))
+        opened.captured = True
+        rows = self._rows.setdefault((table, str(schema)), _Rows(schema))
+        for row in rows_event.rows:
+            rows.transaction.append(opened.index)
+            rows.ordinal.append(self._changes)
+            rows.op.append(int(op))
+            values = row.get("values")
+            before = row.get("before_values") if op is Op.UPDATE else values
+            after = row.get("after_values") if op is Op.UPDATE else values
+            rows.before.append(None if op is Op.INSERT else tuple(before.values()))
+            rows.after.append(None if op is Op.DELETE else tuple(after.values()))
+            self._changes += 1
+
+    def _check_image(self, rows_event: Any, table: TableId) -> None:
+        count = rows_event.number_of_columns
+        present = rows_event.columns_present_bitmap
+        after = getattr(rows_event, "columns_present_bitmap2", present)
+        full = (1 << count) - 1
+        if any(int.from_bytes(bits, "little") & full != full for bits in (present, after)):
+            raise IntegrityError(
+                f"the log holds only a part of a row of {table}",
+                self._where,
+                "absent columns would become NULL",
+                "set binlog_row_image=FULL for every session and resync the table",
+            )
+
+    # --- refusals -----------------------------------------------------------------------------
+
+    @property
+    def _where(self) -> str:
+        gtid = self._open.gtid if self._open is not None else None
+        return f"{self._at}" + (f", transaction {gtid}" if gtid else "")
+
+    def _refuse(self, kind: int) -> NoReturn:
+        if kind == _XA_PREPARE:
+            self._refuse_xa()
+        raise UnknownEventError(
+            f"event type {kind} is not understood: {_WHY_NOT.get(kind, 'unknown')}",
+            self._where,
+            "the changes in it would be lost",
+            "read this log with the column decoder",
+        )
+
+    def _refuse_xa(self) -> NoReturn:
+        raise PreparedTransactionError(
+            "the fall-back decoder does not read XA transactions",
+            self._where,
+            "rows of a prepared transaction could be applied before their commit",
+            "read this log with the column decoder",
+        )
+
+    def _unexpected(self, what: str) -> NoReturn:
+        raise UnknownEventError(
+            what,
+            self._where,
+            "changes could be counted to the wrong transaction",
+            "start at a boundary between transactions",
+        )
+
+
+def _committed_us(body: bytes, seconds: int) -> int:
+    """Read the original commit's time; servers before 8.0.1 give only the header's seconds."""
+    if len(body) < 49:
+        return seconds * 1_000_000
+    immediate = int.from_bytes(body[42:49], "little")
+    if immediate >> 55:
+        return int.from_bytes(body[49:56], "little")
+    return immediate
+
+
+def _split_off(rows: _Rows, first: int) -> _Rows:
+    """Cut the entries of transactions from `first` on off `rows`; return them renumbered."""
+    cut = next((i for i, number in enumerate(rows.transaction) if number >= first), len(rows.op))
+    ordinals = rows.ordinal[cut:]
+    tail = _Rows(
+        rows.schema,
+        [number - first for number in rows.transaction[cut:]],
+        ordinals,
+        rows.op[cut:],
+        rows.before[cut:],
+        rows.after[cut:],
+    )
+    for column in (rows.transaction, rows.ordinal, rows.op, rows.before, rows.after):
+        del column[cut:]
+    return tail
+
+
+def _changes_of(table: TableId, rows: _Rows) -> TableChanges:
+    return TableChanges(
+        table=table,
+        transaction=pa.array(rows.transaction, pa.int32()),
+        ordinal=pa.array(rows.ordinal, pa.int64()),
+        op=pa.array(rows.op, pa.int8()),
+        before=_images(rows.before, rows.schema),
+        after=_images(rows.after, rows.schema),
+    )
+
+
+def _images(images: list[tuple[Any, ...] | None], schema: pa.Schema) -> pa.RecordBatch:
+    width = len(schema)
+    absent = (None,) * width
+    columns = list(zip(*(image or absent for image in images), strict=True)) or [()] * width
+    arrays = [pa.array(values, part.type) for values, part in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

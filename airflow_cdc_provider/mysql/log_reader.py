@@ -1,0 +1,220 @@
+"""The log as batches of changes, read over one connection that stays open.
+
+`read_to` may be called again and again with later places: a snapshot reader keeps one reader open
+over all its splits, a stream keeps one over all its batches. With `until` it ends as soon as
+everything up to there has been read, and waits for nothing more; the rest of what the socket
+gave is kept for the next call. Without, it never ends and yields at least every `max_wait_s`, if
+need be an empty batch that moves the position.
+
+**How the end is known.** `until` is a boundary that the server told, but the event that ends there
+may never come: it may have been filtered, or be no transaction at all (the header of a new file).
+So places are counted on the headers of all events, heartbeats and rotations included, and not on
+what the decoder made of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from airflow_cdc_provider.columnar.changes import ChangeBatch
+from airflow_cdc_provider.columnar.events import BatchLimits, EventChunk, EventDecoder
+from airflow_cdc_provider.columnar.value_model import ZeroDates
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
+from airflow_cdc_provider.mysql.event_framing import rotation_target
+from airflow_cdc_provider.mysql.library_decoder import LibraryDecoder
+from airflow_cdc_provider.mysql.log_transport import LogTransport
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.core.endpoint import Endpoint
+
+Captured = Collection[TableId] | Callable[[TableId], bool]
+
+_TYPE, _LOG_POS = 4, 13  # where an event's header holds them
+_ROTATE = 4
+
+Octets = npt.NDArray[np.uint8]
+Places = npt.NDArray[np.int64]
+
+
+class DecoderFactory(Protocol):
+    """Makes the decoder of one dump."""
+
+    def __call__(
+        self,
+        start: LogPosition,
+        *,
+        server_uuid: str,
+        flavour: str,
+        captured: Captured,
+        limits: BatchLimits,
+        zero_dates: ZeroDates,
+    ) -> EventDecoder: ...
+
+
+class LogReader:
+    """Reads the log of one server from a boundary on."""
+
+    def __init__(  # noqa: PLR0913 - each option is one a caller chooses by name
+        self,
+        endpoint: Endpoint,
+        *,
+        server_id: int,
+        start: LogPosition,
+        captured: Captured,
+        limits: BatchLimits | None = None,
+        zero_dates: ZeroDates = ZeroDates.FAIL,
+        decoder: DecoderFactory = LibraryDecoder,
+        heartbeat_s: float = 1.0,
+        silence_s: float = 30.0,
+    ) -> None:
+        self._transport = LogTransport(
+            endpoint,
+            server_id=server_id,
+            start=start,
+            heartbeat_s=heartbeat_s,
+            silence_s=silence_s,
+        )
+        capabilities = self._transport.capabilities
+        self._server_uuid = capabilities.server_uuid
+        self._decoder = decoder(
+            self._transport.start.position,
+            server_uuid=capabilities.server_uuid,
+            flavour=capabilities.flavour.value,
+            captured=captured,
+            limits=limits or BatchLimits(),
+            zero_dates=zero_dates,
+        )
+        self._passed: BinlogPosition | None = self._transport.start.position.binlog
+        self._reached = self._passed  # the last `until` read up to
+        self._held: EventChunk | None = None  # received, beyond the last `until`
+        self._feeding: Iterator[ChangeBatch] = iter(())
+
+    @property
+    def position(self) -> LogPosition:
+        """Return the last boundary read, with the GTIDs up to there."""
+        position = self._decoder.position
+        reached = self._reached
+        if reached is None or (position.binlog is not None and position.binlog >= reached):
+            return position
+        return LogPosition(self._server_uuid, reached, position.gtids)
+
+    def read_to(
+        self, until: BinlogPosition | None, *, max_wait_s: float = 1.0
+    ) -> Iterator[ChangeBatch]:
+        """Yield the changes up to `until`, a boundary the server told; for ever if None."""
+        yield from self._feeding
+        deadline = time.monotonic() + max_wait_s
+        while until is None or self._passed is None or self._passed < until:
+            chunk = self._next_chunk(until, max(deadline - time.monotonic(), 0.0))
+            if chunk is not None:
+                self._feeding = self._decoder.feed(chunk)
+                for batch in self._feeding:
+                    yield batch
+                    deadline = time.monotonic() + max_wait_s
+            if until is None and time.monotonic() >= deadline:
+                yield self._flushed()
+                deadline = time.monotonic() + max_wait_s
+        if until is not None:
+            yield from self._rest(until)
+
+    def close(self) -> None:
+        """End the dump."""
+        self._transport.close()
+
+    def _flushed(self) -> ChangeBatch:
+        return self._decoder.flush() or self._empty()
+
+    def _rest(self, until: BinlogPosition) -> Iterator[ChangeBatch]:
+        """Yield what is complete at `until`; nothing if nothing moved."""
+        batch = self._decoder.flush()
+        before = self.position
+        self._reached = max(until, self._reached or until)
+        end = self.position
+        if batch is None:
+            if end != before:
+                yield replace(self._empty(), start=before)
+        else:
+            yield batch if batch.end is None else replace(batch, end=end)
+
+    def _empty(self) -> ChangeBatch:
+        return ChangeBatch(self.position, self.position, (), ())
+
+    def _next_chunk(self, until: BinlogPosition | None, wait_s: float) -> EventChunk | None:
+        """Return the next events, none beyond `until`; what lies beyond is held."""
+        chunk, self._held = self._held, None
+        if chunk is None:
+            chunk = self._transport.receive(wait_s)
+        if chunk is None:
+            return None
+        count = self._count_to(chunk, until)
+        if count < len(chunk.starts):
+            self._held = EventChunk(chunk.buffer, chunk.starts[count:], chunk.ends[count:])
+        if count == 0:
+            return None
+        return EventChunk(chunk.buffer, chunk.starts[:count], chunk.ends[:count])
+
+    def _count_to(self, chunk: EventChunk, until: BinlogPosition | None) -> int:
+        """Count the events that are read now, and move the place that was passed over them.
+
+        Rotations part the chunk into runs of one file; within a run places only grow.
+        """
+        octets = np.frombuffer(chunk.buffer, np.uint8)
+        starts = np.array(chunk.starts, np.int64)
+        rotations = np.flatnonzero(octets[starts + _TYPE] == _ROTATE)
+        first = 0
+        for stop in [*rotations.tolist(), len(starts)]:
+            taken = self._pass_run(octets, starts[first:stop], until)
+            if taken < stop - first or self._is_at(until):
+                return first + taken
+            if stop < len(starts):
+                self._pass_rotation(chunk, stop)
+                if self._is_at(until):
+                    return stop + 1
+            first = stop + 1
+        return len(starts)
+
+    def _is_at(self, until: BinlogPosition | None) -> bool:
+        return until is not None and self._passed is not None and self._passed >= until
+
+    def _pass_run(self, octets: Octets, starts: Places, until: BinlogPosition | None) -> int:
+        """Pass events of one file; return how many end at or before `until`."""
+        if self._passed is None or not len(starts):
+            return len(starts)
+        place = np.zeros(len(starts), np.int64)
+        for i in range(4):
+            place |= octets[starts + _LOG_POS + i].astype(np.int64) << (8 * i)
+        taken = len(starts)
+        if until is not None and until.file_number == self._passed.file_number:
+            beyond = np.flatnonzero(_unwrapped(place, self._passed.offset) > until.offset)
+            taken = int(beyond[0]) if len(beyond) else taken
+        told = place[:taken][place[:taken] > 0]
+        if len(told):
+            offset = int(_unwrapped(told, self._passed.offset)[-1])
+            self._passed = self._passed.at(max(offset, self._passed.offset))
+        return taken
+
+    def _pass_rotation(self, chunk: EventChunk, number: int) -> None:
+        """Move to the file that a rotation names."""
+        event = bytes(chunk.buffer[chunk.starts[number] : chunk.ends[number]])
+        self._passed = rotation_target(event)
+
+
+def _unwrapped(place: Places, near: int) -> Places:
+    """Undo the wrap of 32-bit places in files beyond 4 GiB: places grow from `near` on.
+
+    A place of 0 tells nothing and stays 0.
+    """
+    if near < 1 << 31 and (len(place) == 0 or int(place.max()) < 1 << 31):
+        return place
+    high = near & ~0xFFFFFFFF
+    grown = place + high
+    grown[grown < near - (1 << 31)] += 1 << 32
+    grown[place == 0] = 0
+    return grown

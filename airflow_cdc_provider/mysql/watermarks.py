@@ -1,0 +1,271 @@
+"""Low and high watermarks: places in the log around the read of a split (law 1).
+
+L must be a lower bound of what the read sees, H an upper bound, and no single value of a server
+serves both. A transaction commits in this order: its bytes are in the log file and the log's end
+moves; the log is synced, and semi-synchronous replicas are waited for; the row becomes visible;
+`gtid_executed` grows. So the log's end runs ahead of what a reader sees, by as long as a slow disk
+or a missing replica takes, and `gtid_executed` never does. Hence
+
+- H is always the log's end, asked for after the last row was read;
+- L depends on the server: one class for each `WatermarkMode`.
+
+`gtid_executed` is a lower bound in the order of the log only as long as the server commits in that
+order, so a server with `binlog_order_commits` off is refused here too, and not only by preflight.
+
+**Prepared XA transactions** are in the log, and executed by GTID, before anyone sees their rows.
+With GTIDs that is found out: whoever reads their commit later lacks their rows and stops. Without,
+their commit may lie before L and still not be visible; there, none may be prepared around L.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from airflow_cdc_provider.core.errors import (
+    AccessDeniedError,
+    IntegrityError,
+    PreparedTransactionError,
+    SourceIdentityError,
+    UnsupportedServerError,
+)
+from airflow_cdc_provider.core.gtid import GtidSet, MariaDbGtidPosition
+from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
+from airflow_cdc_provider.mysql.capabilities import Capabilities, WatermarkMode
+from airflow_cdc_provider.mysql.connection import query
+from airflow_cdc_provider.mysql.log_start import log_end
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.mysql.connection import ServerConnection
+
+_FIRST_EVENT = 4
+_XA_WAIT_S = 10.0
+_XA_POLL_S = 0.2
+
+
+class Watermarks(Protocol):
+    """One session's way to L and H; `low`, the read, `high`, `release`, in this order."""
+
+    mode: WatermarkMode
+
+    def low(self) -> LogPosition:
+        """Take L. The next statement of the session sees at least everything up to it."""
+
+    def high(self, low: LogPosition) -> LogPosition:
+        """Take H, after the last row was read; its `binlog` is an upper bound.
+
+        Where L and H are one place, nothing is to be replayed.
+        """
+
+    def release(self) -> None:
+        """Give up the read view."""
+
+
+def watermarks_of(connection: ServerConnection, capabilities: Capabilities) -> Watermarks:
+    """Choose the best way that this server and this account offer, or refuse the server."""
+    for mode in capabilities.watermark_modes:
+        match mode:
+            case WatermarkMode.GTID_EXECUTED:
+                return GtidWatermarks(connection, capabilities)
+            case WatermarkMode.CONSISTENT_SNAPSHOT:
+                return SnapshotWatermarks(connection, capabilities)
+            case WatermarkMode.LOG_STATUS:
+                if _may_read_log_status(connection):
+                    return LogStatusWatermarks(connection, capabilities)
+            case WatermarkMode.LOG_FILE_START:
+                return FileStartWatermarks(connection, capabilities)
+    raise UnsupportedServerError(
+        f"{capabilities.version_text} offers no way to a safe low watermark",
+        _where(connection),
+        "rows could be lost without a sign",
+        "copy from a MySQL server, or from MariaDB 10.5 or later, with its binary log on",
+    )
+
+
+class _SessionWatermarks:
+    """What the ways on MySQL share: each read is one statement in autocommit mode."""
+
+    mode: WatermarkMode
+
+    def __init__(self, connection: ServerConnection, capabilities: Capabilities) -> None:
+        self._connection = connection
+        self._capabilities = capabilities
+
+    def high(self, low: LogPosition) -> LogPosition:
+        end = log_end(self._connection, self._capabilities)
+        self._check_session()
+        _check_order(self._connection, low, end)
+        return LogPosition(self._capabilities.server_uuid, end)
+
+    def release(self) -> None:
+        """Nothing to give up: the read view ended with its statement."""
+
+    def _check_session(self) -> None:
+        """Require the same server, and that a statement gets a read view of its own (law 2)."""
+        uuid, autocommit, ordered = query(
+            self._connection,
+            "SELECT @@global.server_uuid, @@session.autocommit, @@global.binlog_order_commits",
+        )[0]
+        _check_uuid(self._connection, self._capabilities, str(uuid))
+        if not int(autocommit):
+            raise IntegrityError(
+                "the session that reads rows is not in autocommit mode",
+                _where(self._connection),
+                "an old read view could stand behind a new watermark",
+                "leave init_connect and proxies from changing the session",
+            )
+        if not int(ordered):
+            raise UnsupportedServerError(
+                "the server commits in another order than it logs",
+                _where(self._connection),
+                "a change could be skipped while an earlier one of the same row is applied",
+                "SET GLOBAL binlog_order_commits = ON",
+            )
+        # An open transaction would keep its old read view; there is none unless someone else
+        # shares the session through a proxy.
+        query(self._connection, "COMMIT")
+
+
+class GtidWatermarks(_SessionWatermarks):
+    """MySQL with GTIDs: L is what has been executed, and has no place in the log file."""
+
+    mode = WatermarkMode.GTID_EXECUTED
+
+    def low(self) -> LogPosition:
+        self._check_session()
+        uuid, executed = query(
+            self._connection, "SELECT @@global.server_uuid, @@global.gtid_executed"
+        )[0]
+        _check_uuid(self._connection, self._capabilities, str(uuid))
+        return LogPosition(str(uuid), None, GtidSet.parse(str(executed)))
+
+
+class LogStatusWatermarks(_SessionWatermarks):
+    """MySQL without GTIDs: the server waits for commits under way and tells one exact place."""
+
+    mode = WatermarkMode.LOG_STATUS
+
+    def low(self) -> LogPosition:
+        self._check_session()
+        _wait_for_no_prepared(self._connection)
+        uuid, local = query(
+            self._connection, "SELECT SERVER_UUID, LOCAL FROM performance_schema.log_status"
+        )[0]
+        _wait_for_no_prepared(self._connection, wait_s=0.0)
+        _check_uuid(self._connection, self._capabilities, str(uuid))
+        told = json.loads(local)
+        place = BinlogPosition.of(told["binary_log_file"], int(told["binary_log_position"]))
+        return LogPosition(str(uuid), place)
+
+
+class FileStartWatermarks(_SessionWatermarks):
+    """MySQL without GTIDs and privileges: the start of the current log file.
+
+    The server changes files only when no commit is under way, so all earlier files are visible.
+    """
+
+    mode = WatermarkMode.LOG_FILE_START
+
+    def low(self) -> LogPosition:
+        self._check_session()
+        _wait_for_no_prepared(self._connection)
+        end = log_end(self._connection, self._capabilities)
+        _wait_for_no_prepared(self._connection, wait_s=0.0)
+        return LogPosition(self._capabilities.server_uuid, end.at(_FIRST_EVENT))
+
+
+class SnapshotWatermarks:
+    """MariaDB: the transaction's own snapshot knows its place in the log, so L = H."""
+
+    mode = WatermarkMode.CONSISTENT_SNAPSHOT
+
+    def __init__(self, connection: ServerConnection, capabilities: Capabilities) -> None:
+        self._connection = connection
+        self._capabilities = capabilities
+
+    def low(self) -> LogPosition:
+        connection = self._connection
+        query(connection, "COMMIT")
+        self._check_identity()
+        query(connection, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        query(connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+        status = dict(query(connection, "SHOW STATUS LIKE 'binlog_snapshot_%'"))
+        told = {str(name).lower(): str(value) for name, value in status.items()}
+        file, offset = told.get("binlog_snapshot_file", ""), told.get("binlog_snapshot_position", 0)
+        if not file:
+            raise UnsupportedServerError(
+                "the server does not tell the place of a consistent snapshot",
+                _where(connection),
+                "rows could be lost without a sign",
+                "switch the binary log on (log_bin)",
+            )
+        place = BinlogPosition.of(file, int(offset))
+        gtids = query(connection, f"SELECT BINLOG_GTID_POS('{place.file}', {place.offset})")[0][0]
+        return LogPosition(
+            self._capabilities.server_uuid, place, MariaDbGtidPosition.parse(str(gtids or ""))
+        )
+
+    def high(self, low: LogPosition) -> LogPosition:
+        in_transaction = query(self._connection, "SELECT @@session.in_transaction")[0][0]
+        if not int(in_transaction):
+            raise IntegrityError(
+                "the snapshot's transaction ended before its rows were read",
+                _where(self._connection),
+                "the rows may be of another moment than their place in the log",
+                "read the split again",
+            )
+        self._check_identity()
+        return low
+
+    def release(self) -> None:
+        query(self._connection, "COMMIT")
+
+    def _check_identity(self) -> None:
+        number, host = query(self._connection, "SELECT @@global.server_id, @@hostname")[0]
+        _check_uuid(self._connection, self._capabilities, f"server_id-{number}@{host}")
+
+
+def _check_uuid(connection: ServerConnection, capabilities: Capabilities, uuid: str) -> None:
+    if uuid != capabilities.server_uuid:
+        raise SourceIdentityError(
+            f"server {uuid} answers where {capabilities.server_uuid} did",
+            _where(connection),
+            "watermark and rows would be of different servers",
+            "connect to one server, not to a proxy that chooses among several",
+        )
+
+
+def _check_order(connection: ServerConnection, low: LogPosition, end: BinlogPosition) -> None:
+    if low.binlog is not None and end < low.binlog:
+        raise SourceIdentityError(
+            f"the log ended at {low.binlog} and now ends before it, at {end}",
+            _where(connection),
+            "the log was reset while the split was read",
+            "take a new snapshot",
+        )
+
+
+def _wait_for_no_prepared(connection: ServerConnection, wait_s: float = _XA_WAIT_S) -> None:
+    deadline = time.monotonic() + wait_s
+    while prepared := query(connection, "XA RECOVER"):
+        if time.monotonic() >= deadline:
+            raise PreparedTransactionError(
+                f"{len(prepared)} prepared XA transactions reach over the low watermark",
+                _where(connection),
+                "their rows are in the log before it and cannot be seen yet",
+                "commit or roll back what XA RECOVER lists, or switch GTIDs on",
+            )
+        time.sleep(_XA_POLL_S)
+
+
+def _may_read_log_status(connection: ServerConnection) -> bool:
+    try:
+        query(connection, "SELECT 1 FROM performance_schema.log_status")
+    except AccessDeniedError:
+        return False
+    return True
+
+
+def _where(connection: ServerConnection) -> str:
+    return f"{connection.host}:{connection.port}"
