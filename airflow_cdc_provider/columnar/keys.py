@@ -48,18 +48,18 @@ def key_arrays(
     """
     width = len(keys[0]) if keys else len(columns)
     fields = [arrow_field(column, zero_dates) for column in columns[:width]]
-    arrays = [_column([key[i] for key in keys], field) for i, field in enumerate(fields)]
+    arrays = [key_column([key[i] for key in keys], field.type) for i, field in enumerate(fields)]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def _column(parts: list[KeyPart], field: pa.Field) -> pa.Array:
-    kind = field.type
+def key_column(parts: Sequence[KeyPart], kind: pa.DataType) -> pa.Array:
+    """Return canonical key parts as an array of the value model."""
     if pa.types.is_date32(kind) or pa.types.is_floating(kind):
         return pa.array(parts, pa.string()).cast(kind)
     if pa.types.is_timestamp(kind):
         return pa.array(parts, pa.string()).cast(pa.timestamp("us")).cast(kind)
     if pa.types.is_duration(kind):
-        raise ValueError(f"a key over TIME has no bounds: column {field.name}")
+        raise ValueError("keys over TIME are never compared, so they have no bounds")
     return pa.array(parts, kind)
 
 

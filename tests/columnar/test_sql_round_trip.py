@@ -77,7 +77,7 @@ def insert(
         for batch in rows.to_batches():
             text = values_sql(batch, schema.columns)
             for first, end in text.runs(200_000):
-                connection.query(head + text.run(first, end))  # type: ignore[arg-type]
+                connection.query(head + text.run(first, end))
 
 
 def load(server: SqlServer, schema: TableSchema, texts: Sequence[LoadText], folder: Path) -> None:
