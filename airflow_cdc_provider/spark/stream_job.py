@@ -66,6 +66,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STOP_GRACE_S = 10.0
+_WORKER_VARIABLE = "AIRFLOW_CDC_WORKER"
 _MAY_START = frozenset({Phase.HANDED_OFF, Phase.STOPPED, Phase.FAILED})
 
 
@@ -282,7 +283,13 @@ def _own_session(spark: SparkSession, task: StreamTask) -> SparkSession:
     """Make a session whose settings fit rows of megabytes: one row in an Arrow batch."""
     session = spark.newSession()
     session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1")
+    # Spark keeps idle Python workers by the environment they were started with and hands them
+    # out in turn. With one environment for both, the reader's and the writer's worker would
+    # change places in every micro-batch, and neither could keep its connection open.
+    environment = session.sparkContext.environment
+    environment.pop(_WORKER_VARIABLE, None)
     session.dataSource.register(log_source(task))
+    environment[_WORKER_VARIABLE] = "writer"
     return session
 
 
