@@ -97,8 +97,10 @@ class TableBuilder(Protocol):
     """Makes the sink's tables."""
 
     def create_missing(self, plans: Sequence[TablePlan]) -> Mapping[TableId, bool]:
-        """Create databases and tables that do not exist, without secondary unique and foreign
-        keys; returns which were created."""
+        """Create databases and tables that do not exist; returns which were created.
+
+        Secondary unique and foreign keys are left for `finish`.
+        """
 
     def finish(self, plans: Sequence[TablePlan]) -> None:
         """Add secondary unique and foreign keys; only after the consistent point."""

@@ -1,0 +1,141 @@
+"""Publishing splits into MySQL-protocol sinks: whole or not at all (law 4).
+
+One transaction deletes all the sink holds in the split's range, writes the rows, stores the
+report, makes sure that this writer is still the owner, and commits. Publishing a split again,
+read at a later time, leaves what that read saw: rows deleted at the source in between go with
+the range. The very same report again is recognised and left alone, so a commit whose reply was
+lost costs nothing.
+
+The rows go in by the cheapest way that is right: the source's own bytes rewritten in place where
+no change had to be replayed onto them, else from Arrow; by LOAD DATA LOCAL where the sink allows
+it, else by INSERT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from airflow_cdc_provider.columnar.keys import key_columns
+from airflow_cdc_provider.columnar.load_text import LoadText, load_chunk, load_rows
+from airflow_cdc_provider.columnar.rows import SplitRows
+from airflow_cdc_provider.columnar.text_protocol import TextChunk
+from airflow_cdc_provider.columnar.value_model import DATE_TYPES, ZeroDates
+from airflow_cdc_provider.core.errors import FencedError, IntegrityError
+from airflow_cdc_provider.core.identifiers import TableId, quote_table
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.sql import range_predicate
+from airflow_cdc_provider.core.table_schema import Column
+from airflow_cdc_provider.sinks import ledger, writers
+from airflow_cdc_provider.sinks.ledger_schema import create_ledger
+from airflow_cdc_provider.sinks.ports import Owner
+from airflow_cdc_provider.sinks.row_writer import LoadDoubtedError, RowWriter, WriteMode
+from airflow_cdc_provider.sinks.session import SinkSession
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class MySqlSplitSink:
+    """Publishes splits over one session."""
+
+    def __init__(
+        self,
+        session: SinkSession,
+        owner: Owner,
+        plans: Sequence[TablePlan],
+        *,
+        zero_dates: ZeroDates = ZeroDates.FAIL,
+    ) -> None:
+        self._session = session
+        self._owner = owner
+        self._plans: Mapping[TableId, TablePlan] = {plan.schema.table: plan for plan in plans}
+        self._zero_dates = zero_dates
+        create_ledger(session)
+        self._lock = writers.announce(session, owner)
+
+    def close(self) -> None:
+        """Let go of the connection; a transaction that is open is rolled back."""
+        writers.withdraw(self._session, self._lock)
+        self._session.close()
+
+    def publish(self, split: SnapshotSplit, rows: SplitRows, report: SplitReport) -> None:
+        """Replace all the sink holds in the split's range by `rows`, and store the report."""
+        if rows.rows != report.rows:
+            raise IntegrityError(
+                f"split {split.split_id} has {rows.rows} rows, its report says {report.rows}",
+                where=f"publishing to {self._session.where}",
+                risk="rows could be missing; nothing was written",
+                remedy="read the split again; if it stays, report this",
+            )
+        by_load = self._session.capabilities.takes_local_files
+        try:
+            self._session.transaction(lambda: self._publish(split, rows, report, load=by_load))
+        except LoadDoubtedError:
+            self._session.transaction(lambda: self._publish(split, rows, report, load=False))
+
+    def _publish(
+        self, split: SnapshotSplit, rows: SplitRows, report: SplitReport, *, load: bool
+    ) -> None:
+        ledger.check_generation(self._session, self._owner)
+        if ledger.finished_report(self._session, self._owner, split) == (split, report):
+            return
+        plan = self._plans[split.table]
+        predicate = range_predicate(split.key_columns, split.keys)
+        self._session.execute(f"DELETE FROM {quote_table(plan.sink_table)} WHERE {predicate}")
+        stored = self._write(plan, rows, load=load)
+        if stored != rows.rows:
+            raise IntegrityError(
+                f"{stored} of {rows.rows} rows of split {split.split_id} were written",
+                where=f"table {plan.sink_table} on {self._session.where}",
+                risk="none: the transaction is rolled back",
+                remedy="read the split again; if it stays, report this",
+            )
+        plan_id = ledger.claim_commit(self._session, self._owner)
+        if ledger.stream_owns(self._session, self._owner, split.table):
+            raise FencedError(
+                f"{split.table} was handed off to the stream, no split of it is published any more",
+                where=f"split {split.split_id}, ledger on {self._session.where}",
+                risk="none: its transaction is rolled back",
+                remedy="nothing: a late reader has ended",
+            )
+        ledger.store_report(self._session, self._owner, plan_id, split, report)
+
+    def _write(self, plan: TablePlan, rows: SplitRows, *, load: bool) -> int:
+        columns = plan.schema.copied_columns
+        writer = RowWriter(self._session, plan.sink_table, columns, key_columns(plan.schema))
+        chunks = rows.text_chunks()
+        if load and chunks is not None:
+            return writer.load(self._load_texts(columns, chunks, rows))
+        return writer.write(rows.batches(), WriteMode.INSERT, load=load)
+
+    def _load_texts(
+        self, columns: Sequence[Column], chunks: Sequence[TextChunk], rows: SplitRows
+    ) -> Iterator[LoadText]:
+        """Rewrite chunks in place up to the first that cannot be; the rest goes by Arrow."""
+        done = 0
+        checks_dates = self._zero_dates is not ZeroDates.TEXT and any(
+            column.type.name in DATE_TYPES for column in columns
+        )
+        for chunk in chunks:
+            # A zero or partial date is for the value model to judge, by policy.
+            doubtful = checks_dates and b"-00" in chunk.buffer
+            text = None if doubtful else load_chunk(chunk, columns)
+            if text is None:
+                break
+            yield text
+            done += chunk.rows
+        if done < rows.rows:
+            for batch in _behind(rows.batches(), done):
+                yield load_rows(batch, columns)
+
+
+def _behind(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield what follows the first `rows` rows."""
+    for batch in batches:
+        if batch.num_rows <= rows:
+            rows -= batch.num_rows
+            continue
+        yield batch.slice(rows)
+        rows = 0

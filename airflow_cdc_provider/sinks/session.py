@@ -1,0 +1,119 @@
+"""One session on a MySQL-protocol sink, and its transactions.
+
+Transactions are READ COMMITTED: writers of neighbouring key ranges must not wait for one
+another's gaps, and the check of the generation has to see the newest commit, not a snapshot's.
+A statement is never repeated inside a transaction, because a deadlock has already undone what
+came before it: `SinkSession.transaction` runs the whole of it again, a bounded number of times.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.errors import CdcError, SinkBusyError
+from airflow_cdc_provider.mysql.connection import (
+    RawConnection,
+    Role,
+    StatementOutcome,
+    connect,
+    query,
+    sink_session,
+)
+from airflow_cdc_provider.sinks.capabilities import SinkCapabilities, ask_capabilities
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.mysql.connection import ServerConnection
+
+log = logging.getLogger(__name__)
+Outcome = TypeVar("Outcome")
+
+_TRIES = 5
+_FIRST_WAIT_S = 0.05
+
+
+class SinkSession:
+    """A session that writes rows exactly as the source holds them."""
+
+    def __init__(self, connection: ServerConnection, capabilities: SinkCapabilities) -> None:
+        self._connection = connection
+        self.raw = RawConnection(connection, role=Role.SINK)
+        self.capabilities = capabilities
+        self.in_transaction = False
+
+    @classmethod
+    def open(cls, endpoint: Endpoint, *, purpose: str, local_files: bool = True) -> SinkSession:
+        """Connect; `local_files` permits LOAD DATA LOCAL where the server allows it."""
+        connection = connect(endpoint, purpose=purpose, role=Role.SINK, local_infile=local_files)
+        sink_session(connection)
+        query(
+            connection,
+            "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+            role=Role.SINK,
+        )
+        return cls(connection, ask_capabilities(connection, local_files=local_files))
+
+    @property
+    def is_lost(self) -> bool:
+        """Tell whether the connection is closed."""
+        return not self._connection.open
+
+    @property
+    def where(self) -> str:
+        return self.raw.where
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """Run a query and return its rows."""
+        return query(self._connection, sql, role=Role.SINK)
+
+    def execute(self, sql: str | bytes) -> StatementOutcome:
+        """Run one statement that has no result."""
+        return self.raw.execute(sql)
+
+    def begin(self) -> None:
+        """Open a transaction."""
+        self.execute("START TRANSACTION")
+        self.in_transaction = True
+
+    def commit(self) -> None:
+        """Commit; if the reply is lost, the outcome is unknown until the ledger is read."""
+        self.in_transaction = False
+        self.execute("COMMIT")
+
+    def rollback(self) -> None:
+        """Undo what is open; a session that cannot even do that is closed, which undoes it too."""
+        if not self.in_transaction:
+            return
+        self.in_transaction = False
+        try:
+            self.execute("ROLLBACK")
+        except CdcError:
+            self.raw.abandon()
+
+    def transaction(self, work: Callable[[], Outcome]) -> Outcome:
+        """Run `work` and commit, as a whole again if the server chose it as a deadlock's victim."""
+        for attempt in range(1, _TRIES + 1):
+            try:
+                self.begin()
+                outcome = work()
+                self.commit()
+                return outcome
+            except SinkBusyError as busy:
+                self.rollback()
+                if attempt == _TRIES:
+                    raise
+                log.warning("sink was busy: attempt=%d of %d cause=%s", attempt, _TRIES, busy.what)
+                # Random waits, or two that met once would meet again.
+                wait = _FIRST_WAIT_S * 2**attempt
+                time.sleep(random.uniform(wait / 2, wait))  # noqa: S311 - spreads, hides nothing
+            finally:
+                self.rollback()
+        raise AssertionError("the last attempt returns or raises")
+
+    def close(self) -> None:
+        """Let go; a transaction that is open is rolled back by the server."""
+        self.raw.abandon()
