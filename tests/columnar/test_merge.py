@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 from hypothesis import given
@@ -52,7 +54,7 @@ def _text_keyed() -> TableSchema:
     return TableSchema(TABLE, columns, primary_key=("id",))
 
 
-def _text_changes(run: list[tuple[Op, str | None, str | None]]) -> TableChanges:
+def _text_changes(run: Sequence[tuple[Op, str | None, str | None]]) -> TableChanges:
     table = KeyedTable(_text_keyed(), st.nothing())
     keyed = [
         (op, None if old is None else (old,), None if new is None else (new,), i)
