@@ -85,6 +85,8 @@ class TableSchema:
     engine: str = "InnoDB"
     collation: str | None = None
     create_statement: str = ""
+    flavour: str = ""
+    """The family whose statement that is: `mysql` or `mariadb`; empty if not asked."""
 
     def column(self, name: str) -> Column:
         """Return the column of that name."""
@@ -106,6 +108,6 @@ class TableSchema:
     def fingerprint(self) -> str:
         """Return 16 hex digits that change when columns, types, keys or collations change."""
         facts = asdict(self)
-        del facts["create_statement"]  # carries AUTO_INCREMENT counters
+        del facts["create_statement"], facts["flavour"]  # one carries AUTO_INCREMENT counters
         text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -68,7 +68,8 @@ def read_schemas(
     for condition in name_conditions("TABLE_SCHEMA", "TABLE_NAME", wanted):
         parts.add_columns(query(connection, _COLUMNS.format(condition=condition), role=role))
         parts.add_indexes(query(connection, _INDEXES.format(condition=condition), role=role))
-    if "mariadb" in server_version_text(connection).lower():
+    is_mariadb = "mariadb" in server_version_text(connection).lower()
+    if is_mariadb:
         for condition in name_conditions("CONSTRAINT_SCHEMA", "TABLE_NAME", wanted):
             parts.add_checks(query(connection, _CHECKS.format(condition=condition), role=role))
     return {
@@ -81,6 +82,7 @@ def read_schemas(
             engine=fact.engine,
             collation=fact.collation,
             create_statement=create_statement(connection, table) if with_statement else "",
+            flavour="mariadb" if is_mariadb else "mysql",
         )
         for table, fact in sorted(facts.items())
         if table in parts.columns
