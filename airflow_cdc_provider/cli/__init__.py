@@ -1,1 +1,1 @@
-"""The same commands with and without a scheduler."""
+"""The command line: `python -m airflow_cdc_provider` without a scheduler, and `airflow cdc`."""

@@ -2,7 +2,8 @@
 
 PyYAML's node graph has the marks; the plain values it constructs do not. So the graph is walked
 once and gives both. Duplicate keys, which YAML loaders silently resolve to the last one, are an
-error; anchors and merge keys work as usual. Timestamps stay text: the model decides types.
+error. Anchors work, but not merge keys, nor graphs of anchors that unfold beyond reason.
+Timestamps stay text: the model decides types.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from typing import Any
 import yaml
 
 from airflow_cdc_provider.pipeline.problems import Path, Problem
+
+_DEEPEST = 16
+_MOST_VALUES = 100_000
 
 
 class _Loader(yaml.SafeLoader):
@@ -63,6 +67,8 @@ def _walk(
     node: yaml.Node, path: Path, document: YamlDocument, scalar: Callable[[yaml.Node], Any]
 ) -> Any:
     document.lines.setdefault(path, node.start_mark.line + 1)
+    if len(path) > _DEEPEST or len(document.lines) > _MOST_VALUES:
+        raise yaml.MarkedYAMLError(problem="too deep or too large", problem_mark=node.start_mark)
     if isinstance(node, yaml.SequenceNode):
         return [
             _walk(item, (*path, number), document, scalar) for number, item in enumerate(node.value)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from airflow_cdc_provider.core.errors import StateMovedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.checking import require_fit
@@ -16,7 +17,7 @@ from airflow_cdc_provider.pipeline.steps.finishing import finish_tables
 from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
 from airflow_cdc_provider.pipeline.steps.jobs import JobEnd, SparkOptions
 from airflow_cdc_provider.pipeline.steps.planning import PlanSummary, plan
-from airflow_cdc_provider.pipeline.steps.working import catch_up, snapshot
+from airflow_cdc_provider.pipeline.steps.working import catch_up, snapshot, start_stream
 
 
 def _silent() -> None:
@@ -52,22 +53,70 @@ def run_until_caught_up(
 ) -> Convergence:
     """Run every step that is still to do, and catch up with the log."""
     watcher = watcher or Watcher()
+    planned, read = _until_handed_off(run, options, watcher)
+    watcher.on_step("stream")
+    caught_up = catch_up(run, options, on_tick=watcher.on_tick)
+    watcher.on_step("finish")
+    return Convergence(planned, read, caught_up, finish_tables(run))
+
+
+def run_continuously(
+    run: Run, options: SparkOptions | None = None, watcher: Watcher | None = None
+) -> Convergence:
+    """Run every step that is still to do, then stream until asked to stop.
+
+    The sink's tables are finished as soon as they are consistent, while the stream runs.
+    """
+    watcher = watcher or Watcher()
+    planned, read = _until_handed_off(run, options, watcher)
+    watcher.on_step("stream")
+    finisher = _Finisher(run)
+
+    def on_tick() -> None:
+        watcher.on_tick()
+        finisher.look()
+
+    ended = start_stream(run, options, mode="continuous").wait(on_tick=on_tick)
+    return Convergence(planned, read, ended, finish_tables(run))
+
+
+class _Finisher:
+    """Finishes the tables once, when the heartbeat says that all are consistent."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._is_done = False
+
+    def look(self) -> None:
+        """Finish the tables if it is time."""
+        if self._is_done:
+            return
+        stream = self._run.store.stream(self._run.name)
+        if stream is not None and stream.heartbeat_us and not stream.inconsistent:
+            self._is_done = not finish_tables(self._run)
+
+
+def _until_handed_off(
+    run: Run, options: SparkOptions | None, watcher: Watcher
+) -> tuple[PlanSummary, JobEnd | None]:
     watcher.on_step("check")
     require_fit(run)
     watcher.on_step("plan")
     planned = plan(run)
-    read: JobEnd | None = None
-    if not planned.handed_off:
-        watcher.on_step("snapshot")
-        read = snapshot(run, options, on_tick=watcher.on_tick)
-        watcher.on_step("hand-off")
-        hand_off(run)
-    watcher.on_step("stream")
-    caught_up = catch_up(run, options, on_tick=watcher.on_tick)
-    watcher.on_step("finish")
-    waiting = finish_tables(run)
-    release(run)
-    return Convergence(planned, read, caught_up, waiting)
+    if planned.handed_off:
+        return planned, None
+    watcher.on_step("snapshot")
+    read = snapshot(run, options, on_tick=watcher.on_tick)
+    if read is not None and read.outcome == "stopped":
+        raise StateMovedError(
+            f"the snapshot of {run.name} was asked to stop",
+            where=f"state of {run.name}",
+            risk="none: what is read stays read",
+            remedy="resume the pipeline and run again; it goes on from there",
+        )
+    watcher.on_step("hand-off")
+    hand_off(run)
+    return planned, read
 
 
 def release(run: Run) -> None:

@@ -42,10 +42,13 @@ class SparkOptions:
     """Where logs go; a folder of the system's temporary one if None."""
 
     @classmethod
-    def of(cls, model: PipelineFile, *, master: str | None = None) -> SparkOptions:
-        """Take what the pipeline file says."""
+    def of(
+        cls, model: PipelineFile, *, master: str | None = None, log_folder: Path | None = None
+    ) -> SparkOptions:
+        """Take what the pipeline file says; a `master` given here goes before it."""
         conf = {name: _conf_text(value) for name, value in model.spark.conf.items()}
-        return cls(master or conf.pop("spark.master", DEFAULT_MASTER), conf)
+        in_file = conf.pop("spark.master", DEFAULT_MASTER)
+        return cls(master or in_file, conf, log_folder)
 
 
 def _conf_text(value: str | float) -> str:

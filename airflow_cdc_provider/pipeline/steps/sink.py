@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from airflow_cdc_provider.pipeline.run import Run
-from airflow_cdc_provider.sinks.ports import SinkLedger, TableBuilder
+from airflow_cdc_provider.sinks.opening import Sink, open_sink
+from airflow_cdc_provider.sinks.ports import Owner, SinkLedger, TableBuilder
 
 
 class Ledger(SinkLedger, Protocol):
@@ -20,3 +21,12 @@ class Builder(TableBuilder, Protocol):
 
     def close(self) -> None:
         """Let go of the connection."""
+
+
+def open_ledger(run: Run) -> Ledger:
+    """Open the ledger; it may write once it has been taken over."""
+    return _sink(run).open_ledger()
+
+
+def _sink(run: Run) -> Sink:
+    return open_sink(run.model.sink.type, run.servers.sink, Owner(run.name, 0), ())

@@ -1,0 +1,83 @@
+"""The commands and their options, for both command lines."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of a command, in argparse's terms."""
+
+    flags: tuple[str, ...]
+    help: str
+    choices: tuple[str, ...] | None = None
+    default: object = None
+    kind: type | None = None
+    """None is a flag."""
+
+    def arguments(self) -> Mapping[str, object]:
+        """Return the keywords of `add_argument`."""
+        if self.kind is None:
+            return {"help": self.help, "action": "store_true"}
+        common = {"help": self.help, "type": self.kind}
+        if not self.flags[0].startswith("-"):
+            return common
+        return {**common, "choices": self.choices, "default": self.default}
+
+
+FILE = Option(("file",), "the pipeline's YAML file", kind=str)
+JSON = Option(("--json",), "write one JSON value to standard output")
+MASTER = Option(("--master",), "Spark's master; local[*] without one", kind=str)
+UNTIL = Option(
+    ("--until",),
+    "caught-up: end when all that was committed before is in the sink; without it the pipeline "
+    "runs in the mode of its file",
+    choices=("caught-up",),
+    kind=str,
+)
+LOGS = Option(("--log-folder",), "where the logs of Spark jobs go", kind=str)
+WATCH = Option(("--watch",), "keep showing it until interrupted")
+TABLES = Option(("--table",), "only this table, as database.table", kind=str)
+SETTLE = Option(
+    ("--settle-s",),
+    "seconds that differing rows get to settle before they count; 0 compares once",
+    kind=float,
+    default=10.0,
+)
+WAIT = Option(("--wait-s",), "seconds to wait for the owner to stop", kind=float, default=60.0)
+YES = Option(("--yes",), "do it without asking")
+
+COMMANDS: Mapping[str, tuple[str, tuple[Option, ...]]] = {
+    "check": ("look at the file, the source and the sink; change nothing", (FILE, JSON)),
+    "plan": ("show what run would do; change nothing", (FILE, JSON)),
+    "run": (
+        "do what is still to do: snapshot, hand-off, stream",
+        (FILE, JSON, UNTIL, MASTER, LOGS),
+    ),
+    "status": ("show what is remembered of the pipeline", (FILE, JSON, WATCH)),
+    "verify": ("compare source and sink, both ways", (FILE, JSON, TABLES, SETTLE)),
+    "pause": ("ask the pipeline's owner to stop", (FILE, JSON, WAIT)),
+    "resume": ("allow the pipeline to run again", (FILE, JSON)),
+    "restart": ("plan from scratch: the next run reads all tables again", (FILE, JSON, YES)),
+    "drop": ("forget the pipeline's state and ledger rows; tables stay", (FILE, JSON, YES)),
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of `python -m airflow_cdc_provider`."""
+    top = argparse.ArgumentParser(
+        prog="python -m airflow_cdc_provider",
+        description="Copy MySQL and MariaDB tables elsewhere and keep them in step.",
+        epilog="Exit codes: 0 fine, 1 the data differ, 2 refused by preflight or configuration, "
+        "3 failed.",
+        allow_abbrev=False,
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, (text, options) in COMMANDS.items():
+        command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+        for option in options:
+            command.add_argument(*option.flags, **option.arguments())  # type: ignore[arg-type]
+    return top

@@ -1,0 +1,165 @@
+"""The commands: each opens the pipeline, calls its step and shows what came of it."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+from airflow_cdc_provider.cli.display import Screen
+from airflow_cdc_provider.cli.reports import (
+    check_lines,
+    plan_form,
+    plan_lines,
+    run_form,
+    run_lines,
+    status_lines,
+    verify_form,
+    verify_lines,
+)
+from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.pipeline.loader import load_pipeline
+from airflow_cdc_provider.pipeline.run import Run, open_run
+from airflow_cdc_provider.pipeline.servers import DsnOf
+from airflow_cdc_provider.pipeline.steps import control
+from airflow_cdc_provider.pipeline.steps.checking import check as check_step
+from airflow_cdc_provider.pipeline.steps.converging import (
+    Watcher,
+    release,
+    run_continuously,
+    run_until_caught_up,
+)
+from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
+from airflow_cdc_provider.pipeline.steps.planning import preview
+from airflow_cdc_provider.pipeline.steps.status import PipelineStatus
+from airflow_cdc_provider.pipeline.steps.status import status as status_step
+from airflow_cdc_provider.pipeline.steps.verifying import verify as verify_step
+
+_WATCH_EVERY_S = 2.0
+Options = argparse.Namespace
+
+
+def _open(options: Options, dsn_of: DsnOf, screen: Screen) -> Run:
+    run = open_run(load_pipeline(options.file), dsn_of)
+    if run.servers.default_state is not None:
+        screen.say(f"state: {run.servers.default_state} (the file names no state)")
+    return run
+
+
+def _status(run: Run) -> PipelineStatus:
+    return status_step(run.store, run.name, now_us=run.store.now_us())
+
+
+def check(options: Options, dsn_of: DsnOf, screen: Screen) -> bool:
+    """Look at the file, the source and the sink."""
+    with _open(options, dsn_of, screen) as run:
+        report = check_step(run)
+    screen.result(report.to_json(), check_lines(report))
+    report.require_fit()
+    return True
+
+
+def plan(options: Options, dsn_of: DsnOf, screen: Screen) -> bool:
+    """Show what `run` would do."""
+    with _open(options, dsn_of, screen) as run:
+        found = preview(run)
+    screen.result(plan_form(found), plan_lines(found))
+    return True
+
+
+def run(options: Options, dsn_of: DsnOf, screen: Screen) -> bool:
+    """Do what is still to do."""
+    started = time.monotonic()
+    with _open(options, dsn_of, screen) as opened:
+        spark = SparkOptions.of(
+            opened.model,
+            master=options.master,
+            log_folder=Path(options.log_folder) if options.log_folder else None,
+        )
+        watcher = Watcher(screen.step, lambda: screen.progress(_status(opened)))
+        bounded = options.until == "caught-up" or opened.model.stream.mode == "bounded"
+        step = run_until_caught_up if bounded else run_continuously
+        try:
+            done = step(opened, spark, watcher)
+        finally:
+            release(opened)
+        status = _status(opened)
+    seconds = time.monotonic() - started
+    screen.result(run_form(done, status, seconds), run_lines(done, status, seconds))
+    return True
+
+
+def status(options: Options, dsn_of: DsnOf, screen: Screen) -> bool:
+    """Show what is remembered of the pipeline."""
+    with _open(options, dsn_of, screen) as run:
+        while options.watch:
+            screen.progress(_status(run))
+            time.sleep(_WATCH_EVERY_S)
+        found = _status(run)
+    screen.result(found.to_json(), status_lines(found))
+    return True
+
+
+def verify(options: Options, dsn_of: DsnOf, screen: Screen) -> bool:
+    """Compare source and sink, both ways."""
+    tables = (_table(options.table),) if options.table else None
+    with _open(options, dsn_of, screen) as run:
+        report = verify_step(run, tables=tables, settle_s=options.settle_s)
+    screen.result(verify_form(report), verify_lines(report))
+    return report.equal
+
+
+def _table(text: str) -> TableId:
+    try:
+        return TableId.parse(text)
+    except ValueError as error:
+        raise RefusedError(str(error), where="--table", remedy="write database.table") from None
+
+
+def pause(options: Options, dsn_of: DsnOf, screen: Screen) -> bool:
+    """Ask the pipeline's owner to stop."""
+    with _open(options, dsn_of, screen) as run:
+        text = control.pause(
+            run, wait_s=options.wait_s, on_tick=lambda: screen.progress(_status(run))
+        )
+        return _done(run, screen, text)
+
+
+def resume(options: Options, dsn_of: DsnOf, screen: Screen) -> bool:
+    """Allow the pipeline to run again."""
+    with _open(options, dsn_of, screen) as run:
+        return _done(run, screen, control.resume(run))
+
+
+def restart(options: Options, dsn_of: DsnOf, screen: Screen) -> bool:
+    """Plan from scratch."""
+    with _open(options, dsn_of, screen) as run:
+        _confirm(options, screen, f"Read all tables of {run.name} again?")
+        text = control.restart(run)
+        release(run)
+        return _done(run, screen, text)
+
+
+def drop(options: Options, dsn_of: DsnOf, screen: Screen) -> bool:
+    """Forget the pipeline."""
+    with _open(options, dsn_of, screen) as run:
+        _confirm(options, screen, f"Forget state and ledger of {run.name}?")
+        return _done(run, screen, control.drop(run))
+
+
+def _confirm(options: Options, screen: Screen, question: str) -> None:
+    if options.yes or screen.ask(question):
+        return
+    raise RefusedError(
+        "this was not confirmed",
+        risk="none: nothing was changed",
+        remedy="give --yes, or answer yes on a terminal",
+    )
+
+
+def _done(run: Run, screen: Screen, text: str) -> bool:
+    form: dict[str, Any] = {"pipeline": str(run.name), "done": text}
+    screen.result(form, [text])
+    return True

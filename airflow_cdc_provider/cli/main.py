@@ -1,0 +1,96 @@
+"""Run one command and turn how it went into an exit code.
+
+An error of ours is printed as what, where, what is at risk and what to do, never as a stack
+trace, and without any password of the DSNs in use. Anything else is a mistake in the product and
+keeps its trace.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+
+from airflow_cdc_provider.cli import commands
+from airflow_cdc_provider.cli.arguments import parser
+from airflow_cdc_provider.cli.display import Screen
+from airflow_cdc_provider.core.errors import CdcError, PreflightError, RefusedError
+from airflow_cdc_provider.pipeline.servers import DsnOf, EnvironmentDsns
+
+
+class ExitCode(IntEnum):
+    """What a command's exit code says."""
+
+    FINE = 0
+    DIFFERENT = 1
+    REFUSED = 2
+    FAILED = 3
+    INTERRUPTED = 130
+
+
+Command = Callable[[argparse.Namespace, DsnOf, Screen], bool]
+"""Returns False where the data differ."""
+
+COMMANDS: dict[str, Command] = {
+    "check": commands.check,
+    "plan": commands.plan,
+    "run": commands.run,
+    "status": commands.status,
+    "verify": commands.verify,
+    "pause": commands.pause,
+    "resume": commands.resume,
+    "restart": commands.restart,
+    "drop": commands.drop,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> ExitCode:
+    """Run the command that the arguments name."""
+    options = parser().parse_args(arguments)
+    return execute(options.command, options, EnvironmentDsns(os.environ))
+
+
+def execute(command: str, options: argparse.Namespace, dsn_of: DsnOf) -> ExitCode:
+    """Run one command with its parsed options."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a stop is a stop
+    screen = Screen(as_json=options.json)
+    try:
+        fine = COMMANDS[command](options, dsn_of, screen)
+    except CdcError as error:
+        _explain(error, as_json=options.json)
+        return ExitCode.REFUSED if isinstance(error, RefusedError) else ExitCode.FAILED
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted; run again to go on from what is committed\n")
+        return ExitCode.INTERRUPTED
+    finally:
+        screen.close()
+    return ExitCode.FINE if fine else ExitCode.DIFFERENT
+
+
+def _explain(error: CdcError, *, as_json: bool) -> None:
+    if as_json:
+        form = {
+            "error": {
+                "code": error.code,
+                "what": error.what,
+                "where": error.where,
+                "risk": error.risk,
+                "remedy": error.remedy,
+            }
+        }
+        sys.stdout.write(json.dumps(form, indent=2) + "\n")
+        if isinstance(error, PreflightError):
+            return
+    lines = [f"{error.code} {error.what}"]
+    for label, text in (
+        ("where", error.where),
+        ("at risk", error.risk),
+        ("what to do", error.remedy),
+    ):
+        if text:
+            lines.append(f"  {label}: {text}")
+    sys.stderr.write("\n".join(lines) + "\n")

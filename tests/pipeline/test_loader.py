@@ -1,0 +1,179 @@
+"""A wrong pipeline file is refused with the line and the fix, all problems at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_cdc_provider.core.errors import PipelineFileError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.jobspec import ApplyMode, StreamMode
+from airflow_cdc_provider.pipeline.loader import load_folder, load_pipeline, parse_pipeline
+
+FULL = """\
+pipeline: shop_to_dr
+source:
+  conn_id: shop_mysql            # or dsn_env: SHOP_DSN outside Airflow
+  tables: ["shop.orders", "shop.customers", "inventory.*"]
+  exclude: ["inventory.tmp_*"]
+  server_id: 5400-5499
+sink:
+  type: mysql
+  conn_id: dr_mysql
+  route: {"shop.*": "dr_shop.*"}
+state:
+  conn_id: cdc_state
+snapshot:
+  split_rows: 50000
+  max_connections: 8
+  backfill: true
+  tables: {"shop.orders": {key: [id], where: null}}
+stream:
+  start: after_snapshot
+  stop: never
+  mode: continuous
+  apply: transactions
+  max_batch: {changes: 100000, seconds: 1}
+topology: null
+spark:
+  conn_id: spark_default
+  conf: {}
+"""
+SMALL = """\
+pipeline: shop
+source:
+  dsn_env: SHOP_DSN
+  tables: ["shop.*"]
+sink:
+  dsn_env: DR_DSN
+"""
+
+
+def refused(text: str) -> str:
+    with pytest.raises(PipelineFileError) as caught:
+        parse_pipeline(text, "shop.yaml")
+    return caught.value.what
+
+
+def test_the_file_of_the_design_is_read() -> None:
+    model = parse_pipeline(FULL).model
+    assert str(model.name) == "shop_to_dr"
+    assert (model.source.server_ids.start, model.source.server_ids.stop) == (5400, 5500)
+    assert model.snapshot.tables["shop.orders"].key == ("id",)
+    assert (model.stream.stream_mode, model.stream.apply_mode) == (
+        StreamMode.CONTINUOUS,
+        ApplyMode.TRANSACTIONS,
+    )
+    assert model.picks(TableId("inventory", "parts"))
+    assert not model.picks(TableId("inventory", "tmp_parts"))
+    assert not model.picks(TableId("shop", "items"))
+
+
+def test_what_is_left_out_has_its_default() -> None:
+    model = parse_pipeline(SMALL).model
+    assert (model.state, model.snapshot.split_rows, model.stream.mode) == (
+        None,
+        50_000,
+        "continuous",
+    )
+
+
+WRONG = [
+    ("pipeline: shop", "pipeline: shop-to-dr", 1, "letters, digits"),
+    ("pipeline: shop", "pipelin: shop", 1, "did you mean 'pipeline'?"),
+    ("  dsn_env: SHOP_DSN\n", "", 2, "wanted one of conn_id and dsn_env, neither is there"),
+    ("  dsn_env: SHOP_DSN", "  dsn_env: SHOP_DSN\n  conn_id: shop", 2, "both are there"),
+    ("SHOP_DSN", "'mysql://u:planted@h/'", 3, "not the name of an environment variable"),
+    ('["shop.*"]', "[]", 4, "at least 1 item"),
+    ('["shop.*"]', '["shop"]', 4, 'write "shop.*"'),
+    ('["shop.*"]', "shop.*", 4, "valid array"),
+    ('["shop.*"]', '["shop.*"]\n  server_id: 9-5', 5, "smaller id first"),
+    ('["shop.*"]', '["shop.*"]\n  server_id: 5400-5402', 5, "too few"),
+    ('["shop.*"]', '["shop.a"]\n  exclude: ["*.a"]', 4, "also excluded"),
+    ("DR_DSN", "DR_DSN\n  type: postgres", 7, "available is: mysql"),
+    ("DR_DSN", 'DR_DSN\n  route: {"shop.a": "dr.*"}', 7, "stands for nothing"),
+    ("DR_DSN", 'DR_DSN\n  route: {"shop": "dr"}', 7, "not 'database.table'"),
+    ("DR_DSN", "SHOP_DSN", 5, "copied onto itself"),
+    ("DR_DSN", "DR_DSN\nsnapshot: {split_rows: '5'}", 7, "valid integer"),
+    ("DR_DSN", "DR_DSN\nsnapshot:\n  split_row: 5", 8, "did you mean 'split_rows'?"),
+    ("DR_DSN", "DR_DSN\nsnapshot: {backfill: 1}", 7, "valid boolean"),
+    ("DR_DSN", 'DR_DSN\nsnapshot: {tables: {"a.b": {}}}', 7, "not among the pipeline's tables"),
+    ("DR_DSN", "DR_DSN\nstream:\n  start: earliest", 8, "not in this release"),
+    ("DR_DSN", "DR_DSN\nstream:\n  start: {gtid: x}", 8, "not in this release"),
+    ("DR_DSN", "DR_DSN\nstream:\n  stop: latest", 8, "mode: bounded"),
+    ("DR_DSN", "DR_DSN\nstream:\n  mode: fast", 8, "'continuous' or 'bounded'"),
+    ("DR_DSN", "DR_DSN\nstream:\n  writers: 4", 8, "apply: merged"),
+    ("DR_DSN", "DR_DSN\ntopology: {name: x}", 7, "two-way sync is not in this release"),
+    ("DR_DSN", "DR_DSN\n  dsn_env: TWICE", 7, "there twice, first on line 6"),
+    ("pipeline: shop", "pipeline: [", 3, "not YAML"),
+]
+
+
+@pytest.mark.parametrize(("right", "wrong", "line", "words"), WRONG)
+def test_a_wrong_file_is_refused_with_its_line_and_the_fix(
+    right: str, wrong: str, line: int, words: str
+) -> None:
+    what = refused(SMALL.replace(right, wrong, 1))
+    assert words in what
+    assert f"shop.yaml:line {line}" in what
+    assert "Fix: " in what
+    assert "planted" not in what
+
+
+def test_all_problems_are_told_at_once() -> None:
+    what = refused(SMALL.replace("pipeline: shop", "pipeline: 1x\nmore: 1").replace("DR", "7"))
+    assert "has 3 problems" in what
+
+
+def test_a_url_in_place_of_a_section_is_not_repeated() -> None:
+    assert "planted" not in refused("pipeline: a\nsource: mysql://u:planted@h/\nsink: 3\n")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "3", "a: &x [*x]"])
+def test_what_is_no_mapping_is_refused(text: str) -> None:
+    assert "problem" in refused(text)
+
+
+def test_anchors_are_followed_and_bombs_are_not() -> None:
+    shared = SMALL.replace('["shop.*"]', '&t ["shop.*"]\n  exclude: &e ["shop.x"]')
+    assert parse_pipeline(shared).model.source.exclude == ("shop.x",)
+    levels = [f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]" for n in range(1, 9)]
+    assert "too large" in refused("\n".join(["l0: &l0 [x]", *levels]))
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PipelineFileError, match="cannot be read"):
+        load_pipeline(tmp_path / "none.yaml")
+
+
+def folder_with(tmp_path: Path, **files: str) -> Path:
+    for name, text in files.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    return tmp_path
+
+
+def with_ids(name: str, ids: str) -> str:
+    text = SMALL.replace("pipeline: shop", f"pipeline: {name}")
+    return text.replace('["shop.*"]', f'["shop.*"]\n  server_id: {ids}')
+
+
+def test_a_folder_of_pipelines_that_keep_apart_is_read(tmp_path: Path) -> None:
+    files = {"a": with_ids("a", "100-199"), "b": with_ids("b", "200-299")}
+    assert [str(p.model.name) for p in load_folder(folder_with(tmp_path, **files))] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("second", "line", "words"),
+    [
+        (with_ids("b", "199-250"), 5, "overlap those of a.yaml"),
+        (with_ids("a", "200-299"), 1, "same name"),
+    ],
+)
+def test_pipelines_of_a_folder_that_clash_are_refused(
+    tmp_path: Path, second: str, line: int, words: str
+) -> None:
+    folder = folder_with(tmp_path, a=with_ids("a", "100-199"), b=second)
+    with pytest.raises(PipelineFileError, match=words) as caught:
+        load_folder(folder)
+    assert f"b.yaml:line {line}" in caught.value.what
