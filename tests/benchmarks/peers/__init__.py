@@ -1,0 +1,1 @@
+"""The systems measured beside ours, each used the way its users do."""

@@ -1,0 +1,136 @@
+"""What is written to the source to make the logs that are decoded and applied."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pymysql.cursors import Cursor
+
+LINEITEM = """
+CREATE TABLE lineitem (
+ l_orderkey BIGINT NOT NULL, l_partkey INT NOT NULL, l_suppkey INT NOT NULL,
+ l_linenumber INT NOT NULL, l_quantity DECIMAL(15,2) NOT NULL,
+ l_extendedprice DECIMAL(15,2) NOT NULL, l_discount DECIMAL(15,2) NOT NULL,
+ l_tax DECIMAL(15,2) NOT NULL, l_returnflag CHAR(1) NOT NULL, l_linestatus CHAR(1) NOT NULL,
+ l_shipdate DATE NOT NULL, l_commitdate DATE NOT NULL, l_receiptdate DATE NOT NULL,
+ l_shipinstruct CHAR(25) NOT NULL, l_shipmode CHAR(10) NOT NULL, l_comment VARCHAR(44) NOT NULL,
+ PRIMARY KEY (l_orderkey, l_linenumber)) DEFAULT CHARSET=utf8mb4
+"""
+
+_NARROW = (
+    "CREATE TABLE {name} (id INT NOT NULL PRIMARY KEY, k INT NOT NULL, c CHAR(120) NOT NULL, "
+    "pad CHAR(60) NOT NULL) DEFAULT CHARSET=utf8mb4"
+)
+_SEED = 20_260_101
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A table, what fills it, and the changes that are logged."""
+
+    table: str
+    prepare: tuple[str, ...]
+    run: Callable[[Cursor], int]
+    """Returns the number of row changes."""
+
+
+def _narrow_row(number: int) -> str:
+    c = f"c-{number}-" + "68487932199-" * 9
+    pad = f"pad-{number}-" + "67847967377-" * 4
+    return f"({number},{number * 7919 % 1_000_000},'{c}','{pad}')"
+
+
+def _single_inserts(cursor: Cursor, rows: int = 300_000) -> int:
+    for start in range(0, rows, 1000):
+        cursor.execute("BEGIN")
+        for number in range(start + 1, start + 1001):
+            cursor.execute(f"INSERT INTO w1 VALUES {_narrow_row(number)}")
+        cursor.execute("COMMIT")
+    return rows
+
+
+def _bulk_inserts(cursor: Cursor) -> int:
+    rows, low = 0, 0
+    cursor.execute("SELECT MAX(l_orderkey) FROM lineitem")
+    largest = cursor.fetchone()[0]
+    while low <= largest:
+        rows += cursor.execute(
+            "INSERT INTO w2 SELECT * FROM lineitem "
+            f"WHERE l_orderkey >= {low} AND l_orderkey < {low + 4000}"
+        )
+        low += 4000
+    return rows
+
+
+def _oltp(cursor: Cursor, statements: int = 100_000) -> int:
+    rng = random.Random(_SEED)
+    rows, fresh = 0, 2_000_000
+    for number in range(statements):
+        kind = number % 10
+        if kind < 2:
+            fresh += 1
+            rows += cursor.execute(f"INSERT INTO w3 VALUES {_narrow_row(fresh)}")
+        elif kind < 8:
+            c = f"u-{number}-" + "31451373586-" * 9
+            key = rng.randint(1, 90_000)
+            rows += cursor.execute(f"UPDATE w3 SET k = k + 1, c = '{c}' WHERE id = {key}")
+        else:
+            rows += cursor.execute(f"DELETE FROM w3 WHERE id = {90_001 + number // 5}")
+    return rows
+
+
+def _wide_columns() -> str:
+    kinds = ("INT", "BIGINT", "VARCHAR(80)", "DECIMAL(18,4)", "DATETIME(6)", "DOUBLE")
+    return ", ".join(f"c{i} {kinds[i % 6]} NULL" for i in range(60))
+
+
+def _wide_values() -> str:
+    kinds = (
+        "l_partkey",
+        "l_orderkey * 1000003",
+        "l_comment",
+        "l_extendedprice",
+        "l_shipdate",
+        "l_tax * 1.5",
+    )
+    return ", ".join("NULL" if i % 12 == 4 else kinds[i % 6] for i in range(60))
+
+
+def _wide_updates(cursor: Cursor, rows: int = 50_000) -> int:
+    changed = 0
+    for low in range(0, rows, 500):
+        changed += cursor.execute(
+            "UPDATE w4 SET c6 = c6 + 1, c12 = c12 + 1, c3 = c3 + 1 "
+            f"WHERE id > {low} AND id <= {low + 500}"
+        )
+    return changed
+
+
+WORKLOADS = {
+    "w1": Workload("w1", (_NARROW.format(name="w1"),), _single_inserts),
+    "w2": Workload("w2", ("CREATE TABLE w2 LIKE lineitem",), _bulk_inserts),
+    "w3": Workload(
+        "w3",
+        (
+            _NARROW.format(name="w3"),
+            "SET SESSION cte_max_recursion_depth = 200000",
+            "INSERT INTO w3 WITH RECURSIVE n AS (SELECT 1 i UNION ALL SELECT i + 1 FROM n "
+            "WHERE i < 120000) SELECT i, i % 1000, CONCAT('c-', i, '-', REPEAT('68487932199-', 9)), "
+            "CONCAT('pad-', i, '-', REPEAT('67847967377-', 4)) FROM n",
+        ),
+        _oltp,
+    ),
+    "w4": Workload(
+        "w4",
+        (
+            f"CREATE TABLE w4 (id INT NOT NULL PRIMARY KEY, {_wide_columns()})",
+            f"INSERT INTO w4 SELECT ROW_NUMBER() OVER (), {_wide_values()} "
+            "FROM (SELECT * FROM lineitem LIMIT 50000) t",
+        ),
+        _wide_updates,
+    ),
+}
