@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from airflow_cdc_provider.columnar.changes import Op
 from airflow_cdc_provider.columnar.keys import key_at
-from airflow_cdc_provider.columnar.split_filter import filtered, owned
+from airflow_cdc_provider.columnar.split_filter import filtered, owned, split_numbers
 from airflow_cdc_provider.core.gtid import Gtid, GtidSet, GtidSource
 from airflow_cdc_provider.core.keys import Key, KeyRange
 from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition, TransactionPoint
@@ -81,6 +81,19 @@ def test_law_5_columns_are_filtered_as_single_changes_are(
         for (_, old, new, _), i in zip(run, of, strict=True)
     ]
     assert list(zip(found.before.to_pylist(), found.after.to_pylist(), strict=True)) == expected
+
+
+@given(st.data())
+def test_a_key_is_found_in_the_split_whose_range_holds_it(data: st.DataObject) -> None:
+    table = data.draw(keyed_tables())
+    progress = data.draw(progresses(table, named=False))
+    keys = data.draw(st.lists(table.keys, min_size=1, max_size=20))
+    keys += [f.split.keys.start for f in progress.finished if f.split.keys.start is not None]
+    rows = table.rows([(key, 0) for key in keys])
+    columns = [rows.column(name) for name in table.schema.primary_key]
+    if progress.finished:
+        found = [progress.finished[i] for i in split_numbers(columns, progress)]
+        assert found == [progress.split_of(key) for key in keys]
 
 
 def _progress(table: KeyedTable) -> TableProgress:
