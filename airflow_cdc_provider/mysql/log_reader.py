@@ -58,6 +58,9 @@ class DecoderFactory(Protocol):
     ) -> EventDecoder: ...
 
 
+default_decoder: DecoderFactory = LibraryDecoder
+
+
 class LogReader:
     """Reads the log of one server from a boundary on."""
 
@@ -70,7 +73,7 @@ class LogReader:
         captured: Captured,
         limits: BatchLimits | None = None,
         zero_dates: ZeroDates = ZeroDates.FAIL,
-        decoder: DecoderFactory = LibraryDecoder,
+        decoder: DecoderFactory = default_decoder,
         heartbeat_s: float = 1.0,
         silence_s: float = 30.0,
     ) -> None:

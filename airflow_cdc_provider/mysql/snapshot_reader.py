@@ -1,0 +1,327 @@
+"""One split after another, each read whole and brought to one place of the log.
+
+For each split, in this order (laws 1 to 3):
+
+1. L is taken;
+2. one SELECT in autocommit mode reads the rows under a read view of its own, column by column
+   from the socket, with every column named and no ORDER BY;
+3. H is taken: the end of the log, after the last row;
+4. the log of (L, H] is replayed onto the rows, which then are the table at H.
+
+On MariaDB the rows are read in the transaction that L belongs to, L is H, and there is nothing to
+replay. A split that is not backfilled (by wish, or because its keys are texts) is left at L, and
+its H only says from where on the sink is consistent.
+
+The table's definition is compared with the planned one at L, and again after the read; a
+statement of the log in (L, H] that concerns the table counts as a change of it, for TRUNCATE
+changes every row and no definition. Then the split is read again.
+
+What a reader holds is bounded by bytes. A split that is larger is given up in the middle and cut in
+two by whoever asked for it. A result that ends before the packet that says so is an error.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from airflow_cdc_provider.columnar.backfill import replay
+from airflow_cdc_provider.columnar.changes import Statement, TableChanges
+from airflow_cdc_provider.columnar.rows import ArrowRows, SplitRows
+from airflow_cdc_provider.columnar.text_decoder import TextDecoder
+from airflow_cdc_provider.columnar.text_protocol import TextChunk
+from airflow_cdc_provider.columnar.value_model import ZeroDates
+from airflow_cdc_provider.core.ddl_effects import effect_of
+from airflow_cdc_provider.core.errors import (
+    SchemaMovedError,
+    SourceIdentityError,
+    SplitTooBigError,
+    TableChangedError,
+)
+from airflow_cdc_provider.core.gtid import GtidSet
+from airflow_cdc_provider.core.identifiers import TableId, quote_table
+from airflow_cdc_provider.core.ports import PhaseListener, SilentListener
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.sql import range_predicate
+from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.mysql.capabilities import read_capabilities
+from airflow_cdc_provider.mysql.connection import RawConnection, connect, query
+from airflow_cdc_provider.mysql.introspection import create_statement, read_schema
+from airflow_cdc_provider.mysql.log_reader import DecoderFactory, LogReader, default_decoder
+from airflow_cdc_provider.mysql.log_tail import LogTail
+from airflow_cdc_provider.mysql.split_rows import TextRows
+from airflow_cdc_provider.mysql.watermarks import Watermarks, watermarks_of
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.core.endpoint import Endpoint
+    from airflow_cdc_provider.mysql.connection import ServerConnection
+
+MAX_SPLIT_BYTES = 256 * 1024 * 1024
+_REPLAY_CHANGES = 200_000  # replayed at once, so that a hot split does not pile them up
+_COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
+
+
+@dataclass(slots=True)
+class _Session:
+    """The connection that reads rows."""
+
+    connection: ServerConnection
+    number: int
+    """The server's name for it."""
+    watermarks: Watermarks
+    definitions: dict[TableId, str]
+    """SHOW CREATE TABLE of the tables whose columns were compared with the plan."""
+
+
+class SnapshotReader:
+    """Reads splits over one connection for rows and one, opened when needed, for the log."""
+
+    def __init__(  # noqa: PLR0913 - each option is one a caller chooses by name
+        self,
+        endpoint: Endpoint,
+        tables: Mapping[TableId, TableSchema],
+        *,
+        server_id: int,
+        backfill: bool = True,
+        max_split_bytes: int = MAX_SPLIT_BYTES,
+        zero_dates: ZeroDates = ZeroDates.FAIL,
+        listener: PhaseListener | None = None,
+        decoder: DecoderFactory = default_decoder,
+    ) -> None:
+        self._endpoint = endpoint
+        self._tables = tables
+        self._server_id = server_id
+        self._backfill = backfill
+        self._max_split_bytes = max_split_bytes
+        self._zero_dates = zero_dates
+        self._listener = listener or SilentListener()
+        self._decoder = decoder
+        self._session: _Session | None = None
+        self._last_low: LogPosition | None = None
+        self.tail = LogTail(self._open_log)
+
+    def read(self, split: SnapshotSplit) -> tuple[SplitRows, SplitReport]:
+        """Read a split; after an error the connections are fresh ones."""
+        completed = False
+        try:
+            outcome = self._read(split)
+            completed = True
+        finally:
+            if not completed:
+                self.close()
+        return outcome
+
+    def cancel(self) -> None:
+        """Stop a read that another thread is in; it raises there."""
+        session = self._session
+        if session is None:
+            return
+        killer = connect(self._endpoint, purpose="cancelling a read")
+        try:
+            query(killer, f"KILL QUERY {session.number}")
+        finally:
+            killer.close()
+
+    def close(self) -> None:
+        """Drop the connections; the server gives up what they were doing."""
+        session, self._session = self._session, None
+        if session is not None:
+            RawConnection(session.connection).abandon()
+        self.tail.close()
+
+    def _read(self, split: SnapshotSplit) -> tuple[SplitRows, SplitReport]:
+        began = time.monotonic()
+        session = self._session or self._open_session()
+        schema = self._tables[split.table]
+        listener, watermarks = self._listener, session.watermarks
+        listener.before_low(split)
+        low = self._checked_low(watermarks.low())
+        self._check_definition(session, schema)
+        listener.after_low(split)
+        decoder = TextDecoder(schema, zero_dates=self._zero_dates)
+        chunks = self._select(session.connection, split, decoder)
+        listener.before_high(split)
+        high = watermarks.high(low)
+        self._check_definition(session, schema)
+        watermarks.release()
+        listener.after_high(split)
+        rows: SplitRows = TextRows(chunks, decoder)
+        read_bytes, changes = rows.bytes, 0
+        if high != low and split.is_backfilled(wanted=self._backfill):
+            rows, changes = self._replayed(rows, split, schema, (low, high))
+            high = self._exact(high, low)
+        elif high != low and isinstance(low.gtids, GtidSet):
+            high = LogPosition(high.server_uuid, high.binlog, _seen_gtids(session.connection))
+        report = SplitReport(
+            split_id=split.split_id,
+            low=low,
+            high=high,
+            rows=rows.rows,
+            bytes=read_bytes,
+            fingerprint=schema.fingerprint,
+            attempt=0,
+            changes=changes,
+            read_s=time.monotonic() - began,
+        )
+        return rows, report
+
+    # --- the session --------------------------------------------------------------------------
+
+    def _open_session(self) -> _Session:
+        connection = connect(self._endpoint, purpose="snapshot")
+        number = int(query(connection, "SELECT CONNECTION_ID()")[0][0])
+        watermarks = watermarks_of(connection, read_capabilities(connection))
+        self._session = _Session(connection, number, watermarks, {})
+        return self._session
+
+    def _open_log(self, low: LogPosition) -> LogReader:
+        return LogReader(
+            self._endpoint,
+            server_id=self._server_id,
+            start=low,
+            captured=frozenset(self._tables),
+            zero_dates=self._zero_dates,
+            decoder=self._decoder,
+        )
+
+    def _checked_low(self, low: LogPosition) -> LogPosition:
+        """Require that L contains the one before: the log of one server only grows."""
+        before = self._last_low
+        if before is not None and (before.server_uuid != low.server_uuid or not low.covers(before)):
+            raise SourceIdentityError(
+                f"the log went back from {before} to {low} between two splits",
+                str(self._endpoint),
+                "the source was reset, restored or replaced while it was read",
+                "take a new snapshot",
+            )
+        self._last_low = low
+        return low
+
+    def _check_definition(self, session: _Session, schema: TableSchema) -> None:
+        """Compare the table's definition with the planned one, cheaply once that was done."""
+        table = schema.table
+        found = _COUNTER.sub("", create_statement(session.connection, table))
+        known = session.definitions.get(table)
+        if known is not None and found != known:
+            raise SchemaMovedError(
+                f"the definition of {table} changed while it was read",
+                str(self._endpoint),
+                "none: the rows read so far are dropped",
+                "the split is read again under the new definition",
+            )
+        if known is None:
+            self._check_planned(session, schema)
+            session.definitions[table] = found
+
+    def _check_planned(self, session: _Session, schema: TableSchema) -> None:
+        found = read_schema(session.connection, schema.table)
+        if found.fingerprint != schema.fingerprint:
+            raise TableChangedError(
+                f"{schema.table} is no longer defined as when it was planned",
+                str(self._endpoint),
+                "its rows would not fit the sink's table",
+                "resync the table",
+            )
+
+    # --- the rows -----------------------------------------------------------------------------
+
+    def _select(
+        self, connection: ServerConnection, split: SnapshotSplit, decoder: TextDecoder
+    ) -> tuple[TextChunk, ...]:
+        """Read the split's rows in one statement, under one read view."""
+        raw = RawConnection(connection, where=str(self._endpoint))
+        hint = " FORCE INDEX (PRIMARY)" if self._tables[split.table].primary_key else ""
+        raw.start_query(
+            f"SELECT {decoder.select_list} FROM {quote_table(split.table)}{hint} "
+            f"WHERE {range_predicate(split.key_columns, split.keys)}"
+        )
+        framer = decoder.framer()
+        chunks: list[TextChunk] = []
+        held = 0
+        while not framer.finished:
+            with framer.space() as space:
+                count = raw.recv_into(space)
+            framer.received(count)
+            held += count
+            if held > self._max_split_bytes:
+                raise self._too_big(split)
+            while (chunk := framer.chunk()) is not None:
+                chunks.append(chunk)
+        raw.finish_result()
+        return tuple(chunks)
+
+    def _too_big(self, split: SnapshotSplit) -> SplitTooBigError:
+        return SplitTooBigError(
+            f"split {split.split_id} {split.keys} holds more than {self._max_split_bytes} bytes",
+            str(self._endpoint),
+            "none: what was read is dropped",
+            "the split is cut in two; smaller splits (snapshot.split_rows) avoid this",
+        )
+
+    # --- the log ------------------------------------------------------------------------------
+
+    def _replayed(
+        self,
+        rows: SplitRows,
+        split: SnapshotSplit,
+        schema: TableSchema,
+        watermarks: tuple[LogPosition, LogPosition],
+    ) -> tuple[SplitRows, int]:
+        """Bring the rows from somewhere between L and H to H (law 3)."""
+        low, high = watermarks
+        if high.binlog is None:
+            raise SourceIdentityError("a high watermark has no place in the log")
+        table: pa.Table | None = None
+        waiting: list[TableChanges] = []
+        total = 0
+        for change in self.tail.changes(split.table, low, high.binlog):
+            if isinstance(change, Statement):
+                self._check_statement(change, split)
+                continue
+            waiting.append(change)
+            total += len(change)
+            if sum(len(each) for each in waiting) >= _REPLAY_CHANGES:
+                table = replay(_table(rows, table), waiting, schema, split.keys)
+                waiting.clear()
+        if waiting:
+            table = replay(_table(rows, table), waiting, schema, split.keys)
+        return (rows if table is None else ArrowRows(table)), total
+
+    def _check_statement(self, statement: Statement, split: SnapshotSplit) -> None:
+        effect = effect_of(statement.sql, default_database=statement.database)
+        if effect.concerns(split.table, ignore_case=True):
+            raise SchemaMovedError(
+                f"{split.table} was changed by a statement while it was read: "
+                f"{statement.sql[:200]}",
+                f"{statement.point.start}",
+                "none: the rows read so far are dropped",
+                "the split is read again",
+            )
+
+    def _exact(self, high: LogPosition, low: LogPosition) -> LogPosition:
+        """Add H's GTIDs: those of L, and those the log had up to H's place."""
+        read = self.tail.position
+        gtids = None if read is None else read.gtids
+        if isinstance(gtids, GtidSet) and isinstance(low.gtids, GtidSet):
+            gtids = gtids.union(low.gtids)
+        return LogPosition(high.server_uuid, high.binlog, gtids)
+
+
+def _table(rows: SplitRows, table: pa.Table | None) -> pa.Table:
+    return pa.Table.from_batches(rows.batches(), rows.schema) if table is None else table
+
+
+def _seen_gtids(connection: ServerConnection) -> GtidSet:
+    """Return an upper bound of the transactions in the log: executed ones and those under way.
+
+    In this order: one that leaves the second set enters the first at the same moment.
+    """
+    owned = str(query(connection, "SELECT @@global.gtid_owned")[0][0] or "")
+    executed = str(query(connection, "SELECT @@global.gtid_executed")[0][0])
+    return GtidSet.parse(executed).union(GtidSet.parse(re.sub(r"#\d+", "", owned)))

@@ -1,0 +1,40 @@
+"""The rows of one split as they were read: the server's own bytes, decoded when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_cdc_provider.columnar.text_decoder import TextDecoder
+from airflow_cdc_provider.columnar.text_protocol import TextChunk
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class TextRows:
+    """Rows to which no change of the log had to be applied, so their bytes still hold."""
+
+    chunks: tuple[TextChunk, ...]
+    decoder: TextDecoder
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.decoder.schema
+
+    @property
+    def rows(self) -> int:
+        return sum(chunk.rows for chunk in self.chunks)
+
+    @property
+    def bytes(self) -> int:
+        return sum(chunk.bytes for chunk in self.chunks)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        for chunk in self.chunks:
+            yield self.decoder.to_arrow(chunk)
+
+    def text_chunks(self) -> tuple[TextChunk, ...] | None:
+        return self.chunks
