@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_cdc_provider.core.endpoint import Endpoint
-from airflow_cdc_provider.core.errors import CdcError, SinkBusyError
+from airflow_cdc_provider.core.errors import CdcError, SinkBusyError, SinkUnreachableError
 from airflow_cdc_provider.mysql.connection import (
     RawConnection,
     Role,
@@ -41,7 +41,7 @@ class SinkSession:
 
     def __init__(self, connection: ServerConnection, capabilities: SinkCapabilities) -> None:
         self._connection = connection
-        self.raw = RawConnection(connection, role=Role.SINK)
+        self._raw = RawConnection(connection, role=Role.SINK)
         self.capabilities = capabilities
         self.in_transaction = False
 
@@ -64,7 +64,18 @@ class SinkSession:
 
     @property
     def where(self) -> str:
-        return self.raw.where
+        return self._raw.where
+
+    @property
+    def raw(self) -> RawConnection:
+        """The connection's socket; a connection that was lost is an error at once."""
+        if self.is_lost:
+            raise SinkUnreachableError(
+                "the connection to the sink was lost",
+                where=self.where,
+                remedy="open the sink again; the ledger tells what was committed",
+            )
+        return self._raw
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Run a query and return its rows."""
@@ -92,7 +103,7 @@ class SinkSession:
         try:
             self.execute("ROLLBACK")
         except CdcError:
-            self.raw.abandon()
+            self.close()
 
     def transaction(self, work: Callable[[], Outcome]) -> Outcome:
         """Run `work` and commit, as a whole again if the server chose it as a deadlock's victim."""
@@ -116,4 +127,4 @@ class SinkSession:
 
     def close(self) -> None:
         """Let go; a transaction that is open is rolled back by the server."""
-        self.raw.abandon()
+        self._raw.abandon()

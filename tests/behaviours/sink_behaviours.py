@@ -1,0 +1,244 @@
+"""Laws 4, 7 and 8 as every MySQL-protocol sink must keep them.
+
+Subclassed for each server and way of writing; the class says which world it runs in.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from airflow_cdc_provider.core.errors import (
+    CdcError,
+    FencedError,
+    RowRefusedError,
+    StateMovedError,
+)
+from airflow_cdc_provider.sinks import ledger as ledger_module
+from tests.behaviours.sink_world import SinkWorld
+
+
+class SplitSinkBehaviours:
+    """Law 4: a split is published whole or not at all. Law 8: one owner."""
+
+    def test_a_published_split_is_there_with_its_report(self, world: SinkWorld) -> None:
+        split = world.split()
+        report = world.publish(world.splits(), split, (1, "a"), (2, None))
+        assert world.held() == [(1, "a"), (2, None)]
+        assert list(world.ledger.reports()) == [(split, report)]
+
+    def test_rows_in_quantity_arrive_unchanged(self, world: SinkWorld) -> None:
+        rows = [(i, f"näme'\\\t\n\x00 {i}" * 3) for i in range(5000)]
+        world.publish(world.splits(), world.split(), *rows)
+        assert world.held() == rows
+
+    def test_an_empty_split_has_a_report(self, world: SinkWorld) -> None:
+        world.publish(world.splits(), world.split())
+        assert [report.rows for _, report in world.ledger.reports()] == [0]
+
+    def test_a_row_deleted_at_the_source_between_two_reads_is_gone(self, world: SinkWorld) -> None:
+        sink = world.splits()
+        world.publish(sink, world.split(), (1, "a"), (2, "b"), (3, "c"))
+        world.publish(sink, world.split(), (1, "a"), (3, "c"), high=200)
+        assert world.held() == [(1, "a"), (3, "c")]
+
+    def test_only_the_splits_own_range_is_replaced(self, world: SinkWorld) -> None:
+        sink = world.splits()
+        world.put((5, "below"), (10, "stale"), (19, "stale"), (20, "above"))
+        world.publish(sink, world.split(1, 10, 20), (12, "new"))
+        assert world.held() == [(5, "below"), (12, "new"), (20, "above")]
+
+    def test_the_same_report_again_changes_nothing(self, world: SinkWorld) -> None:
+        sink = world.splits()
+        world.publish(sink, world.split(), (1, "a"))
+        world.put((2, "marks that nothing is written again"))
+        world.publish(sink, world.split(), (1, "a"))
+        assert len(world.held()) == 2
+
+    def test_a_refused_row_is_named_and_nothing_is_kept(self, world: SinkWorld) -> None:
+        world.put((7, "before"))
+        rows = [(i, "x") for i in range(400)]
+        rows[321] = (321, "y" * 300)
+        with pytest.raises(RowRefusedError, match=r"1406.*key 321\b"):
+            world.publish(world.splits(), world.split(), *rows)
+        assert world.held() == [(7, "before")]
+        assert world.ledger.reports() == []
+
+    def test_a_doubled_key_is_refused(self, world: SinkWorld) -> None:
+        rows = [(i, "x") for i in range(400)]
+        with pytest.raises(RowRefusedError, match=r"1062"):
+            world.publish(world.splits(), world.split(), *rows, (399, "again"))
+        assert world.held() == []
+
+    def test_a_sink_is_usable_after_a_refusal(self, world: SinkWorld) -> None:
+        sink = world.splits()
+        with pytest.raises(RowRefusedError):
+            world.publish(sink, world.split(), (1, "y" * 300))
+        world.publish(sink, world.split(), (1, "fits"))
+        assert world.held() == [(1, "fits")]
+
+    def test_an_old_generation_is_refused(self, world: SinkWorld) -> None:
+        old = world.splits(1)
+        world.ledger.take_over(2)
+        with pytest.raises(CdcError):
+            world.publish(old, world.split(), (1, "zombie"))
+        assert world.held() == []
+
+    def test_a_zombie_that_has_written_its_rows_cannot_commit(
+        self, world: SinkWorld, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The new owner comes between the zombie's rows and its check; it is not ended by KILL."""
+        old = world.splits(1)
+        monkeypatch.setattr("airflow_cdc_provider.sinks.writers.end_older", lambda *_: None)
+        claim = ledger_module.claim_commit
+
+        def overtaken(*arguments: Any) -> str:
+            world.ledger.take_over(2)
+            return claim(*arguments)
+
+        monkeypatch.setattr(ledger_module, "claim_commit", overtaken)
+        with pytest.raises(FencedError, match="generation 2 owns"):
+            world.publish(old, world.split(), (1, "zombie"))
+        assert world.held() == []
+        assert world.ledger.reports() == []
+
+    def test_a_take_over_waits_for_a_commit_that_has_passed_its_check(
+        self, world: SinkWorld, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        old = world.splits(1)
+        monkeypatch.setattr("airflow_cdc_provider.sinks.writers.end_older", lambda *_: None)
+        passed, taken = threading.Event(), []
+        store = ledger_module.store_report
+
+        def slow(*arguments: Any) -> None:
+            passed.set()
+            time.sleep(0.5)
+            taken.append(world.server.execute("SELECT 1") and "row committed")
+            store(*arguments)
+
+        monkeypatch.setattr(ledger_module, "store_report", slow)
+        other = world.opened(world.under(1).open_ledger())
+
+        def take() -> None:
+            passed.wait(10)
+            other.take_over(2)
+            taken.append("taken over")
+
+        taker = threading.Thread(target=take)
+        taker.start()
+        world.publish(old, world.split(), (1, "in time"))
+        taker.join()
+        assert taken == ["row committed", "taken over"]
+        assert world.held() == [(1, "in time")]
+
+    def test_a_new_owner_ends_a_hung_writer_that_holds_locks(self, world: SinkWorld) -> None:
+        hung = world.splits(1)
+        world.put((1, "old"))
+        session = hung._session
+        session.begin()
+        session.execute(f"UPDATE `{world.database}`.orders SET name = 'hung'")
+        world.ledger.take_over(2)
+        began = time.monotonic()
+        world.publish(world.splits(2), world.split(), (1, "new"))
+        assert time.monotonic() - began < 10
+        assert world.held() == [(1, "new")]
+
+    def test_a_smaller_generation_cannot_take_over(self, world: SinkWorld) -> None:
+        world.ledger.take_over(5)
+        with pytest.raises(FencedError):
+            world.opened(world.under(4).open_ledger()).take_over(4)
+        assert world.ledger.generation() == 5
+
+    def test_a_connection_killed_in_the_middle_keeps_nothing(
+        self, world: SinkWorld, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Killed before each statement in turn; the retry on a new connection is right."""
+        world.put((1, "before"))
+        for step in range(1, 12):
+            sink = world.splits()
+            killed = _kill_before(sink, step, world, monkeypatch)
+            try:
+                world.publish(sink, world.split(), (2, f"step {step}"), high=100 + step)
+            except CdcError:
+                held, reports = world.held(), [r.high for _, r in world.ledger.reports()]
+                assert (2, f"step {step}") not in held
+                assert len(reports) <= 1
+                world.publish(world.splits(), world.split(), (2, f"step {step}"), high=100 + step)
+            assert world.held() == [(2, f"step {step}")]
+            if not killed:
+                assert step > 5, "the transaction has more steps than that"
+                return
+        pytest.fail("the transaction never ran to its end")
+
+    def test_a_split_of_a_table_the_stream_owns_is_refused(self, world: SinkWorld) -> None:
+        late = world.splits()
+        world.hand_off("orders")
+        with pytest.raises(FencedError, match="handed off"):
+            world.publish(late, world.split(), (1, "late"), high=50)
+        assert world.held() == []
+
+    def test_a_new_plan_forgets_the_splits_of_the_old_one_once(self, world: SinkWorld) -> None:
+        world.ledger.start_plan("one")
+        world.publish(world.splits(), world.split(), (1, "a"))
+        world.ledger.start_plan("one")
+        assert len(world.ledger.reports()) == 1
+        world.ledger.start_plan("two")
+        assert world.ledger.reports() == []
+        assert world.ledger.plan_id() == "two"
+
+    def test_a_hand_off_from_replaced_reports_is_refused(self, world: SinkWorld) -> None:
+        sink = world.splits()
+        stream = world.hand_off("orders")
+        world.ledger.start_plan("again")
+        world.publish(sink, world.split(), (1, "read later"), high=300)
+        with pytest.raises(StateMovedError, match="published again"):
+            world.ledger.store_stream(stream)
+
+    def test_the_ledger_is_created_by_two_at_once(self, world: SinkWorld) -> None:
+        world.server.execute("DROP DATABASE airflow_cdc")
+        errors: list[BaseException] = []
+
+        def create() -> None:
+            try:
+                ledger = world.under(1).open_ledger()
+                ledger.take_over(1)
+                ledger.close()
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=create) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert errors == []
+        assert world.ledger.generation() == 1
+
+
+def _kill_before(
+    sink: Any, step: int, world: SinkWorld, monkeypatch: pytest.MonkeyPatch
+) -> list[int]:
+    """Kill the sink's connection before its `step`-th statement; the list says if that was."""
+    session = sink._session
+    connection = session._connection
+    number = connection.thread_id()
+    count, killed = 0, []
+
+    def counting(original: Any) -> Any:
+        def run(*arguments: Any) -> Any:
+            nonlocal count
+            count += 1
+            if count == step:
+                killed.append(step)
+                world.server.execute(f"KILL {number}")
+            return original(*arguments)
+
+        return run
+
+    monkeypatch.setattr(session, "rows", counting(session.rows))
+    raw = session.raw
+    monkeypatch.setattr(raw, "send_statement", counting(raw.send_statement))
+    return killed
