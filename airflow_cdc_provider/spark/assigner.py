@@ -122,6 +122,7 @@ class SplitAssigner:
         with self._writing:
             self.progress.add(report)
         self._mark(split, SplitStatus.FINISHED, report=report)
+        self.note_if_read(split.table)
         log.info(
             "split read: split=%s rows=%d changes=%d read_s=%.2f publish_s=%.2f",
             report.split_id,
@@ -167,6 +168,13 @@ class SplitAssigner:
         with self._writing:
             self._store.finish_planning(self._name, self._generation, table)
         self.queue.finish_planning(table)
+        self.note_if_read(table)
+
+    def note_if_read(self, table: TableId) -> None:
+        """Note that a table is read, once nothing of it is left."""
+        if self.queue.is_read(table):
+            with self._writing:
+                self._store.mark_table(self._name, self._generation, table, TablePhase.READ)
 
     def reader_lost(self, reader: int) -> None:
         """Give what a dead reader held to the next one."""

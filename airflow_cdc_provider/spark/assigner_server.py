@@ -49,6 +49,7 @@ class AssignerServer:
         self._listener = Listener((host, 0), backlog=64)
         self._readers = itertools.count(1)
         self._open: set[Connection] = set()
+        self._threads: set[threading.Thread] = set()
         self._closing = threading.Event()
         port = cast(tuple[str, int], self._listener.address)[1]
         self.address = AssignerAddress(host, port, self._key)
@@ -63,8 +64,10 @@ class AssignerServer:
             socket.create_connection((self.address.host, self.address.port), timeout=1).close()
         self._listener.close()
         for connection in tuple(self._open):
-            with contextlib.suppress(OSError):
-                connection.close()
+            with contextlib.suppress(OSError), _same_socket(connection) as same:
+                same.shutdown(socket.SHUT_RDWR)  # its thread wakes up and closes it
+        for thread in tuple(self._threads):
+            thread.join(timeout=LONG_POLL_S)
 
     def _accept(self) -> None:
         while not self._closing.is_set():
@@ -74,9 +77,14 @@ class AssignerServer:
                 if self._closing.is_set():
                     return
                 continue
-            threading.Thread(
+            if self._closing.is_set():
+                connection.close()
+                return
+            thread = threading.Thread(
                 target=self._serve, args=(connection,), name="cdc-reader-door", daemon=True
-            ).start()
+            )
+            thread.start()
+            self._threads.add(thread)
 
     def _serve(self, connection: Connection) -> None:
         reader = next(self._readers)
@@ -94,6 +102,7 @@ class AssignerServer:
         finally:
             self._open.discard(connection)
             self._assigner.reader_lost(reader)
+            self._threads.discard(threading.current_thread())
 
     def _answer(self, reader: int, message: Message) -> Message:
         try:
@@ -132,8 +141,13 @@ def _messages(connection: Connection) -> Iterator[Message]:
 
 def _keep_alive(connection: Connection) -> None:
     """Let the kernel notice a host that vanished, within about half a minute."""
-    with socket.socket(fileno=os.dup(connection.fileno())) as same_connection:
-        same_connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    with _same_socket(connection) as same:
+        same.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
             if hasattr(socket, option):
-                same_connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+                same.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
+def _same_socket(connection: Connection) -> socket.socket:
+    """Return the connection's socket under a second descriptor, to be closed by the caller."""
+    return socket.socket(fileno=os.dup(connection.fileno()))

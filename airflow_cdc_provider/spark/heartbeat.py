@@ -21,9 +21,8 @@ from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import StreamState
 from airflow_cdc_provider.core.stream_split import StreamSplit
-from airflow_cdc_provider.sinks.ports import SinkLedger
+from airflow_cdc_provider.sinks.ledger import MySqlLedger
 from airflow_cdc_provider.spark.log_end import LogEnd
-from airflow_cdc_provider.spark.opening import open_ledger
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.spark.job import Job
@@ -67,7 +66,7 @@ class Heartbeat:
         self._on_fenced = on_fenced
         self._every_s = every_s
         self._before = job.store.stream(job.spec.pipeline)
-        self._ledger: SinkLedger | None = None
+        self._ledger: MySqlLedger | None = None
         self._log_end: LogEnd | None = None
         self._told_consistent: set[TableId] = set()
         self._closing = threading.Event()
@@ -100,7 +99,7 @@ class Heartbeat:
     def _beat(self) -> None:
         spec = self._job.spec
         if self._ledger is None:
-            self._ledger = open_ledger(self._job)
+            self._ledger = self._job.sink().open_ledger()
         split = self._ledger.stream()
         if split is None:
             return

@@ -14,6 +14,7 @@ from airflow_cdc_provider.core.jobspec import JobSpec
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.ports import StateStore
 from airflow_cdc_provider.core.records import PipelineState, TablePlan
+from airflow_cdc_provider.sinks.opening import Sink, open_sink
 from airflow_cdc_provider.sinks.ports import Owner
 from airflow_cdc_provider.spark.secrets import Secrets
 
@@ -60,9 +61,18 @@ class Job:
     stop: threading.Event = field(default_factory=threading.Event)
     """Set when this process is asked to end."""
 
-    @property
-    def owner(self) -> Owner:
-        return Owner(self.spec.pipeline, self.spec.generation)
+    def sink(self) -> Sink:
+        """Return the sink under this job's generation; nothing is connected yet."""
+        spec = self.spec
+        return open_sink(
+            spec.sink_type,
+            self.servers.sink,
+            Owner(spec.pipeline, spec.generation),
+            self.plans(),
+            apply=spec.apply,
+            writers=spec.writers,
+            zero_dates=spec.zero_dates,
+        )
 
     def pipeline(self) -> PipelineState:
         """Return the pipeline, which must be planned."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Protocol
 from airflow_cdc_provider.columnar.changes import ChangeBatch
 from airflow_cdc_provider.columnar.events import BatchLimits
 from airflow_cdc_provider.columnar.rows import SplitRows
-from airflow_cdc_provider.columnar.value_model import ZeroDates
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.keys import Key
 from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
@@ -91,11 +90,11 @@ def open_split_reader(task: ReaderTask, reader: int) -> SplitReader:
     """Open a snapshot reader; `reader` counts from 0 and gives it an id of its own."""
     return SnapshotReader(
         task.source,
-        {plan.schema.table: plan.schema for plan in task.plans},
+        {plan.schema.table: plan.schema for plan in task.sink.plans},
         server_id=task.server_id_first + reader,
         backfill=task.backfill,
         max_split_bytes=task.max_split_bytes,
-        zero_dates=ZeroDates(task.zero_dates),
+        zero_dates=task.sink.zero_dates,
     )
 
 
@@ -105,7 +104,7 @@ def open_log_reader(task: StreamTask, start: LogPosition) -> TailReader:
         task.source,
         server_id=task.server_id,
         start=start,
-        captured=frozenset(plan.schema.table for plan in task.plans),
+        captured=frozenset(plan.schema.table for plan in task.sink.plans),
         limits=BatchLimits(changes=task.max_batch_changes, bytes=_BATCH_LOG_BYTES),
-        zero_dates=ZeroDates(task.zero_dates),
+        zero_dates=task.sink.zero_dates,
     )

@@ -28,15 +28,14 @@ from airflow_cdc_provider.core.errors import (
     RetryableError,
     SplitTooBigError,
 )
-from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
-from airflow_cdc_provider.sinks.ports import Owner, SplitSink
+from airflow_cdc_provider.sinks.opening import Sink
+from airflow_cdc_provider.sinks.ports import SplitSink
 from airflow_cdc_provider.spark.backoff import BackOff
 from airflow_cdc_provider.spark.errors_as_records import error_to_json
 from airflow_cdc_provider.spark.opening import (
     SplitReader,
     open_split_reader,
-    open_split_sink,
     split_middle_of,
 )
 from airflow_cdc_provider.spark.remote_assigner import AssignerAddress, RemoteAssigner
@@ -53,17 +52,13 @@ class ReaderTask:
     """All that a reader needs; it travels in Spark's pickled closure and nowhere else."""
 
     source: Endpoint
-    sink: Endpoint
-    sink_type: str
-    owner: Owner
-    plans: tuple[TablePlan, ...]
+    sink: Sink
     assigner: AssignerAddress
     secrets: Secrets
     server_id_first: int
     """The first reader's id on the source; the others count on from it."""
     backfill: bool = True
     max_split_bytes: int = 256 * 1024 * 1024
-    zero_dates: str = "fail"
     back_off: BackOff = field(default_factory=BackOff)
 
 
@@ -130,7 +125,7 @@ class _Reader:
         if self._source is None:
             self._source = open_split_reader(self._task, self._number)
         if self._sink is None:
-            self._sink = open_split_sink(self._task)
+            self._sink = self._task.sink.open_splits()
         started = time.monotonic()
         rows, report = self._source.read(split)
         report = replace(report, attempt=attempt, read_s=time.monotonic() - started)

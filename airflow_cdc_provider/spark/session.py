@@ -70,7 +70,7 @@ def open_session(
     if not _under_spark_submit():
         where = master or DEFAULT_MASTER
         if where.startswith("local"):
-            settings = {**_PREFERRED_LOCALLY, **settings}
+            settings = {**_not_submitted(_PREFERRED_LOCALLY), **settings}
         builder = builder.remote(where) if where.startswith("sc://") else builder.master(where)
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -144,6 +144,12 @@ def package_archive() -> Path:
 
 def _is_connect(spark: SparkSession) -> bool:
     return not type(spark).__module__.startswith("pyspark.sql.session")
+
+
+def _not_submitted(settings: Mapping[str, str]) -> dict[str, str]:
+    """Leave out what the environment's arguments set: they would be overridden."""
+    submitted = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
+    return {key: value for key, value in settings.items() if f"{key}=" not in submitted}
 
 
 def _under_spark_submit() -> bool:

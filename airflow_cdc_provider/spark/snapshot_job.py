@@ -29,11 +29,7 @@ from airflow_cdc_provider.spark.assigner_server import AssignerServer
 from airflow_cdc_provider.spark.errors_as_records import error_from_json, spark_failure
 from airflow_cdc_provider.spark.job import Job
 from airflow_cdc_provider.spark.job_result import JobResult, Outcome
-from airflow_cdc_provider.spark.opening import (
-    connections_a_reader,
-    open_boundaries,
-    open_ledger,
-)
+from airflow_cdc_provider.spark.opening import connections_a_reader, open_boundaries
 from airflow_cdc_provider.spark.ownership import Ownership
 from airflow_cdc_provider.spark.planning import Planner
 from airflow_cdc_provider.spark.reader_task import ROW_SCHEMA, ReaderTask, reader_rows
@@ -54,7 +50,7 @@ def run_snapshot(job: Job) -> JobResult:
     started = time.monotonic()
     spec = job.spec
     plan_id = job.pipeline().plan_id
-    with closing(open_ledger(job)) as ledger:
+    with closing(job.sink().open_ledger()) as ledger:
         ledger.take_over(spec.generation)
         if not ledger.plan_id():
             ledger.start_plan(plan_id)
@@ -70,6 +66,8 @@ def run_snapshot(job: Job) -> JobResult:
     for table in job.store.tables(spec.pipeline):
         if table.phase in {TablePhase.PLANNED, TablePhase.FAILED}:
             job.store.mark_table(spec.pipeline, spec.generation, table.table, TablePhase.SNAPSHOT)
+            if table.planning_done:
+                assigner.note_if_read(table.table)
     with ExitStack() as stack:
         planner = stack.enter_context(
             Planner(
@@ -109,16 +107,12 @@ def reader_count(job: Job, *, planning: bool) -> int:
 def _task(job: Job, server: AssignerServer) -> ReaderTask:
     return ReaderTask(
         source=job.servers.source,
-        sink=job.servers.sink,
-        sink_type=job.spec.sink_type,
-        owner=job.owner,
-        plans=job.plans(),
+        sink=job.sink(),
         assigner=server.address,
         secrets=job.servers.secrets,
         server_id_first=job.spec.server_id_first + 1,
         backfill=job.spec.backfill,
         max_split_bytes=job.spec.max_split_bytes,
-        zero_dates=job.spec.zero_dates,
     )
 
 

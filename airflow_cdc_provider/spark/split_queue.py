@@ -139,6 +139,13 @@ class SplitQueue:
             self._stopped = self._stopped or reason or True
             self._changed.notify_all()
 
+    def is_read(self, table: TableId) -> bool:
+        """Tell whether nothing of a table is left to plan or to read."""
+        with self._changed:
+            waiting = any(entry[2].table == table for entry in self._waiting)
+            held = any(held.claim.split.table == table for held in self._held.values())
+            return not (waiting or held or table in self._planning or table in self._failed)
+
     @property
     def stopped_by(self) -> CdcError | None:
         """Return the error that ended the job, None if it was asked to stop or goes on."""

@@ -46,7 +46,6 @@ from airflow_cdc_provider.spark.job import Job
 from airflow_cdc_provider.spark.job_result import JobResult, Outcome
 from airflow_cdc_provider.spark.log_end import LogEnd
 from airflow_cdc_provider.spark.log_source import SOURCE_NAME, log_source
-from airflow_cdc_provider.spark.opening import open_ledger
 from airflow_cdc_provider.spark.ownership import Ownership
 from airflow_cdc_provider.spark.session import context_of
 from airflow_cdc_provider.spark.stream_task import (
@@ -237,7 +236,7 @@ def _take_over(job: Job) -> None:
     """Fence every older writer, bring the state store in line, and mark what is to catch up."""
     spec = job.spec
     job.pipeline()
-    with closing(open_ledger(job)) as ledger:
+    with closing(job.sink().open_ledger()) as ledger:
         ledger.take_over(spec.generation)
         reconcile(job.store, ledger, spec.pipeline, spec.generation)
         split = ledger.stream()
@@ -249,7 +248,7 @@ def _take_over(job: Job) -> None:
 
 def _committed(job: Job) -> StreamSplit:
     """Return the stream as the ledger has it."""
-    with closing(open_ledger(job)) as ledger:
+    with closing(job.sink().open_ledger()) as ledger:
         split = ledger.stream()
     if split is None:
         raise _not_handed_off(job)
@@ -265,17 +264,9 @@ def _task(job: Job) -> StreamTask:
     spec = job.spec
     return StreamTask(
         source=job.servers.source,
-        sink=job.servers.sink,
-        sink_type=spec.sink_type,
-        owner=job.owner,
-        plans=job.plans(),
-        secrets=job.servers.secrets,
+        sink=job.sink(),
         server_id=spec.server_id_first,
-        apply=spec.apply,
-        writers=spec.writers,
         max_batch_changes=spec.max_batch_changes,
-        max_batch_s=spec.max_batch_s,
-        zero_dates=spec.zero_dates,
     )
 
 

@@ -28,19 +28,12 @@ from airflow_cdc_provider.columnar.changes import ChangeBatch
 from airflow_cdc_provider.core.codec import dumps, position_to_json
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import CdcError, IntegrityError, SnapshotRequiredError
-from airflow_cdc_provider.core.jobspec import ApplyMode
 from airflow_cdc_provider.core.positions import LogPosition
-from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.sinks.ports import AppliedBatch, ChangeSink, Owner
+from airflow_cdc_provider.sinks.opening import Sink
+from airflow_cdc_provider.sinks.ports import AppliedBatch, ChangeSink
 from airflow_cdc_provider.spark.batch_codec import decode, encode, joined, parts_of
 from airflow_cdc_provider.spark.errors_as_records import error_from_json, error_to_json
-from airflow_cdc_provider.spark.opening import (
-    TailReader,
-    open_change_sink,
-    open_executor_ledger,
-    open_log_reader,
-)
-from airflow_cdc_provider.spark.secrets import Secrets
+from airflow_cdc_provider.spark.opening import TailReader, open_log_reader
 
 log = logging.getLogger(__name__)
 
@@ -56,17 +49,9 @@ class StreamTask:
     """All that the stream's tasks need; it travels in pickled closures and nowhere else."""
 
     source: Endpoint
-    sink: Endpoint
-    sink_type: str
-    owner: Owner
-    plans: tuple[TablePlan, ...]
-    secrets: Secrets
+    sink: Sink
     server_id: int
-    apply: ApplyMode = ApplyMode.TRANSACTIONS
-    writers: int = 1
     max_batch_changes: int = 100_000
-    max_batch_s: float = 1.0
-    zero_dates: str = "fail"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +131,7 @@ def apply_changes(
     is_whole = False
     count = _Count()
     try:
-        sink = _change_sink.take(turn) or open_change_sink(task)
+        sink = _change_sink.take(turn) or task.sink.open_changes()
         for encoded in joined(_parts(rows)):
             count.add(sink.apply(decode(encoded)))
         is_whole = True
@@ -189,11 +174,11 @@ class _Count:
 
 def _committed(task: StreamTask) -> LogPosition:
     """Return where the sink's ledger says that reading goes on."""
-    with closing(open_executor_ledger(task)) as ledger:
+    with closing(task.sink.open_ledger()) as ledger:
         stream = ledger.stream()
     if stream is None:
         raise SnapshotRequiredError(
-            f"the sink's ledger has no stream for {task.owner.pipeline}",
+            f"the sink's ledger has no stream for {task.sink.owner.pipeline}",
             where="sink",
             risk="where to go on reading the log is unknown",
             remedy="hand the snapshot off, or take a new one",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,7 +35,7 @@ ROW = st.tuples(
 )
 
 
-def images(rows: list[tuple[object, ...]]) -> pa.RecordBatch:
+def images(rows: Sequence[tuple[object, ...]]) -> pa.RecordBatch:
     columns = list(zip(*rows, strict=True)) if rows else [(), (), ()]
     arrays = [pa.array(list(c), f.type) for c, f in zip(columns, SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
