@@ -16,6 +16,7 @@ together in the buffer, so that every row is contiguous behind its first packet 
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,6 +30,9 @@ _LARGEST_PACKET = 0xFFFFFF
 _EOF_BYTES = 5
 _END_OF_ROWS, _ERROR = 0xFE, 0xFF
 _NULL, _TWO_BYTES, _THREE_BYTES, _EIGHT_BYTES = 0xFB, 0xFC, 0xFD, 0xFE
+
+_HEADER_AND_FIRST = struct.Struct("<IB").unpack_from
+"""Length and sequence number as one word, and the first byte behind."""
 
 Positions = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -50,20 +54,24 @@ class Field:
 class TextChunk:
     """Some whole rows of a result, as the server sent them.
 
-    Row i begins with its packet header at `starts[i]`; `ends[i]` is behind its last byte. The
-    chunk owns its buffer, nobody else writes to it.
+    Row i is `buffer[edges[i]:edges[i + 1]]`, its packet header first. The chunk owns its buffer,
+    nobody else writes to it.
     """
 
     buffer: bytearray = field(repr=False)
-    starts: Positions = field(repr=False)
-    ends: Positions = field(repr=False)
+    edges: Positions = field(repr=False)
     columns: int
     """Fields in each row."""
 
     @property
     def rows(self) -> int:
         """The number of rows."""
-        return len(self.starts)
+        return len(self.edges) - 1
+
+    @property
+    def starts(self) -> Positions:
+        """Where each row's packet header begins."""
+        return self.edges[:-1]
 
     @property
     def bytes(self) -> int:
@@ -86,8 +94,8 @@ class TextChunk:
             located = _locate(octets, at)
             found.append(located)
             at = located.start + located.length
-        if not np.array_equal(at, self.ends):
-            row = int(np.flatnonzero(at != self.ends)[0])
+        if not np.array_equal(at, self.edges[1:]):
+            row = int(np.flatnonzero(at != self.edges[1:])[0])
             raise _misframed(f"row {row} of a chunk does not end with its last field")
         return tuple(found)
 
@@ -140,7 +148,6 @@ class RowFramer:
         self._filled = 0
         self._walked = 0
         self._starts: list[int] = []
-        self._ends: list[int] = []
         self.finished = False
         """The packet that ends the rows was seen."""
         self.warnings = 0
@@ -179,25 +186,44 @@ class RowFramer:
         return self._hand_out()
 
     def _walk(self) -> None:
-        """Walk the packet headers of what has come; note where rows begin and end."""
-        buffer, at, last = self._buffer, self._walked, self._filled - HEADER_BYTES
-        starts, ends = self._starts, self._ends
+        """Walk the packet headers of what has come; note where rows begin.
+
+        The loop runs once a row and is all of the product that does. A whole packet of the
+        largest size, which goes on in the next, only fits where more than that has come.
+        """
+        if self._filled > _LARGEST_PACKET:
+            self._walk_large()
+            return
+        buffer, at, filled, add = self._buffer, self._walked, self._filled, self._starts.append
+        last = filled - HEADER_BYTES - 1
         while at <= last:
-            length = buffer[at] | buffer[at + 1] << 8 | buffer[at + 2] << 16
-            end = at + HEADER_BYTES + length
-            if end > self._filled:
+            word, first = _HEADER_AND_FIRST(buffer, at)
+            end = at + HEADER_BYTES + (word & _LARGEST_PACKET)
+            if end > filled:
+                break
+            if first >= _END_OF_ROWS:
+                self._finish(at, end)
+                break
+            add(at)
+            at = end
+        self._walked = at
+
+    def _walk_large(self) -> None:
+        """Walk as `_walk` does, where rows may take several packets."""
+        at = self._walked
+        while at < self._filled - HEADER_BYTES:
+            word, first = _HEADER_AND_FIRST(self._buffer, at)
+            length = word & _LARGEST_PACKET
+            end: int | None = at + HEADER_BYTES + length
+            if length == _LARGEST_PACKET:
+                end = self._join_parts(at)
+            if end is None or end > self._filled:
                 break
             # A field of 2**24 bytes begins with 0xFE as well, but fills its first packet.
-            if 0 < length < _LARGEST_PACKET and buffer[at + HEADER_BYTES] >= _END_OF_ROWS:
+            if first >= _END_OF_ROWS and length < _LARGEST_PACKET:
                 self._finish(at, end)
-                return
-            if length == _LARGEST_PACKET:
-                joined = self._join_parts(at)
-                if joined is None:
-                    break
-                end, last = joined, self._filled - HEADER_BYTES
-            starts.append(at)
-            ends.append(end)
+                break
+            self._starts.append(at)
             at = end
         self._walked = at
 
@@ -228,7 +254,6 @@ class RowFramer:
     def _finish(self, at: int, end: int) -> None:
         """Read the packet that ends the rows: their end, or an error."""
         packet = bytes(self._buffer[at + HEADER_BYTES : end])
-        self._walked = at
         if packet[0] == _ERROR:
             number = int.from_bytes(packet[1:3], "little")
             text = packet[9:] if packet[3:4] == b"#" else packet[3:]
@@ -249,14 +274,10 @@ class RowFramer:
         rest = b"" if self.finished else bytes(self._buffer[used : self._filled])
         buffer = self._buffer
         del buffer[used:]
-        chunk = TextChunk(
-            buffer=buffer,
-            starts=np.array(self._starts, np.int64),
-            ends=np.array(self._ends, np.int64),
-            columns=self._columns,
-        )
+        edges = np.array([*self._starts, used], np.int64)
+        chunk = TextChunk(buffer=buffer, edges=edges, columns=self._columns)
         self.rows += chunk.rows
-        self._starts, self._ends = [], []
+        self._starts = []
         self._buffer = bytearray(max(2 * self._chunk_bytes, 2 * len(rest)))
         self._buffer[: len(rest)] = rest
         self._filled, self._walked = len(rest), 0
