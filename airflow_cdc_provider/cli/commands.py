@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from airflow_cdc_provider.cli.reports import (
     verify_form,
     verify_lines,
 )
-from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.errors import CdcError, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.pipeline.loader import load_pipeline
 from airflow_cdc_provider.pipeline.run import Run, open_run
@@ -65,7 +66,8 @@ def plan(options: Options, dsn_of: DsnOf, screen: Screen) -> bool:
     """Show what `run` would do."""
     with _open(options, dsn_of, screen) as run:
         found = preview(run)
-    screen.result(plan_form(found), plan_lines(found))
+        form = plan_form(found, run.model)
+    screen.result(form, plan_lines(form))
     return True
 
 
@@ -84,10 +86,11 @@ def run(options: Options, dsn_of: DsnOf, screen: Screen) -> bool:
         try:
             done = step(opened, spark, watcher)
         finally:
-            release(opened)
+            with suppress(CdcError):  # the lease ends by itself, and an error on its way goes on
+                release(opened)
         status = _status(opened)
-    seconds = time.monotonic() - started
-    screen.result(run_form(done, status, seconds), run_lines(done, status, seconds))
+    form = run_form(done, status, time.monotonic() - started)
+    screen.result(form, run_lines(form))
     return True
 
 

@@ -83,16 +83,22 @@ def _from_json(stored: str) -> str | None:
     """Turn Airflow's JSON form of a connection into a DSN."""
     try:
         form = json.loads(stored)
+        extra = form.get("extra") or {}
+        options = json.loads(extra) if isinstance(extra, str) else extra
     except ValueError:
         return None
-    extra = form.get("extra") or {}
-    options = json.loads(extra) if isinstance(extra, str) else extra
-    account = quote(str(form.get("login") or ""), safe="")
-    if form.get("password"):
-        account += f":{quote(str(form['password']), safe='')}"
+    kind, host = form.get("conn_type") or "mysql", form.get("host") or ""
+    login, password, schema = (
+        quote(str(form.get(name) or ""), safe="") for name in ("login", "password", "schema")
+    )
+    account = f"{login}{password and ':' + password}@"
     port = f":{form['port']}" if form.get("port") else ""
-    place = f"{account}@{form.get('host') or ''}{port}/{quote(str(form.get('schema') or ''))}"
-    return f"{form.get('conn_type', 'mysql')}://{place}{options and '?' + urlencode(options)}"
+    query = urlencode({name: _option(value) for name, value in options.items()})
+    return f"{kind}://{account}{host}{port}/{schema}{query and '?' + query}"
+
+
+def _option(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _dsn(loaded: LoadedPipeline, section: str, reference: Reference, dsn_of: DsnOf) -> str:

@@ -47,6 +47,33 @@ class PlanSummary:
     """Tables of the plan that the file no longer picks, or that are gone at the source."""
 
 
+@dataclass(frozen=True, slots=True)
+class PlanPreview:
+    """What a run would find; made without changing anything."""
+
+    tables: tuple[TablePlan, ...]
+    stored_plan_id: str
+    """The plan the state store holds, empty for none."""
+    handed_off: bool
+    not_copied: tuple[str, ...]
+    gone: tuple[str, ...]
+
+
+def preview(run: Run) -> PlanPreview:
+    """Look at the tables and at what is remembered."""
+    tables = captured_tables(run)
+    state = run.store.pipeline(run.name)
+    planned = tuple(table.plan for table in run.store.tables(run.name))
+    not_copied, gone = _differences(planned, tables) if planned else ((), ())
+    return PlanPreview(
+        tables=tables,
+        stored_plan_id="" if state is None else state.plan_id,
+        handed_off=run.store.hand_off(run.name) is not None,
+        not_copied=not_copied,
+        gone=gone,
+    )
+
+
 def plan(run: Run) -> PlanSummary:
     """Go on with the plan there is, or make one."""
     tables = captured_tables(run)
@@ -86,7 +113,7 @@ def _plan(run: Run, ledger: Ledger, tables: tuple[TablePlan, ...]) -> PlanSummar
 def _go_on(run: Run, ledger: Ledger, generation: int, tables: Sequence[TablePlan]) -> PlanSummary:
     correction = reconcile(run.store, ledger, run.name, generation)
     planned = tuple(state.plan for state in run.store.tables(run.name))
-    old, now = ({plan.schema.table for plan in plans} for plans in (planned, tables))
+    not_copied, gone = _differences(planned, tables)
     phase = run.store.ensure(run.name).phase
     if not correction.handed_off and phase in {Phase.NEW, Phase.FAILED}:
         run.store.move(run.name, generation, expected=phase, to=Phase.PLANNING)
@@ -98,9 +125,17 @@ def _go_on(run: Run, ledger: Ledger, generation: int, tables: Sequence[TablePlan
         tables=planned,
         handed_off=correction.handed_off,
         created=created,
-        not_copied=tuple(str(table) for table in sorted(now - old)),
-        gone=tuple(str(table) for table in sorted(old - now)),
+        not_copied=not_copied,
+        gone=gone,
     )
+
+
+def _differences(
+    planned: Sequence[TablePlan], tables: Sequence[TablePlan]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the tables that came since the plan was made, and those that went."""
+    old, now = ({plan.schema.table for plan in plans} for plans in (planned, tables))
+    return tuple(map(str, sorted(now - old))), tuple(map(str, sorted(old - now)))
 
 
 def _make(run: Run, ledger: Ledger, generation: int, tables: tuple[TablePlan, ...]) -> PlanSummary:

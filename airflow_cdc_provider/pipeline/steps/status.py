@@ -8,13 +8,13 @@ from typing import Any
 
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
+from airflow_cdc_provider.core.ports import StateReader
 from airflow_cdc_provider.core.records import (
     PipelineEvent,
     PipelineState,
     StreamState,
     TableState,
 )
-from airflow_cdc_provider.core.ports import StateReader
 
 EVENTS_SHOWN = 10
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.errors import UnsupportedTableError
 from airflow_cdc_provider.core.identifiers import TableId
@@ -16,12 +17,15 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.mysql.capabilities import Capabilities, read_capabilities
 from airflow_cdc_provider.mysql.catalogue import TableFacts, TableKind, picked_tables
-from airflow_cdc_provider.mysql.connection import ServerConnection, connect
+from airflow_cdc_provider.mysql.connection import connect
 from airflow_cdc_provider.mysql.introspection import read_schemas
 from airflow_cdc_provider.pipeline.loader import LoadedPipeline
 from airflow_cdc_provider.pipeline.patterns import Route, TablePattern, sink_table
 from airflow_cdc_provider.pipeline.problems import Path
 from airflow_cdc_provider.pipeline.run import Run
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.mysql.connection import ServerConnection
 
 Found = tuple[Path, str, str]
 

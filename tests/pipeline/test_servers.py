@@ -1,0 +1,74 @@
+"""References become servers, and what is missing is named with its line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from airflow_cdc_provider.core.errors import PipelineFileError
+from airflow_cdc_provider.pipeline.loader import LoadedPipeline, parse_pipeline
+from airflow_cdc_provider.pipeline.servers import EnvironmentDsns, resolve_servers
+from tests.pipeline.test_loader import FULL, SMALL
+
+DSN = "mysql://cdc:planted%40secret@db.example:3307/?ssl_ca=/ca.pem"
+
+
+def small(path: Path) -> LoadedPipeline:
+    return parse_pipeline(SMALL, path / "shop.yaml")
+
+
+def test_environment_variables_hold_the_dsns(tmp_path: Path) -> None:
+    dsns = EnvironmentDsns({"SHOP_DSN": DSN, "DR_DSN": "mysql://root@127.0.0.1/"})
+    servers = resolve_servers(small(tmp_path), dsns)
+    assert (servers.source.host, servers.source.port) == ("db.example", 3307)
+    assert servers.source.password == "planted@secret"
+    assert servers.default_state == tmp_path / "shop.state.db"
+    assert servers.state_dsn == f"sqlite:///{tmp_path}/shop.state.db"
+
+
+def test_no_repr_shows_a_password(tmp_path: Path) -> None:
+    dsns = EnvironmentDsns({"SHOP_DSN": DSN, "DR_DSN": DSN})
+    assert "planted" not in repr(resolve_servers(small(tmp_path), dsns))
+    assert "planted" not in repr(dsns)
+
+
+def test_a_variable_that_is_not_set_is_named_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(PipelineFileError, match="DR_DSN is not set") as caught:
+        resolve_servers(small(tmp_path), EnvironmentDsns({"SHOP_DSN": DSN}))
+    assert "line 6, sink.dsn_env" in caught.value.what
+
+
+def test_a_dsn_that_is_none_is_refused_without_repeating_it(tmp_path: Path) -> None:
+    wrong = "oracle://u:planted@h/"
+    with pytest.raises(PipelineFileError) as caught:
+        resolve_servers(small(tmp_path), EnvironmentDsns({"SHOP_DSN": wrong, "DR_DSN": DSN}))
+    assert "planted" not in str(caught.value)
+
+
+def test_connections_are_found_where_airflow_keeps_them_in_the_environment() -> None:
+    stored = {
+        "conn_type": "mysql",
+        "host": "dr.example",
+        "login": "cdc",
+        "password": "p@ss/word",
+        "extra": {"ssl_disabled": True},
+    }
+    dsns = EnvironmentDsns(
+        {
+            "AIRFLOW_CONN_SHOP_MYSQL": DSN,
+            "AIRFLOW_CONN_DR_MYSQL": json.dumps(stored),
+            "AIRFLOW_CONN_CDC_STATE": "mysql://cdc@127.0.0.1/state",
+        }
+    )
+    servers = resolve_servers(parse_pipeline(FULL), dsns)
+    assert (servers.sink.host, servers.sink.password) == ("dr.example", "p@ss/word")
+    assert servers.sink.ssl_disabled
+    assert servers.default_state is None
+
+
+def test_a_connection_that_is_not_there_is_named_with_its_line() -> None:
+    with pytest.raises(PipelineFileError, match="no connection 'shop_mysql'") as caught:
+        resolve_servers(parse_pipeline(FULL), EnvironmentDsns({}))
+    assert "line 3, source.conn_id" in caught.value.what

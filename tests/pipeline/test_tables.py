@@ -1,0 +1,95 @@
+"""What only the source can tell is wrong with a file is refused with the line and the fix."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+
+from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.errors import PipelineFileError, UnsupportedTableError
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.mysql.capabilities import read_capabilities
+from airflow_cdc_provider.mysql.connection import connect
+from airflow_cdc_provider.pipeline.loader import parse_pipeline
+from airflow_cdc_provider.pipeline.steps.tables import require_keys, tables_of
+from tests.servers.given import SqlServer
+
+FILE = """\
+pipeline: shop
+source:
+  dsn_env: SHOP_DSN
+  tables: [{tables}]
+sink:
+  dsn_env: DR_DSN
+  route: {{{route}}}
+snapshot:
+  tables: {{{settings}}}
+"""
+
+
+@pytest.fixture
+def database(mysql_server: SqlServer, mysql_database: str) -> str:
+    for statement in (
+        "CREATE TABLE orders (id INT PRIMARY KEY, customer INT, KEY (customer))",
+        "CREATE TABLE items (order_id INT, line INT, PRIMARY KEY (line, order_id))",
+        "CREATE TABLE keyless (a INT)",
+        "CREATE VIEW totals AS SELECT COUNT(*) AS n FROM orders",
+    ):
+        with closing(mysql_server.connect(database=mysql_database)) as connection:
+            connection.cursor().execute(statement)
+    return mysql_database
+
+
+def found(
+    server: SqlServer, tables: str, route: str = "", settings: str = ""
+) -> tuple[TablePlan, ...]:
+    loaded = parse_pipeline(FILE.format(tables=tables, route=route, settings=settings))
+    with closing(connect(Endpoint.parse(server.dsn()), purpose="test")) as connection:
+        return tables_of(loaded, connection, read_capabilities(connection))
+
+
+def test_patterns_pick_base_tables_and_routes_say_where(
+    mysql_server: SqlServer, database: str
+) -> None:
+    plans = found(mysql_server, f'"{database}.*"', f'"{database}.*": "copy.x_*"')
+    assert [str(plan.sink_table) for plan in plans] == [
+        "copy.x_items",
+        "copy.x_keyless",
+        "copy.x_orders",
+    ]
+    assert plans[0].schema.primary_key == ("line", "order_id")
+    assert plans[2].schema.create_statement.startswith("CREATE TABLE")
+
+
+@pytest.mark.parametrize(
+    ("tables", "route", "settings", "line", "words"),
+    [
+        ("DB.oders", "", "", 4, "DB.oders does not exist"),
+        ("DB.oders", "", "", 4, "did you mean DB.orders?"),
+        ('"DB.zzz*"', "", "", 4, "no table fits DB.zzz*"),
+        ("DB.orders, DB.totals", "", "", 4, "not a base table but a view"),
+        ('"DB.*"', '"DB.x*": "c.*"', "", 7, "fits none of the pipeline's tables"),
+        ('"DB.*"', '"DB.*": "c.one"', "", 7, "both go to c.one"),
+        ('"DB.*"', "", '"DB.items": {key: [order_id, line]}', 9, "key: [line, order_id]"),
+    ],
+)
+def test_a_file_that_does_not_fit_the_source_is_refused_with_its_line(
+    mysql_server: SqlServer,
+    database: str,
+    tables: str,
+    route: str,
+    settings: str,
+    line: int,
+    words: str,
+) -> None:
+    parts = [part.replace("DB", database) for part in (tables, route, settings, words)]
+    with pytest.raises(PipelineFileError) as caught:
+        found(mysql_server, *parts[:3])
+    assert parts[3] in caught.value.what
+    assert f"line {line}" in caught.value.what
+
+
+def test_a_table_without_a_primary_key_is_refused(mysql_server: SqlServer, database: str) -> None:
+    with pytest.raises(UnsupportedTableError, match="keyless"):
+        require_keys(found(mysql_server, f'"{database}.*"'))
