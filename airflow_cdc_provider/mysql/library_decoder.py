@@ -25,6 +25,7 @@ from pymysqlreplication.packet import BinLogPacketWrapper
 from airflow_cdc_provider.columnar.changes import ChangeBatch, Op, Statement, TableChanges
 from airflow_cdc_provider.columnar.events import BatchLimits, EventChunk
 from airflow_cdc_provider.columnar.value_model import ZeroDates, arrow_schema
+from airflow_cdc_provider.core.ddl_effects import StatementKind, effect_of
 from airflow_cdc_provider.core.errors import (
     CorruptLogError,
     IntegrityError,
@@ -320,30 +321,34 @@ class LibraryDecoder:
             self._end(keep=False)
         elif first == "XA":
             self._refuse_xa()
-        elif first in {"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD"}:
-            raise IntegrityError(
-                f"the log holds a {first} as a statement, not as rows",
-                self._where,
-                "its rows are lost to us",
-                "set binlog_format=ROW for every session, then resync the table",
-            )
         elif first not in {"SAVEPOINT", "ROLLBACK"}:
             return self._statement(database, sql)
         return None
 
     def _statement(self, database: str, sql: str) -> Statement | None:
+        """Judge a statement; one that may concern a captured table is a barrier."""
         opened = self._open
         if opened is None or self._at is None:
             self._unexpected("a statement without a GTID event")
+        effect = effect_of(sql, default_database=database)
+        concerns = not effect.harmless and (
+            not effect.tables or any(self._captured(table) for table in effect.tables)
+        )
+        if concerns and effect.kind is StatementKind.ROWS:
+            raise IntegrityError(
+                f"the log holds row changes as a statement: {sql[:200]}",
+                self._where,
+                "the rows it changed are lost to us",
+                "set binlog_format=ROW for every session, then resync the table",
+            )
         if not opened.standalone:
-            # CREATE TABLE ... SELECT stands inside the transaction of its rows. The new table
-            # is none we know the columns of yet, so nothing of ours changes.
-            if sql.split(None, 1)[0].upper() != "CREATE":
-                self._unexpected("a statement inside a transaction")
+            # CREATE TABLE ... SELECT stands inside the transaction of its rows.
+            if concerns:
+                self._unexpected(f"a statement inside a transaction: {sql[:200]}")
             return None
         point = self._point(opened, self._at)
         self._end()
-        return Statement(database, sql, point)
+        return Statement(database, sql, point) if concerns else None
 
     def _end(self, *, keep: bool = True) -> None:
         opened = self._open
