@@ -44,6 +44,7 @@ __all__ = [
     "StatementOutcome",
     "connect",
     "query",
+    "query_named",
     "server_errors",
     "sink_session",
     "translated",
@@ -122,6 +123,20 @@ def query(
         with connection.cursor() as cursor:
             cursor.execute(sql)
             return list(cursor.fetchall())
+    except pymysql.Error as error:
+        where = f"{connection.host}:{connection.port}"
+        raise translated(error, where, role=role) from None
+
+
+def query_named(
+    connection: ServerConnection, sql: str, *, role: Role = Role.SOURCE
+) -> list[dict[str, Any]]:
+    """Run one statement and return its rows by column name: for SHOW, whose columns vary."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(sql)
+            names = [part[0] for part in cursor.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
     except pymysql.Error as error:
         where = f"{connection.host}:{connection.port}"
         raise translated(error, where, role=role) from None

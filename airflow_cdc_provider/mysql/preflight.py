@@ -1,0 +1,218 @@
+"""Preflight: everything that stands in the way of a correct copy, all at once, before it starts.
+
+It fails closed: what cannot be looked at for lack of a privilege is itself a finding. Nothing is
+changed on either server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.errors import AccessDeniedError, CdcError
+from airflow_cdc_provider.core.identifiers import quote_identifier, quote_table
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.mysql.capabilities import (
+    Capabilities,
+    WatermarkMode,
+    read_capabilities,
+)
+from airflow_cdc_provider.mysql.catalogue import TableFacts
+from airflow_cdc_provider.mysql.connection import Role, connect, query, query_named
+from airflow_cdc_provider.mysql.findings import Finding, Level, refuse_if_blocked, sorted_findings
+from airflow_cdc_provider.mysql.preflight_log import log_findings
+from airflow_cdc_provider.mysql.preflight_sink import Sink, sink_findings
+from airflow_cdc_provider.mysql.preflight_tables import left_out_findings, table_findings
+from airflow_cdc_provider.mysql.privileges import Grants, read_grants
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.mysql.connection import ServerConnection
+
+__all__ = ["Finding", "Level", "preflight", "refuse_if_blocked"]
+
+LEDGER_DATABASE = "airflow_cdc"
+_SINK_PRIVILEGES = ("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "INDEX", "DROP")
+
+
+def preflight(
+    source: Endpoint,
+    sink: Endpoint,
+    plans: Sequence[TablePlan],
+    *,
+    server_ids: range = range(0),
+    max_connections: int = 0,
+    picked: Iterable[TableFacts] = (),
+) -> tuple[Finding, ...]:
+    """Look at both servers and all tables; what blocks comes first.
+
+    `picked` are the tables that the patterns pick, of whatever kind, so that those no copy can be
+    made of are named.
+    """
+    found: list[Finding] = [*left_out_findings(picked)]
+    with closing(connect(source, purpose="preflight")) as connection:
+        capabilities = read_capabilities(connection)
+        found += _source(connection, capabilities, str(source), plans)
+        found += _server_ids(connection, capabilities, str(source), server_ids)
+        found += _room(connection, capabilities, str(source), max_connections)
+    with closing(connect(sink, purpose="preflight", role=Role.SINK)) as connection:
+        there = Sink(connection, read_capabilities(connection, role=Role.SINK), str(sink))
+        found += sink_findings(there, capabilities, plans)
+        found += _sink_privileges(there, plans)
+    return sorted_findings(found)
+
+
+def _source(
+    connection: ServerConnection,
+    capabilities: Capabilities,
+    subject: str,
+    plans: Sequence[TablePlan],
+) -> Iterator[Finding]:
+    yield from log_findings(connection, capabilities, subject)
+    schemas = [plan.schema for plan in plans]
+    estimates = {plan.schema.table: plan.estimated_rows for plan in plans}
+    yield from table_findings(connection, capabilities, schemas, estimates)
+    yield from _source_privileges(connection, capabilities, subject, plans)
+
+
+def _source_privileges(
+    connection: ServerConnection,
+    capabilities: Capabilities,
+    subject: str,
+    plans: Sequence[TablePlan],
+) -> Iterator[Finding]:
+    grants = read_grants(connection)
+    monitor = "BINLOG MONITOR" if capabilities.is_mariadb else "REPLICATION CLIENT"
+    for privilege, name, why in (
+        ("REPLICATION SLAVE", "REPLICATION SLAVE", "the log cannot be read"),
+        ("REPLICATION CLIENT", monitor, "the end of the log cannot be asked for"),
+    ):
+        if not grants.holds(privilege):
+            yield _missing(
+                f"source.{privilege.lower().replace(' ', '_')}", subject, name, why, grants
+            )
+    if WatermarkMode.LOG_STATUS in capabilities.watermark_modes and not grants.holds(
+        "BACKUP_ADMIN"
+    ):
+        yield Finding(
+            "source.backup_admin",
+            Level.WARN,
+            subject,
+            "the account lacks BACKUP_ADMIN",
+            "BACKUP_ADMIN",
+            "low watermarks are the start of the current log file instead of performance_schema."
+            "log_status, so more log is replayed",
+            f"GRANT BACKUP_ADMIN ON *.* TO {grants.account}; "
+            f"GRANT SELECT ON performance_schema.log_status TO {grants.account};",
+        )
+    for plan in plans:
+        # tried rather than read from the grants: roles and column rights count as they really do
+        columns = ", ".join(quote_identifier(c.name) for c in plan.schema.copied_columns) or "1"
+        table = quote_table(plan.schema.table)
+        try:
+            query(connection, f"SELECT {columns} FROM {table} LIMIT 0")
+        except AccessDeniedError:
+            database = quote_identifier(plan.schema.table.database)
+            yield Finding(
+                "source.select",
+                Level.BLOCK,
+                str(plan.schema.table),
+                "the account may not read all of its columns",
+                "SELECT",
+                "the table cannot be copied",
+                f"GRANT SELECT ON {database}.* TO {grants.account};",
+            )
+        except CdcError as error:
+            yield Finding(
+                "source.select",
+                Level.BLOCK,
+                str(plan.schema.table),
+                error.what,
+                "",
+                "",
+                error.remedy,
+            )
+
+
+def _missing(code: str, subject: str, privilege: str, why: str, grants: Grants) -> Finding:
+    return Finding(
+        code,
+        Level.BLOCK,
+        subject,
+        f"the account {grants.account} lacks {privilege}",
+        privilege,
+        why,
+        f"GRANT {privilege} ON *.* TO {grants.account};",
+    )
+
+
+def _sink_privileges(sink: Sink, plans: Sequence[TablePlan]) -> Iterator[Finding]:
+    grants = read_grants(sink.connection, role=Role.SINK)
+    lacking = grants.missing_on(_SINK_PRIVILEGES, [plan.sink_table for plan in plans])
+    ledger = {p for p in _SINK_PRIVILEGES if not grants.holds(p, LEDGER_DATABASE)}
+    if ledger:
+        lacking[LEDGER_DATABASE] = ledger
+    for database, privileges in sorted(lacking.items()):
+        names = ", ".join(p for p in _SINK_PRIVILEGES if p in privileges)
+        yield Finding(
+            "sink.privileges",
+            Level.BLOCK,
+            sink.subject,
+            f"the account {grants.account} lacks {names} on {database}",
+            ", ".join(_SINK_PRIVILEGES),
+            "progress is kept there, beside the rows"
+            if database == LEDGER_DATABASE
+            else "tables are created and rows written there",
+            f"GRANT {names} ON {quote_identifier(database)}.* TO {grants.account};",
+        )
+
+
+def _server_ids(
+    connection: ServerConnection, capabilities: Capabilities, subject: str, server_ids: range
+) -> Iterator[Finding]:
+    if capabilities.server_id in server_ids:
+        yield Finding(
+            "source.server_id",
+            Level.BLOCK,
+            subject,
+            f"the source itself has server_id {capabilities.server_id}",
+            "a range without it",
+            "a server sends no log to a reader with its own id",
+            "choose another range in source.server_id",
+        )
+    try:
+        readers = query_named(connection, capabilities.replicas_statement)
+    except AccessDeniedError:
+        return  # the missing privilege is a finding of its own
+    taken = sorted(int(row["Server_Id" if "Server_Id" in row else "Server_id"]) for row in readers)
+    clashing = [number for number in taken if number in server_ids]
+    if clashing:
+        yield Finding(
+            "source.server_id_taken",
+            Level.WARN,
+            subject,
+            f"readers with the ids {clashing} are connected now",
+            "ids that no other reader of this server has",
+            "two readers with one id throw each other out; if this is the pipeline's own stream, "
+            "all is well",
+            "choose another range in source.server_id",
+        )
+
+
+def _room(
+    connection: ServerConnection, capabilities: Capabilities, subject: str, wanted: int
+) -> Iterator[Finding]:
+    limit = int(capabilities.setting("max_connections", default="0"))
+    used = int(query(connection, "SHOW GLOBAL STATUS LIKE 'Threads_connected'")[0][1])
+    # each reader has one connection for rows and one for the log
+    if limit and limit - used < 2 * wanted + 2:
+        yield Finding(
+            "source.max_connections",
+            Level.WARN,
+            subject,
+            f"{used} of {limit} connections are in use",
+            f"{2 * wanted + 2} free ones",
+            "readers may be turned away, and so may other clients",
+            "lower snapshot.max_connections, or raise max_connections of the server",
+        )
