@@ -11,6 +11,7 @@ canonical value whether a row came by SELECT or from the log.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -71,7 +72,8 @@ class ChangeBatch:
 
     start: LogPosition
     end: LogPosition | None
-    transactions: tuple[TransactionPoint, ...]
+    transactions: Sequence[TransactionPoint]
+    """A tuple, or columns that make a record of each when asked."""
     tables: tuple[TableChanges, ...]
     barrier: Statement | None = None
     bytes: int = field(default=0, compare=False)

@@ -1,0 +1,163 @@
+"""DATE, DATETIME, TIMESTAMP and TIME, a whole column at a time.
+
+Zero and partial dates follow the policy of the value model: a named error, NULL and counted, or
+the server's own text for every value of the column.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from airflow_cdc_provider.columnar.binlog.number_cells import as_arrow, validity_of
+from airflow_cdc_provider.columnar.binlog.octets import Bools, Ints
+from airflow_cdc_provider.columnar.binlog.row_walk import Cells
+from airflow_cdc_provider.columnar.binlog.wire_types import Wire
+from airflow_cdc_provider.columnar.value_model import ZeroDates
+from airflow_cdc_provider.columnar.zero_dates import is_day
+from airflow_cdc_provider.core.errors import ValueRefusedError
+
+_SECOND = 1_000_000
+_DAY_SECONDS = 86_400
+_MONTHS_TO_EPOCH = 1970 * 12
+
+
+@dataclass(slots=True)
+class _Parts:
+    """Dates and clock times as the server keeps them, field by field."""
+
+    year: Ints
+    month: Ints
+    day: Ints
+    second: Ints
+    """Seconds since midnight."""
+    micro: Ints
+
+    @property
+    def real(self) -> Bools:
+        """Tell which are days of the calendar."""
+        return is_day(self.year, self.month, self.day)
+
+    def days(self) -> Ints:
+        """Return days since 1970-01-01; only where real."""
+        months = (self.year - 1970) * 12 + self.month - 1
+        first = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+        return first + self.day - 1
+
+
+@dataclass(slots=True)
+class DateColumn:
+    """A decoded column and how many zero dates became NULL."""
+
+    array: pa.Array
+    nulled: int = 0
+
+
+def times(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
+    """Decode TIME(n): one signed number of hours, minutes, seconds and fraction."""
+    extra = wire.width - 3
+    packed = cells.octets.big(cells.places, wire.width) - (0x800000 << (8 * extra))
+    size = np.abs(packed)
+    whole, part = size >> (8 * extra), size & ((1 << (8 * extra)) - 1)
+    seconds = (whole >> 12 & 0x3FF) * 3600 + (whole >> 6 & 63) * 60 + (whole & 63)
+    value = seconds * _SECOND + part * 10 ** (6 - 2 * extra)
+    return as_arrow(np.where(packed < 0, -value, value), cells.nulls, wanted)
+
+
+def dates(cells: Cells, wire: Wire, wanted: pa.DataType, zero_dates: ZeroDates) -> DateColumn:
+    """Decode DATE, DATETIME(n) or TIMESTAMP(n)."""
+    parts = _PARTS[wire.kind](cells, wire)
+    if zero_dates is ZeroDates.TEXT:
+        return DateColumn(_as_text(parts, cells.nulls, wire))
+    unreal = ~parts.real
+    nulls, nulled = cells.nulls, 0
+    if unreal.any():
+        if nulls is not None:
+            unreal &= ~nulls
+        nulled = int(unreal.sum())
+        if nulled and zero_dates is ZeroDates.FAIL:
+            raise _no_day(parts, int(np.flatnonzero(unreal)[0]))
+        nulls = unreal if nulls is None else nulls | unreal
+    days = parts.days()
+    if wire.kind == "date":
+        return DateColumn(as_arrow(days.astype(np.int32), nulls, wanted), nulled)
+    micros = (days * _DAY_SECONDS + parts.second) * _SECOND + parts.micro
+    return DateColumn(as_arrow(micros, nulls, wanted), nulled)
+
+
+def _date_parts(cells: Cells, _wire: Wire) -> _Parts:
+    packed = cells.octets.little(cells.places, 3)
+    none = np.zeros(len(packed), np.int64)
+    return _Parts(packed >> 9, packed >> 5 & 15, packed & 31, none, none)
+
+
+def _datetime_parts(cells: Cells, wire: Wire) -> _Parts:
+    packed = cells.octets.big(cells.places, 5) - 0x8000000000
+    months = packed >> 22
+    clock = (packed >> 12 & 31) * 3600 + (packed >> 6 & 63) * 60 + (packed & 63)
+    micro = _fraction(cells, 5, wire)
+    return _Parts(months // 13, months % 13, packed >> 17 & 31, clock, micro)
+
+
+def _timestamp_parts(cells: Cells, wire: Wire) -> _Parts:
+    """Split instants into calendar fields; second 0 can only be the zero date."""
+    stored = cells.octets.big(cells.places, 4)
+    micro = _fraction(cells, 4, wire)
+    day = (stored // _DAY_SECONDS).astype("datetime64[D]")
+    month = day.astype("datetime64[M]")
+    months = month.astype(np.int64) + _MONTHS_TO_EPOCH
+    zero = (stored == 0) & (micro == 0)
+    there = (~zero).astype(np.int64)
+    return _Parts(
+        months // 12 * there,
+        (months % 12 + 1) * there,
+        ((day - month).astype(np.int64) + 1) * there,
+        stored % _DAY_SECONDS,
+        micro,
+    )
+
+
+_PARTS = {"date": _date_parts, "datetime": _datetime_parts, "timestamp": _timestamp_parts}
+
+
+def _fraction(cells: Cells, behind: int, wire: Wire) -> Ints:
+    width = wire.width - behind
+    if not width:
+        return np.zeros(len(cells.places), np.int64)
+    return cells.octets.big(cells.places + behind, width) * 10 ** (6 - 2 * width)
+
+
+def _no_day(parts: _Parts, row: int) -> ValueRefusedError:
+    shown = f"{parts.year[row]:04d}-{parts.month[row]:02d}-{parts.day[row]:02d}"
+    return ValueRefusedError(
+        f"{shown} is no day of the calendar",
+        risk="the sink has no such value",
+        remedy="choose what becomes of zero dates: null or text, or correct the row",
+    )
+
+
+def _as_text(parts: _Parts, nulls: Bools | None, wire: Wire) -> pa.Array:
+    """Write every value as the server does, digit by digit into fixed-width texts."""
+    fields = [(parts.year, 4, ""), (parts.month, 2, "-"), (parts.day, 2, "-")]
+    if wire.kind != "date":
+        second = parts.second
+        fields += [(second // 3600, 2, " "), (second // 60 % 60, 2, ":"), (second % 60, 2, ":")]
+        if wire.length:
+            fields.append((parts.micro // 10 ** (6 - wire.length), wire.length, "."))
+    columns: list[npt.NDArray[np.uint8]] = []
+    for values, digits, before in fields:
+        if before:
+            columns.append(np.full(len(values), ord(before), np.uint8))
+        columns.extend(
+            (values // 10**power % 10 + ord("0")).astype(np.uint8)
+            for power in range(digits - 1, -1, -1)
+        )
+    texts = np.column_stack(columns)
+    rows, width = texts.shape
+    offsets = np.arange(rows + 1, dtype=np.int32) * width
+    validity, count = validity_of(nulls)
+    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(texts))]
+    return pa.Array.from_buffers(pa.string(), rows, buffers, count)

@@ -1,0 +1,160 @@
+"""MySQL's binary JSON becomes the text that the server itself would print.
+
+The format: a type byte, then the value. Objects and arrays hold counts, sizes and offsets of 2
+bytes (small) or 4 bytes (large); scalars that fit an offset's place stand in its place. Object
+keys come in the order of the server: by length, then by bytes. The text has a blank behind each
+comma and colon, numbers print as the server prints them, and values JSON has no name for (dates,
+decimals, bits, bytes) print as their canonical text or as `base64:type<n>:...`.
+Source: MySQL 9.7 source documentation, "json_binary".
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from decimal import Decimal
+
+from airflow_cdc_provider.columnar.binlog.wire_types import decimal_bytes
+from airflow_cdc_provider.core.errors import CorruptLogError, UnknownTypeError
+
+_SMALL_OBJECT, _LARGE_OBJECT, _SMALL_ARRAY, _LARGE_ARRAY, _LITERAL = range(5)
+_INTEGERS = {0x05: "<h", 0x06: "<H", 0x07: "<i", 0x08: "<I", 0x09: "<q", 0x0A: "<Q"}
+_DOUBLE, _STRING, _OPAQUE = 0x0B, 0x0C, 0x0F
+_LITERALS = {0: "null", 1: "true", 2: "false"}
+_DATE, _TIME, _DATETIME, _TIMESTAMP, _DECIMAL = 10, 11, 12, 7, 246
+_DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
+_escape = json.encoder.ESCAPE_DCT.get
+
+
+def json_text(document: bytes) -> str:
+    """Print a document; empty bytes are what the server keeps for an absent value: null."""
+    if not document:
+        return "null"
+    try:
+        return _value(document[0], document, 1)
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise CorruptLogError(
+            f"a JSON value ends too early ({error})",
+            risk="the document would change on its way",
+            remedy="check the log file with mysqlbinlog",
+        ) from None
+
+
+def _value(kind: int, octets: bytes, place: int) -> str:
+    if kind <= _LARGE_ARRAY:
+        return _container(kind, octets, place)
+    if kind == _LITERAL:
+        return _LITERALS[octets[place]]
+    if kind in _INTEGERS:
+        return str(struct.unpack_from(_INTEGERS[kind], octets, place)[0])
+    if kind == _DOUBLE:
+        return double_text(struct.unpack_from("<d", octets, place)[0])
+    if kind == _STRING:
+        length, start = _length(octets, place)
+        return quoted(octets[start : start + length].decode())
+    if kind == _OPAQUE:
+        length, start = _length(octets, place + 1)
+        return _opaque(octets[place], octets[start : start + length])
+    raise UnknownTypeError(
+        f"JSON holds a value of type {kind}, which is not known",
+        risk="the document would change on its way",
+        remedy="report it with the server's version",
+    )
+
+
+def _container(kind: int, octets: bytes, base: int) -> str:
+    large = kind in {_LARGE_OBJECT, _LARGE_ARRAY}
+    width = 4 if large else 2
+    offset_form = "<I" if large else "<H"
+    count = struct.unpack_from(offset_form, octets, base)[0]
+    is_object = kind in {_SMALL_OBJECT, _LARGE_OBJECT}
+    place = base + 2 * width
+    keys: list[str] = []
+    if is_object:
+        for index in range(count):
+            entry = place + index * (width + 2)
+            start = base + struct.unpack_from(offset_form, octets, entry)[0]
+            length = struct.unpack_from("<H", octets, entry + width)[0]
+            keys.append(quoted(octets[start : start + length].decode()))
+        place += count * (width + 2)
+    values = []
+    for index in range(count):
+        entry = place + index * (width + 1)
+        child = octets[entry]
+        if child == _LITERAL or child in {5, 6} or (large and child in {7, 8}):
+            values.append(_value(child, octets, entry + 1))
+        else:
+            offset = struct.unpack_from(offset_form, octets, entry + 1)[0]
+            values.append(_value(child, octets, base + offset))
+    if is_object:
+        pairs = (f"{key}: {value}" for key, value in zip(keys, values, strict=True))
+        return "{" + ", ".join(pairs) + "}"
+    return "[" + ", ".join(values) + "]"
+
+
+def _length(octets: bytes, place: int) -> tuple[int, int]:
+    """Read a length of seven bits a byte; return it and where it ends."""
+    length, shift = 0, 0
+    while True:
+        octet = octets[place]
+        place += 1
+        length |= (octet & 0x7F) << shift
+        shift += 7
+        if not octet & 0x80:
+            return length, place
+
+
+def quoted(text: str) -> str:
+    """Quote a string as the server does: only what JSON demands, control characters as \\u."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def double_text(number: float) -> str:
+    """Print a double: the shortest digits that read back the same, never without a mark."""
+    text = repr(number)
+    mantissa, mark, exponent = text.partition("e")
+    if not mark:
+        return text
+    mantissa = mantissa.removesuffix(".0")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def _opaque(kind: int, octets: bytes) -> str:
+    if kind in {_DATE, _DATETIME, _TIMESTAMP, _TIME}:
+        return quoted(_temporal(kind, int.from_bytes(octets[:8], "little", signed=True)))
+    if kind == _DECIMAL:
+        return _decimal(octets)
+    return quoted(f"base64:type{kind}:{base64.b64encode(octets).decode()}")
+
+
+def _temporal(kind: int, packed: int) -> str:
+    size = abs(packed)
+    micro, whole = size & 0xFFFFFF, size >> 24
+    if kind == _TIME:
+        sign = "-" if packed < 0 else ""
+        clock = f"{whole >> 12 & 0x3FF:02d}:{whole >> 6 & 63:02d}:{whole & 63:02d}"
+        return f"{sign}{clock}.{micro:06d}"
+    date, clock = whole >> 17, whole & 0x1FFFF
+    months = date >> 5
+    text = f"{months // 13:04d}-{months % 13:02d}-{date & 31:02d}"
+    if kind == _DATE:
+        return text
+    return f"{text} {clock >> 12:02d}:{clock >> 6 & 63:02d}:{clock & 63:02d}.{micro:06d}"
+
+
+def _decimal(octets: bytes) -> str:
+    precision, scale = octets[0], octets[1]
+    packed = bytearray(octets[2 : 2 + decimal_bytes(precision, scale)])
+    negative = packed[0] < 0x80
+    if negative:
+        packed = bytearray(octet ^ 0xFF for octet in packed)
+    packed[0] ^= 0x80
+    whole = precision - scale
+    value, place = 0, 0
+    for digits in (whole % 9, *[9] * (whole // 9), *[9] * (scale // 9), scale % 9):
+        width = _DIGIT_BYTES[digits]
+        value = value * 10**digits + int.from_bytes(packed[place : place + width], "big")
+        place += width
+    number = Decimal(-value if negative else value).scaleb(-scale)
+    return format(number, "f")

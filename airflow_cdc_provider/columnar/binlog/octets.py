@@ -1,0 +1,87 @@
+"""Gather numbers from many places of one buffer at once.
+
+A binlog buffer has no alignment, so each width has a view with a stride of one byte: element i
+is the number that starts at byte i. Fancy indexing into such a view reads one number per event
+or row in about 8 ns. Widths without a machine type are put together from smaller ones, so no
+read goes past the number's own bytes: the last event may end where the buffer ends.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+Bytes2D = npt.NDArray[np.uint8]
+
+_PARTS: dict[int, tuple[int, ...]] = {3: (2, 1), 5: (4, 1), 6: (4, 2), 7: (4, 2, 1)}
+
+
+class Octets:
+    """A read-only buffer and its views by width."""
+
+    __slots__ = ("_views", "buffer", "u8")
+
+    def __init__(self, buffer: bytes | bytearray | memoryview) -> None:
+        self.buffer = buffer
+        self.u8: npt.NDArray[np.uint8] = np.frombuffer(buffer, np.uint8)
+        self._views: dict[str, npt.NDArray[Any]] = {}
+
+    def __len__(self) -> int:
+        return len(self.u8)
+
+    def _view(self, dtype: str, width: int) -> npt.NDArray[Any]:
+        view = self._views.get(dtype)
+        if view is None:
+            places = max(len(self.u8) - width + 1, 0)
+            view = np.ndarray((places,), dtype, self.u8, strides=(1,))
+            view.flags.writeable = False
+            self._views[dtype] = view
+        return view
+
+    def little(self, places: Ints, width: int) -> Ints:
+        """Read unsigned little-endian numbers as int64; 8 bytes wrap to negative."""
+        if width == 1:
+            return self.u8[places].astype(np.int64)
+        if width in {2, 4, 8}:
+            return self._view(f"<u{width}", width)[places].astype(np.int64)
+        value, shift = np.zeros(len(places), np.int64), 0
+        for part in _PARTS[width]:
+            value |= self.little(places + shift // 8, part) << shift
+            shift += 8 * part
+        return value
+
+    def big(self, places: Ints, width: int) -> Ints:
+        """Read unsigned big-endian numbers as int64; 8 bytes wrap to negative."""
+        if width == 0:
+            return np.zeros(len(places), np.int64)
+        if width == 1:
+            return self.u8[places].astype(np.int64)
+        if width in {2, 4, 8}:
+            return self._view(f">u{width}", width)[places].astype(np.int64)
+        value, offset = np.zeros(len(places), np.int64), 0
+        for part in _PARTS[width]:
+            value = (value << (8 * part)) | self.big(places + offset, part)
+            offset += part
+        return value
+
+    def typed(self, places: Ints, dtype: str) -> npt.NDArray[Any]:
+        """Read numbers of a little-endian machine type such as `<f8`."""
+        width = int(dtype[2:])
+        if width == 1:
+            return self.u8[places].view(dtype)
+        return self._view(dtype, width)[places]
+
+    def blocks(self, places: Ints, width: int) -> Bytes2D:
+        """Read `width` bytes at each place, a row each."""
+        if width == 0:
+            return np.zeros((len(places), 0), np.uint8)
+        taken = self._view(f"V{width}", width)[places]
+        return np.ascontiguousarray(taken).view(np.uint8).reshape(len(places), width)
+
+    def text_at(self, start: int, end: int) -> bytes:
+        """Copy one slice."""
+        return bytes(self.buffer[start:end])

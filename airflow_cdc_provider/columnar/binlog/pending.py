@@ -1,0 +1,138 @@
+"""Decoded changes that wait for their batch to be full.
+
+Changes carry two numbers that only grow: the transaction they belong to and their place among all
+changes. So a batch's end, a rollback and a prepared transaction are all one thing: a cut at a
+place, and a slice of Arrow arrays, which copies nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from airflow_cdc_provider.columnar.binlog.octets import Ints
+from airflow_cdc_provider.columnar.changes import TableChanges
+from airflow_cdc_provider.core.identifiers import TableId
+
+
+@dataclass(slots=True)
+class Piece:
+    """Some changes of one table, in log order."""
+
+    table: TableId
+    transaction: Ints
+    ordinal: Ints
+    op: npt.NDArray[np.int8]
+    before: pa.RecordBatch
+    after: pa.RecordBatch
+
+    def __len__(self) -> int:
+        return len(self.op)
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.before.nbytes + self.after.nbytes)
+
+    def slice(self, first: int, last: int) -> Piece:
+        """Return the changes from `first` up to, not including, `last`."""
+        cut = slice(first, last)
+        return Piece(
+            self.table,
+            self.transaction[cut],
+            self.ordinal[cut],
+            self.op[cut],
+            self.before.slice(first, last - first),
+            self.after.slice(first, last - first),
+        )
+
+
+class PendingChanges:
+    """Pieces in the order they came; places grow within each and never overlap after a cut."""
+
+    def __init__(self) -> None:
+        self._pieces: list[Piece] = []
+
+    def add(self, piece: Piece) -> None:
+        """Keep a piece."""
+        if len(piece):
+            self._pieces.append(piece)
+
+    def before(self, ordinal: int) -> list[Piece]:
+        """Take out and return all changes before a place."""
+        taken, kept = self._split(ordinal)
+        self._pieces = kept
+        return taken
+
+    def since(self, ordinal: int) -> list[Piece]:
+        """Take out and return all changes from a place on."""
+        kept, taken = self._split(ordinal)
+        self._pieces = kept
+        return taken
+
+    def _split(self, ordinal: int) -> tuple[list[Piece], list[Piece]]:
+        low: list[Piece] = []
+        high: list[Piece] = []
+        for piece in self._pieces:
+            if piece.ordinal[-1] < ordinal:
+                low.append(piece)
+                continue
+            if piece.ordinal[0] >= ordinal:
+                high.append(piece)
+                continue
+            cut = int(np.searchsorted(piece.ordinal, ordinal))
+            low.append(piece.slice(0, cut))
+            high.append(piece.slice(cut, len(piece)))
+        return low, high
+
+
+def restamped(pieces: Sequence[Piece], transaction: int, ordinal: int) -> list[Piece]:
+    """Move changes to another transaction and place, their order kept."""
+    if not pieces:
+        return []
+    first = min(int(piece.ordinal[0]) for piece in pieces)
+    return [
+        replace(
+            piece,
+            transaction=np.full(len(piece), transaction, np.int64),
+            ordinal=piece.ordinal - first + ordinal,
+        )
+        for piece in pieces
+    ]
+
+
+def table_changes(
+    pieces: Sequence[Piece], transactions: Ints, first_ordinal: int
+) -> tuple[TableChanges, ...]:
+    """Put the pieces of each table together; `transactions` are the batch's, in order."""
+    groups: dict[TableId, list[list[Piece]]] = {}
+    for piece in sorted(pieces, key=lambda piece: int(piece.ordinal[0])):
+        group = groups.setdefault(piece.table, [])
+        if not group or not group[-1][0].after.schema.equals(piece.after.schema):
+            group.append([])  # the same table after a change of its definition
+        group[-1].append(piece)
+    return tuple(
+        _joined(same, transactions, first_ordinal) for group in groups.values() for same in group
+    )
+
+
+def _joined(pieces: list[Piece], transactions: Ints, first_ordinal: int) -> TableChanges:
+    numbers = np.concatenate([piece.transaction for piece in pieces])
+    index = np.searchsorted(transactions, numbers).astype(np.int32)
+    ordinal = np.concatenate([piece.ordinal for piece in pieces]) - first_ordinal
+    op = np.concatenate([piece.op for piece in pieces])
+    return TableChanges(
+        pieces[0].table,
+        pa.array(index),
+        pa.array(ordinal),
+        pa.array(op),
+        _one_batch([piece.before for piece in pieces]),
+        _one_batch([piece.after for piece in pieces]),
+    )
+
+
+def _one_batch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

@@ -1,0 +1,157 @@
+"""Row events of one table become changes: before and after columns, in log order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from airflow_cdc_provider.columnar.binlog.cell_values import decode_cells
+from airflow_cdc_provider.columnar.binlog.event_types import HEADER_BYTES, EventType
+from airflow_cdc_provider.columnar.binlog.frames import Frames
+from airflow_cdc_provider.columnar.binlog.octets import Bools, Ints
+from airflow_cdc_provider.columnar.binlog.row_walk import Images, RowLayout, Side
+from airflow_cdc_provider.columnar.binlog.table_map import TableMap
+from airflow_cdc_provider.columnar.changes import Op
+from airflow_cdc_provider.columnar.value_model import ZeroDates, arrow_schema
+from airflow_cdc_provider.core.errors import CdcError, CorruptLogError, IntegrityError
+
+_OPS = np.zeros(256, np.int8)
+_OPS[[EventType.WRITE_ROWS_V1, EventType.WRITE_ROWS]] = Op.INSERT
+_OPS[[EventType.UPDATE_ROWS_V1, EventType.UPDATE_ROWS]] = Op.UPDATE
+_OPS[[EventType.DELETE_ROWS_V1, EventType.DELETE_ROWS]] = Op.DELETE
+
+ROW_EVENTS = _OPS > 0
+"""By event type: whether it carries rows."""
+
+
+@dataclass(slots=True)
+class RowChanges:
+    """Decoded changes of some events."""
+
+    counts: Ints
+    """Changes of each event."""
+    op: npt.NDArray[np.int8]
+    before: pa.RecordBatch
+    after: pa.RecordBatch
+
+
+class TableDecoder:
+    """Decodes the row events that follow one table map."""
+
+    def __init__(self, table_map: TableMap, zero_dates: ZeroDates) -> None:
+        self.map = table_map
+        self.schema = arrow_schema(table_map.columns, zero_dates)
+        self.nulled: Counter[str] = Counter()
+        """Zero dates that became NULL, by column."""
+        self._layout = RowLayout(table_map.wires)
+        self._zero_dates = zero_dates
+
+    def decode(self, frames: Frames, places: Ints) -> RowChanges:
+        """Decode the row events at these places."""
+        types = frames.types[places]
+        starts = self._row_starts(frames, places, types)
+        images = self._layout.walk(frames.octets, starts, frames.ends[places])
+        op = _OPS[types]
+        counts = np.bincount(images.event, minlength=len(places))
+        before, after, ops, changes = _sides(images, op, counts)
+        return RowChanges(
+            changes,
+            ops,
+            self._record_batch(Side(frames.octets, images, before)),
+            self._record_batch(Side(frames.octets, images, after)),
+        )
+
+    def _row_starts(self, frames: Frames, places: Ints, types: npt.NDArray[np.uint8]) -> Ints:
+        """Return where the first image of each event begins; the images must be whole."""
+        octets = frames.octets
+        place = frames.starts[places] + HEADER_BYTES + 8
+        second = types >= EventType.WRITE_ROWS  # version 2 has extra facts behind the table id
+        if second.all():
+            place = place + octets.little(place, 2)
+        elif second.any():
+            place = place + np.where(second, octets.little(place, 2), 0)
+        columns = octets.little(place, 1)
+        if bool((columns == 0xFC).all()):
+            columns = octets.little(place + 1, 2)
+            place = place + 2
+        place = place + 1
+        if not bool((columns == self._layout.columns).all()):
+            raise CorruptLogError(
+                f"rows of {self.map.table} have {int(columns.max())} columns, "
+                f"their table map has {self._layout.columns}",
+                risk="values would be taken for other columns",
+                remedy="check the log file with mysqlbinlog",
+            )
+        size = self._layout.bitmap_bytes
+        self._require_whole(frames, place)
+        place = place + size
+        updates = _OPS[types] == Op.UPDATE
+        if updates.any():
+            self._require_whole(frames, place[updates])
+            place = place + np.where(updates, size, 0)
+        return place
+
+    def _require_whole(self, frames: Frames, places: Ints) -> None:
+        bitmaps = frames.octets.blocks(places, self._layout.bitmap_bytes)
+        spare = -self._layout.columns % 8
+        last = 0xFF >> spare
+        whole = (bitmaps[:, :-1] == 0xFF).all() and (bitmaps[:, -1] & last == last).all()
+        if not whole:
+            raise IntegrityError(
+                f"the log holds incomplete row images of {self.map.table}",
+                where=str(self.map.table),
+                risk="columns that are not in the log would be lost",
+                remedy="SET GLOBAL binlog_row_image = 'FULL', reconnect the writers, "
+                "and start from a position behind that",
+            )
+
+    def _record_batch(self, side: Side) -> pa.RecordBatch:
+        if side.is_absent:
+            arrays = [pa.nulls(len(side), field.type) for field in self.schema]
+            return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        arrays = []
+        wires = self.map.wires
+        for cells, wire, column, wanted in zip(
+            side.columns(), wires, self.map.columns, self.schema.types, strict=True
+        ):
+            try:
+                decoded = decode_cells(cells, wire, column.type, wanted, self._zero_dates)
+            except CdcError as error:
+                where = f"table {self.map.table}, column {column.name}"
+                raise type(error)(error.what, where, error.risk, error.remedy) from error
+            if decoded.nulled:
+                self.nulled[column.name] += decoded.nulled
+            arrays.append(decoded.array)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _sides(
+    images: Images, op: npt.NDArray[np.int8], counts: Ints
+) -> tuple[Ints, Ints, npt.NDArray[np.int8], Ints]:
+    """Pair the images: which is a change's before, which its after; -1 is none."""
+    every = np.arange(len(images))
+    updates = op == Op.UPDATE
+    if (counts[updates] % 2).any():
+        raise CorruptLogError(
+            "an update event has a before image without an after image",
+            risk="rows would be paired wrong",
+            remedy="check the log file with mysqlbinlog",
+        )
+    if not updates.any():
+        ops = op[images.event]
+        before = np.where(ops == Op.DELETE, every, -1)
+        return before, np.where(ops == Op.INSERT, every, -1), ops, counts
+    if updates.all():
+        before = every[0::2]
+        return before, before + 1, np.full(len(before), Op.UPDATE, np.int8), counts // 2
+    first = np.cumsum(counts) - counts
+    odd: Bools = ((every - first[images.event]) & 1).astype(np.bool_)
+    leading = every[~(odd & updates[images.event])]
+    ops = op[images.event[leading]]
+    before = np.where(ops == Op.INSERT, -1, leading)
+    after = np.where(ops == Op.INSERT, leading, np.where(ops == Op.UPDATE, leading + 1, -1))
+    return before, after, ops, np.where(updates, counts // 2, counts)

@@ -1,0 +1,75 @@
+"""Events that are read alone, and those that end the stream."""
+
+from __future__ import annotations
+
+from airflow_cdc_provider.columnar.binlog.byte_reader import ByteReader
+from airflow_cdc_provider.columnar.binlog.event_types import EventType, type_name
+from airflow_cdc_provider.core.errors import IntegrityError, UnknownEventError
+from airflow_cdc_provider.core.positions import BinlogPosition
+
+_HEARTBEAT_FILE, _HEARTBEAT_OFFSET, _HEARTBEAT_END = 1, 2, 0
+
+
+def rotate_target(body: bytes) -> BinlogPosition:
+    """Read where a ROTATE leads."""
+    reader = ByteReader(body)
+    offset = reader.number(8)
+    return BinlogPosition.of(reader.rest().decode(), offset)
+
+
+def heartbeat_place(kind: int, body: bytes, log_pos: int) -> tuple[str, int]:
+    """Read file and offset of a heartbeat, version 1 or 2; offset 0 is unknown."""
+    if kind == EventType.HEARTBEAT:
+        return body.decode(), log_pos
+    reader = ByteReader(body)
+    file, offset = "", 0
+    while reader.left and (field := reader.packed()) != _HEARTBEAT_END:
+        value = reader.counted()
+        if field == _HEARTBEAT_FILE:
+            file = value.decode()
+        elif field == _HEARTBEAT_OFFSET:
+            offset = ByteReader(value).packed()
+    return file, offset
+
+
+def refuse(kind: int, where: str, body: bytes) -> IntegrityError:
+    """Return the error for an event that ends the stream."""
+    match kind:
+        case EventType.INCIDENT:
+            code = int.from_bytes(body[:2], "little")
+            text = body[3:].decode("utf-8", "replace")
+            return IntegrityError(
+                f"the source logged an incident (number {code}: {text})",
+                where=where,
+                risk="changes of the source are missing from its log",
+                remedy="resync the tables from a position behind the incident",
+            )
+        case EventType.MARIADB_START_ENCRYPTION:
+            return IntegrityError(
+                "the log file is encrypted",
+                where=where,
+                risk="its events cannot be read",
+                remedy="read it from the server, which decrypts it, not from the file",
+            )
+        case EventType.BEGIN_LOAD_QUERY | EventType.EXECUTE_LOAD_QUERY | EventType.APPEND_BLOCK:
+            return IntegrityError(
+                "the log holds LOAD DATA as a statement, not as rows",
+                where=where,
+                risk="rows it loaded are not in the log",
+                remedy="SET GLOBAL binlog_format = 'ROW', reconnect the writers, resync the table",
+            )
+        case EventType.PARTIAL_UPDATE_ROWS:
+            return IntegrityError(
+                "the log holds partial updates of JSON columns",
+                where=where,
+                risk="the documents after the update are not in the log",
+                remedy="SET GLOBAL binlog_row_value_options = '', reconnect the writers, and "
+                "start from a position behind that",
+            )
+        case _:
+            return UnknownEventError(
+                f"an event of {type_name(kind)} is not understood",
+                where=where,
+                risk="it could carry changes, which would be lost",
+                remedy="report it with the server's version",
+            )

@@ -1,0 +1,141 @@
+"""TABLE_MAP events: what the log itself says about a table's columns.
+
+Each statement's row events follow a table map with the columns' wire types and, with
+`binlog_row_metadata=FULL`, names, signedness, charsets and the members of ENUM and SET. That is
+the definition at that moment, so it stays right over every ALTER TABLE. What the log does not say
+(which columns are generated, MariaDB's UUID and INET types) comes from a schema, if one is given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from airflow_cdc_provider.columnar.binlog.byte_reader import ByteReader
+from airflow_cdc_provider.columnar.binlog.column_metadata import OptionalMetadata
+from airflow_cdc_provider.columnar.binlog.wire_types import Wire, logged_type, read_wire
+from airflow_cdc_provider.core.errors import IntegrityError, UnknownTypeError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
+
+
+class SchemaSource(Protocol):
+    """Knows tables' definitions as the server states them."""
+
+    def __call__(self, table: TableId) -> TableSchema | None:
+        """Return the definition, None if it is not known."""
+
+
+def no_schema(_table: TableId) -> TableSchema | None:
+    """Know nothing: the log's own words have to do."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class TableMap:
+    """One table as the log described it."""
+
+    table: TableId
+    columns: tuple[Column, ...]
+    wires: tuple[Wire, ...]
+    primary_key: tuple[int, ...] = ()
+    """Places of the key's columns, as far as the log says."""
+
+
+def read_table_id(body: bytes) -> TableId:
+    """Read only whose map this is; `body` is the event behind its header."""
+    reader = ByteReader(body, 8)
+    names = []
+    for _ in range(2):
+        names.append(reader.take(reader.number(1)).decode())
+        reader.take(1)
+    return TableId(*names)
+
+
+def read_table_map(body: bytes, schemas: SchemaSource, flavour: str) -> TableMap:
+    """Read a whole table map."""
+    reader = ByteReader(body, 8)
+    names = []
+    for _ in range(2):
+        names.append(reader.take(reader.number(1)).decode())
+        reader.take(1)
+    table = TableId(*names)
+    count = reader.packed()
+    codes = reader.take(count)
+    details = ByteReader(reader.counted())
+    wires = tuple(read_wire(code, details) for code in codes)
+    nullable = _bits(reader.take((count + 7) // 8), count, from_top=False)
+    metadata = OptionalMetadata.read(reader.rest(), wires)
+    if not metadata.names:
+        raise IntegrityError(
+            f"the log does not name the columns of {table}",
+            where=str(table),
+            risk="values would be written into wrong columns",
+            remedy="SET GLOBAL binlog_row_metadata = 'FULL', reconnect the writers, "
+            "and start from a position behind that",
+        )
+    columns = tuple(
+        Column(
+            name=metadata.names[place],
+            type=_column_type(table, wire, metadata, place),
+            nullable=nullable[place],
+            invisible=bool(metadata.visible) and not metadata.visible[place],
+        )
+        for place, wire in enumerate(wires)
+    )
+    if flavour == "mariadb":
+        columns = tuple(_as_mariadb(column) for column in columns)
+    schema = schemas(table)
+    if schema is not None:
+        columns = _completed(columns, wires, schema)
+    return TableMap(table, columns, wires, metadata.primary_key)
+
+
+def _bits(octets: bytes, count: int, *, from_top: bool) -> tuple[bool, ...]:
+    shift = (lambda i: 7 - i % 8) if from_top else (lambda i: i % 8)
+    return tuple(bool(octets[i // 8] >> shift(i) & 1) for i in range(count))
+
+
+def _column_type(table: TableId, wire: Wire, metadata: OptionalMetadata, place: int) -> ColumnType:
+    try:
+        return logged_type(wire, metadata, place)
+    except UnknownTypeError as error:
+        where = f"{table}, column {metadata.names[place]}"
+        raise UnknownTypeError(error.what, where, error.risk, error.remedy) from None
+
+
+def _as_mariadb(column: Column) -> Column:
+    if column.type.name == "geomcollection":  # its catalogue kept the older name
+        return replace(column, type=replace(column.type, name="geometrycollection"))
+    return column
+
+
+_ONLY_IN_SCHEMA = {"uuid": 16, "inet6": 16, "inet4": 4}
+
+
+def _completed(
+    columns: tuple[Column, ...], wires: tuple[Wire, ...], schema: TableSchema
+) -> tuple[Column, ...]:
+    """Add what only the catalogue knows, column by column of the same name."""
+    known = {column.name: column for column in schema.columns}
+    completed = []
+    for column, wire in zip(columns, wires, strict=True):
+        stated = known.get(column.name)
+        if stated is None:
+            completed.append(column)
+            continue
+        kind = column.type
+        fixed = kind.name == "binary" and wire.length == _ONLY_IN_SCHEMA.get(stated.type.name)
+        if fixed:
+            kind = stated.type
+        elif stated.type.is_json_text and kind.name == "longtext":
+            kind = replace(kind, is_json_text=True)
+        completed.append(
+            replace(
+                column,
+                type=kind,
+                generated=stated.generated,
+                auto_increment=stated.auto_increment,
+            )
+        )
+    return tuple(completed)

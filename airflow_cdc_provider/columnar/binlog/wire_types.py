@@ -1,0 +1,198 @@
+"""How each column type lies in a row of the log, and which type of the server it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_cdc_provider.columnar.binlog.byte_reader import ByteReader
+from airflow_cdc_provider.columnar.binlog.charsets import decode_member
+from airflow_cdc_provider.columnar.binlog.collations import charset_of, longest_character
+from airflow_cdc_provider.core.errors import UnknownTypeError
+from airflow_cdc_provider.core.table_schema import ColumnType
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.columnar.binlog.column_metadata import OptionalMetadata
+
+_INTEGERS = {
+    1: ("tinyint", 1),
+    2: ("smallint", 2),
+    9: ("mediumint", 3),
+    3: ("int", 4),
+    8: ("bigint", 8),
+}
+_GEOMETRIES = (
+    "geometry",
+    "point",
+    "linestring",
+    "polygon",
+    "multipoint",
+    "multilinestring",
+    "multipolygon",
+    "geomcollection",
+)
+_BLOBS = {1: "tinyblob", 2: "blob", 3: "mediumblob", 4: "longblob"}
+_TEXTS = {1: "tinytext", 2: "text", 3: "mediumtext", 4: "longtext"}
+_REFUSED = {
+    0: "DECIMAL of before MySQL 5.0",
+    7: "TIMESTAMP in the format of before MySQL 5.6",
+    11: "TIME in the format of before MySQL 5.6",
+    12: "DATETIME in the format of before MySQL 5.6",
+    20: "TYPED_ARRAY",
+    140: "a COMPRESSED blob column",
+    141: "a COMPRESSED varchar column",
+}
+_DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """A column's form in a row: `width` bytes, or `prefix` bytes of length and then the value."""
+
+    kind: str
+    width: int = 0
+    prefix: int = 0
+    length: int = 0
+    """Bytes of CHAR, VARCHAR; bits of BIT; precision of DECIMAL; digits of a fraction."""
+    scale: int = 0
+    groups: frozenset[str] = frozenset()
+    """Which fields of the optional metadata are about this column."""
+
+
+def decimal_bytes(precision: int, scale: int) -> int:
+    """Return the bytes of a packed DECIMAL."""
+    whole = precision - scale
+    return whole // 9 * 4 + _DIGIT_BYTES[whole % 9] + scale // 9 * 4 + _DIGIT_BYTES[scale % 9]
+
+
+def _refused(what: str) -> UnknownTypeError:
+    return UnknownTypeError(
+        f"the log holds {what}, which is not decoded",
+        risk="its values, and all columns behind it, would be read wrong",
+        remedy="leave the table out, or rebuild it with a current type "
+        "(ALTER TABLE ... FORCE; MariaDB: mysql56_temporal_format=ON; no COMPRESSED attribute)",
+    )
+
+
+_NUMERIC = frozenset({"numeric"})
+_TEXT = frozenset({"text"})
+
+
+def read_wire(code: int, details: ByteReader) -> Wire:
+    """Read one column's wire type from its code and the table map's field metadata."""
+    if code in _INTEGERS:
+        return Wire("integer", width=_INTEGERS[code][1], groups=_NUMERIC)
+    match code:
+        case 4 | 5:
+            return Wire("real", width=details.number(1), groups=_NUMERIC)
+        case 10 | 14:
+            return Wire("date", width=3)
+        case 13:
+            return Wire("year", width=1, groups=_NUMERIC)
+        case 15 | 253:
+            length = details.number(2)
+            return Wire("varchar", prefix=1 if length < 256 else 2, length=length, groups=_TEXT)
+        case 16:
+            bits, whole = details.number(1), details.number(1)
+            return Wire("bit", width=whole + (bits > 0), length=whole * 8 + bits)
+        case 17 | 18 | 19:
+            name, plain = {17: ("timestamp", 4), 18: ("datetime", 5), 19: ("time", 3)}[code]
+            fraction = details.number(1)
+            return Wire(name, width=plain + (fraction + 1) // 2, length=fraction)
+        case 246:
+            precision, scale = details.number(1), details.number(1)
+            size = decimal_bytes(precision, scale)
+            return Wire("decimal", size, length=precision, scale=scale, groups=_NUMERIC)
+        case 242 | 245 | 252 | 255 | 249 | 250 | 251:
+            kind, group = {
+                242: ("vector", {"vector"}),
+                245: ("json", set()),
+                255: ("geometry", {"geometry"}),
+            }.get(code, ("blob", {"text"}))
+            return Wire(kind, prefix=details.number(1), groups=frozenset(group))
+        case 247 | 248 | 254:
+            return _string_wire(details.number(1), details.number(1))
+        case _:
+            raise _refused(_REFUSED.get(code, f"a column of wire type {code}"))
+
+
+def _string_wire(first: int, second: int) -> Wire:
+    if first in {247, 248}:
+        kind = "enum" if first == 247 else "set"
+        return Wire(kind, width=second, groups=frozenset({kind, "members"}))
+    length = second
+    if first & 0x30 != 0x30:  # lengths over 255 keep their high bits in the type byte, inverted
+        length |= ((first & 0x30) ^ 0x30) << 4
+        first |= 0x30
+    if first != 254:
+        raise _refused(f"a string of wire type {first}")
+    return Wire("char", prefix=1 if length < 256 else 2, length=length, groups=_TEXT)
+
+
+def logged_type(wire: Wire, metadata: OptionalMetadata, place: int) -> ColumnType:
+    """Return the server's type of a column, as far as the log says."""
+    match wire.kind:
+        case "integer":
+            name = next(name for name, width in _INTEGERS.values() if width == wire.width)
+            return ColumnType(name, unsigned=_unsigned(metadata, place))
+        case "real":
+            name = "float" if wire.width == 4 else "double"
+            return ColumnType(name, unsigned=_unsigned(metadata, place))
+        case "decimal":
+            return ColumnType(
+                "decimal",
+                unsigned=_unsigned(metadata, place),
+                precision=wire.length,
+                scale=wire.scale,
+            )
+        case "bit":
+            return ColumnType("bit", length=wire.length)
+        case "time" | "datetime" | "timestamp":
+            return ColumnType(wire.kind, fraction=wire.length)
+        case "vector":
+            return ColumnType("vector", length=metadata.dimensions.get(place))
+        case "geometry":
+            return ColumnType(_GEOMETRIES[metadata.geometries.get(place, 0)])
+        case "enum" | "set":
+            return _member_type(wire, metadata, place)
+        case "char" | "varchar" | "blob":
+            return _text_type(wire, metadata, place)
+        case _:
+            return ColumnType(wire.kind)
+
+
+def _unsigned(metadata: OptionalMetadata, place: int) -> bool:
+    if place not in metadata.unsigned:
+        raise UnknownTypeError(
+            "the log does not say whether a number is unsigned",
+            risk="large unsigned numbers would turn negative",
+            remedy="SET GLOBAL binlog_row_metadata = 'FULL'",
+        )
+    return metadata.unsigned[place]
+
+
+def _charset(metadata: OptionalMetadata, place: int) -> str:
+    if place not in metadata.collations:
+        raise UnknownTypeError(
+            "the log does not say which charset a column has",
+            risk="texts could be decoded wrong",
+            remedy="SET GLOBAL binlog_row_metadata = 'FULL'",
+        )
+    return charset_of(metadata.collations[place])
+
+
+def _member_type(wire: Wire, metadata: OptionalMetadata, place: int) -> ColumnType:
+    charset = _charset(metadata, place)
+    members = tuple(decode_member(name, charset) for name in metadata.members[place])
+    return ColumnType(wire.kind, charset=charset, members=members)
+
+
+def _text_type(wire: Wire, metadata: OptionalMetadata, place: int) -> ColumnType:
+    charset = _charset(metadata, place)
+    if wire.kind == "blob":
+        names = _BLOBS if charset == "binary" else _TEXTS
+        return ColumnType(names[wire.prefix], charset=None if charset == "binary" else charset)
+    if charset == "binary":
+        return ColumnType("binary" if wire.kind == "char" else "varbinary", length=wire.length)
+    characters = wire.length // longest_character(charset)
+    return ColumnType(wire.kind, length=characters, charset=charset)
