@@ -25,7 +25,7 @@ from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.spark.job import Job, JobServers
 from airflow_cdc_provider.spark.job_result import ExitCode, JobResult
 from airflow_cdc_provider.spark.secrets import Secrets
-from airflow_cdc_provider.spark.session import open_session
+from airflow_cdc_provider.spark.session import close_session, open_session
 from airflow_cdc_provider.spark.snapshot_job import run_snapshot
 from airflow_cdc_provider.spark.stream_job import run_stream
 from airflow_cdc_provider.state.store import open_store
@@ -67,6 +67,7 @@ def run_job(
 def main(arguments: Sequence[str] | None = None) -> ExitCode:
     """Run the job that the command line gives."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--job", required=True, help="the job spec as JSON, or @FILE")
     parser.add_argument("--master", help="Spark's master; spark-submit's own option goes before it")
@@ -81,6 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> ExitCode:
         log.error("the job spec cannot be read: %s", error)
         return ExitCode.REFUSED
     result = run_job(spec, master=options.master, stop=_stop_on_sigterm())
+    close_session()  # whatever Spark still has to say comes before the result
     if options.result is not None:
         options.result.write_text(result.to_json() + "\n", encoding="utf-8")
     sys.stdout.write(result.to_json() + "\n")

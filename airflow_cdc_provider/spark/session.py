@@ -80,6 +80,13 @@ def open_session(
     return spark
 
 
+def close_session() -> None:
+    """Stop the active session, if there is one, and its JVM with it."""
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        active.stop()
+
+
 def checked(spark: SparkSession) -> SparkSession:
     """Refuse a session whose settings would have two tasks do one task's work."""
     if spark.conf.get("spark.speculation", "false") == "true":

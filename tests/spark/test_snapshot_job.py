@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
+import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from airflow_cdc_provider.core.errors import FencedError
 from airflow_cdc_provider.core.jobspec import JobKind
-from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
-from airflow_cdc_provider.spark.job_result import Outcome
+from airflow_cdc_provider.core.lifecycle import Phase, TablePhase, Wanted
+from airflow_cdc_provider.sinks.opening import open_sink
+from airflow_cdc_provider.spark.job_result import ExitCode, Outcome
 from airflow_cdc_provider.spark.main import run_job
 from tests.spark.conftest import MakePipeline
+from tests.spark.killing import KillingSink
 from tests.spark.pipelines import Pipeline
 
 if TYPE_CHECKING:
+    import pytest
     from pyspark.sql import SparkSession
 
 
@@ -105,3 +111,116 @@ def test_a_second_snapshot_job_reads_nothing_again(
         spec = pipeline.spec(JobKind.SNAPSHOT, pipeline.take_over())
         result = run_job(spec, spark, servers=pipeline.servers())
         assert (result.outcome, result.rows) == (Outcome.FINISHED, expected), result.error
+
+
+def test_a_reader_killed_between_rows_and_report_leaves_no_stale_row(
+    spark: SparkSession, make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = make_pipeline(overrides={"split_rows": 1000})
+    fill(pipeline, 3000)
+    pipeline.plan(["orders"])
+    died = pipeline.folder / "died"
+    deleted = f"DELETE FROM `{pipeline.source_database}`.orders WHERE id >= 9"
+
+    def killing_sink(sink_type: str, *facts: Any, **options: Any) -> KillingSink:
+        sink = open_sink(sink_type, *facts, **options)
+        fields = {f.name: getattr(sink, f.name) for f in dataclasses.fields(sink)}
+        source = pipeline.servers().source
+        return KillingSink(**fields, source=source, before_death=deleted, died=died)
+
+    monkeypatch.setattr("airflow_cdc_provider.spark.job.open_sink", killing_sink)
+    spec = pipeline.spec(JobKind.SNAPSHOT, pipeline.take_over())
+    result = run_job(spec, spark, servers=pipeline.servers())
+    assert died.exists()
+    assert result.outcome is Outcome.FINISHED, result.error
+    assert len(pipeline.rows(pipeline.sink, pipeline.sink_database, "orders")) == 2
+    pipeline.assert_equal()
+    assert max(state.attempt for state in pipeline.store.splits(pipeline.name)) == 2
+
+
+def wait_until(condition: Callable[[], bool], *, seconds: float = 90) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def finished_splits(pipeline: Pipeline) -> int:
+    return sum(table.splits_finished for table in pipeline.store.tables(pipeline.name))
+
+
+def test_a_killed_driver_is_followed_by_one_that_goes_on(
+    spark: SparkSession, make_pipeline: MakePipeline
+) -> None:
+    pipeline = make_pipeline(overrides={"split_rows": 100})
+    fill(pipeline, 20_000)
+    pipeline.plan(["orders", "names", "parts"])
+    first = pipeline.spec(JobKind.SNAPSHOT, pipeline.take_over())
+    driver = pipeline.start(first)
+    try:
+        wait_until(lambda: finished_splits(pipeline) >= 5)
+    finally:
+        driver.send_signal(signal.SIGKILL)
+        driver.wait()
+    second = pipeline.spec(JobKind.SNAPSHOT, pipeline.take_over())
+    result = run_job(second, spark, servers=pipeline.servers())
+    assert result.outcome is Outcome.FINISHED, result.error
+    assert 0 < result.rows < 60_000
+    pipeline.assert_equal()
+
+
+def test_of_two_drivers_the_older_is_fenced_and_writes_nothing_more(
+    spark: SparkSession, make_pipeline: MakePipeline
+) -> None:
+    pipeline = make_pipeline(overrides={"split_rows": 100})
+    fill(pipeline, 20_000)
+    pipeline.plan(["orders", "names", "parts"])
+    old = pipeline.spec(JobKind.SNAPSHOT, pipeline.take_over())
+    driver = pipeline.start(old)
+    try:
+        wait_until(lambda: finished_splits(pipeline) >= 5)
+        new = pipeline.spec(JobKind.SNAPSHOT, pipeline.take_over())
+        result = run_job(new, spark, servers=pipeline.servers())
+        assert driver.wait(timeout=60) == ExitCode.FAILED
+    finally:
+        driver.kill()
+        driver.wait()
+    assert pipeline.result_of(old).error_code == FencedError.code
+    assert result.outcome is Outcome.FINISHED, result.error
+    pipeline.assert_equal()
+    owners = pipeline.sink.execute(
+        "SELECT generation, COUNT(*) FROM airflow_cdc.finished_split WHERE pipeline = %s "
+        "GROUP BY generation",
+        (str(pipeline.name),),
+    )
+    assert {row[0] for row in owners} == {old.generation, new.generation}
+
+
+def test_a_split_that_is_too_big_is_cut_until_it_fits(
+    spark: SparkSession, make_pipeline: MakePipeline
+) -> None:
+    pipeline = make_pipeline(overrides={"split_rows": 4000, "max_split_bytes": 60_000})
+    fill(pipeline, 4000)
+    pipeline.plan(["orders", "names"])
+    spec = pipeline.spec(JobKind.SNAPSHOT, pipeline.take_over())
+    result = run_job(spec, spark, servers=pipeline.servers())
+    assert result.outcome is Outcome.FINISHED, result.error
+    assert result.splits >= 4
+    pipeline.assert_equal()
+
+
+def test_a_snapshot_that_is_asked_to_stop_goes_on_later(
+    spark: SparkSession, make_pipeline: MakePipeline
+) -> None:
+    pipeline = make_pipeline(overrides={"split_rows": 1000})
+    fill(pipeline, 3000)
+    pipeline.plan(["orders"])
+    pipeline.store.want(pipeline.name, Wanted.STOP)
+    spec = pipeline.spec(JobKind.SNAPSHOT, pipeline.take_over(), split_rows=10)
+    result = run_job(spec, spark, servers=pipeline.servers())
+    assert result.outcome is Outcome.STOPPED
+    assert result.exit_code is ExitCode.FINE
+    pipeline.store.want(pipeline.name, Wanted.RUN)
+    spec = pipeline.spec(JobKind.SNAPSHOT, pipeline.take_over())
+    assert run_job(spec, spark, servers=pipeline.servers()).outcome is Outcome.FINISHED
+    pipeline.assert_equal()
