@@ -46,7 +46,7 @@ def found(
 ) -> tuple[TablePlan, ...]:
     loaded = parse_pipeline(FILE.format(tables=tables, route=route, settings=settings))
     with closing(connect(Endpoint.parse(server.dsn()), purpose="test")) as connection:
-        return tables_of(loaded, connection, read_capabilities(connection))
+        return tables_of(loaded, connection, read_capabilities(connection)).plans
 
 
 def test_patterns_pick_base_tables_and_routes_say_where(

@@ -14,7 +14,8 @@ from typing import Any
 
 from airflow_cdc_provider.core.errors import PreflightError
 from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.mysql.preflight import Finding, Level
+from airflow_cdc_provider.mysql.preflight import Finding, Level, preflight
+from airflow_cdc_provider.pipeline.checks import CONNECTIONS_A_READER
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.tables import captured_tables
 
@@ -42,7 +43,7 @@ class CheckReport:
         if not self.blocks:
             return
         lines = "\n".join(
-            f"  {finding.subject}: {finding.observed}. {finding.why} Fix: {finding.fix}"
+            f"  {finding.subject}: {finding.observed}; {finding.why}. Fix: {finding.fix}"
             for finding in self.blocks
         )
         count = "1 thing does" if len(self.blocks) == 1 else f"{len(self.blocks)} things do"
@@ -68,8 +69,16 @@ class CheckReport:
 
 def check(run: Run) -> CheckReport:
     """Ask the source and the sink; the file itself is refused if it does not fit the source."""
-    tables = captured_tables(run)
-    return CheckReport(str(run.name), tables, ())
+    captured = captured_tables(run)
+    found = preflight(
+        run.servers.source,
+        run.servers.sink,
+        captured.plans,
+        server_ids=run.model.source.server_ids,
+        max_connections=run.model.snapshot.max_connections // CONNECTIONS_A_READER,
+        picked=captured.picked,
+    )
+    return CheckReport(str(run.name), captured.plans, found)
 
 
 def require_fit(run: Run) -> CheckReport:

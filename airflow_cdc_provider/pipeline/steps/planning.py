@@ -61,7 +61,7 @@ class PlanPreview:
 
 def preview(run: Run) -> PlanPreview:
     """Look at the tables and at what is remembered."""
-    tables = captured_tables(run)
+    tables = captured_tables(run).plans
     state = run.store.pipeline(run.name)
     planned = tuple(table.plan for table in run.store.tables(run.name))
     not_copied, gone = _differences(planned, tables) if planned else ((), ())
@@ -76,7 +76,7 @@ def preview(run: Run) -> PlanPreview:
 
 def plan(run: Run) -> PlanSummary:
     """Go on with the plan there is, or make one."""
-    tables = captured_tables(run)
+    tables = captured_tables(run).plans
     require_keys(tables)
     with closing(open_ledger(run)) as ledger:
         return _plan(run, ledger, tables)
@@ -84,7 +84,7 @@ def plan(run: Run) -> PlanSummary:
 
 def new_plan(run: Run) -> PlanSummary:
     """Make a new plan whatever there is: every table will be read again."""
-    tables = captured_tables(run)
+    tables = captured_tables(run).plans
     require_keys(tables)
     with closing(open_ledger(run)) as ledger:
         generation = take_over(run, ledger).generation

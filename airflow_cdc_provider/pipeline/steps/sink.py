@@ -28,5 +28,10 @@ def open_ledger(run: Run) -> Ledger:
     return _sink(run).open_ledger()
 
 
+def open_table_builder(run: Run) -> Builder:
+    """Open what makes the sink's tables."""
+    return _sink(run).open_tables()
+
+
 def _sink(run: Run) -> Sink:
     return open_sink(run.model.sink.type, run.servers.sink, Owner(run.name, 0), ())

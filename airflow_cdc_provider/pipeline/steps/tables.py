@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.errors import UnsupportedTableError
@@ -30,7 +31,16 @@ if TYPE_CHECKING:
 Found = tuple[Path, str, str]
 
 
-def captured_tables(run: Run) -> tuple[TablePlan, ...]:
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """What the file picks at the source."""
+
+    plans: tuple[TablePlan, ...]
+    picked: tuple[TableFacts, ...]
+    """Everything the patterns pick, views and the like included."""
+
+
+def captured_tables(run: Run) -> Captured:
     """Ask the source for the pipeline's tables."""
     with closing(connect(run.servers.source, purpose="plan")) as connection:
         return tables_of(run.loaded, connection, read_capabilities(connection))
@@ -38,8 +48,8 @@ def captured_tables(run: Run) -> tuple[TablePlan, ...]:
 
 def tables_of(
     loaded: LoadedPipeline, connection: ServerConnection, capabilities: Capabilities
-) -> tuple[TablePlan, ...]:
-    """Return the plans of the tables the file picks, or refuse the file."""
+) -> Captured:
+    """Return the tables the file picks, or refuse the file."""
     source, fold = loaded.model.source, capabilities.names_fold_case
     facts = picked_tables(connection, capabilities, source.patterns, source.excluded)
     base = [fact for fact in facts if fact.kind is TableKind.BASE]
@@ -62,7 +72,7 @@ def tables_of(
     found = [*_shared_targets(loaded, plans), *_wrong_keys(loaded, plans)]
     if found:
         raise loaded.refusal(*found)
-    return plans
+    return Captured(plans, tuple(facts))
 
 
 def require_keys(plans: Iterable[TablePlan]) -> None:

@@ -1,0 +1,246 @@
+"""The steps on real servers; Spark's part is played by writing its reports into the ledger."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from airflow_cdc_provider.core.errors import (
+    FencedError,
+    LeaseHeldError,
+    RefusedError,
+    StateMovedError,
+    TableChangedError,
+)
+from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, Wanted
+from airflow_cdc_provider.core.split_planner import splits_between
+from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.pipeline.run import Run, take_over
+from airflow_cdc_provider.pipeline.steps.control import drop, pause, restart, resume
+from airflow_cdc_provider.pipeline.steps.finishing import inconsistent_tables
+from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
+from airflow_cdc_provider.pipeline.steps.planning import plan, preview
+from airflow_cdc_provider.pipeline.steps.sink import open_ledger
+from airflow_cdc_provider.pipeline.steps.status import status
+from airflow_cdc_provider.pipeline.steps.working import start_snapshot, start_stream
+from airflow_cdc_provider.sinks.ledger import store_report
+from airflow_cdc_provider.sinks.ports import Owner
+from airflow_cdc_provider.sinks.session import SinkSession
+from tests.behaviours.state_behaviours import at
+from tests.pipeline.conftest import Shop
+
+
+def planned_splits(run: Run) -> list[SnapshotSplit]:
+    """Plan what the snapshot job would."""
+    generation = run.store.ensure(run.name).generation
+    found: list[SnapshotSplit] = []
+    for table in run.store.tables(run.name):
+        schema = table.plan.schema
+        made = splits_between(schema.table, schema.primary_key, schema.key_kinds, [(2,)])
+        found += list(made)
+        run.store.finish_planning(run.name, generation, schema.table)
+    run.store.add_splits(run.name, generation, found)
+    return found
+
+
+def report_of(run: Run, split: SnapshotSplit, offset: int = 100) -> SplitReport:
+    (table,) = (t for t in run.store.tables(run.name) if t.table == split.table)
+    fingerprint = table.plan.schema.fingerprint
+    return SplitReport(split.split_id, at(offset), at(offset + 5), 1, 9, fingerprint, 1)
+
+
+def publish(shop: Shop, run: Run, reports: Sequence[tuple[SnapshotSplit, SplitReport]]) -> None:
+    state = run.store.ensure(run.name)
+    owner = Owner(run.name, state.generation)
+    with closing(SinkSession.open(shop.sink_endpoint, purpose="test")) as session:
+        for split, report in reports:
+            session.transaction(
+                lambda s=split, r=report: store_report(session, owner, state.plan_id, s, r)
+            )
+
+
+def snapshot_done(shop: Shop, run: Run) -> None:
+    state = run.store.ensure(run.name)
+    run.store.move(run.name, state.generation, expected=state.phase, to=Phase.SNAPSHOT)
+    splits = planned_splits(run)
+    publish(shop, run, [(split, report_of(run, split, 100 + i)) for i, split in enumerate(splits)])
+
+
+def test_a_plan_is_made_once_and_gone_on_with(shop: Shop) -> None:
+    run = shop.run()
+    made = plan(run)
+    assert made.is_new
+    assert not made.handed_off
+    assert made.created == (f"{shop.database}.orders",)
+    assert shop.sink_rows("SHOW TABLES") == [("orders",)]
+    again = plan(shop.run())
+    assert (again.is_new, again.plan_id, again.created) == (False, made.plan_id, ())
+    assert again.generation > made.generation
+    assert run.store.ensure(run.name).phase is Phase.PLANNING
+
+
+def test_tables_that_come_or_go_after_the_plan_are_told(shop: Shop) -> None:
+    plan(shop.run())
+    shop.at_source("CREATE TABLE later (id INT PRIMARY KEY)")
+    again = plan(shop.run())
+    assert again.not_copied == (f"{shop.database}.later",)
+    assert preview(shop.run()).not_copied == again.not_copied
+    assert [str(p.schema.table) for p in again.tables] == [f"{shop.database}.orders"]
+
+
+def test_the_hand_off_waits_for_every_split(shop: Shop) -> None:
+    run = shop.run()
+    plan(run)
+    with pytest.raises(StateMovedError, match="not done"):
+        hand_off(run)
+    splits = planned_splits(run)
+    publish(shop, run, [(splits[0], report_of(run, splits[0]))])
+    with pytest.raises(StateMovedError, match=splits[1].split_id):
+        hand_off(run)
+    assert open_ledger(run).stream() is None
+
+
+def test_the_hand_off_starts_at_the_smallest_h_and_may_be_repeated(shop: Shop) -> None:
+    run = shop.run()
+    plan(run)
+    snapshot_done(shop, run)
+    stream = hand_off(run)
+    assert stream.start == at(105)
+    assert {s.status for s in run.store.splits(run.name)} == {SplitStatus.FINISHED}
+    assert hand_off(shop.run()) == stream
+    assert run.store.hand_off(run.name) == stream
+    assert run.store.ensure(run.name).phase is Phase.HANDED_OFF
+    assert plan(shop.run()).handed_off
+    assert len(inconsistent_tables(run)) == 1
+
+
+def test_rows_of_another_definition_are_not_handed_off(shop: Shop) -> None:
+    run = shop.run()
+    plan(run)
+    splits = planned_splits(run)
+    reports = [(split, report_of(run, split)) for split in splits]
+    reports[1] = (splits[1], replace(reports[1][1], fingerprint="other"))
+    publish(shop, run, reports)
+    with pytest.raises(TableChangedError, match="another definition"):
+        hand_off(run)
+
+
+def test_a_reset_state_store_is_rebuilt_from_a_ledger_that_streams(shop: Shop) -> None:
+    run = shop.run()
+    made = plan(run)
+    snapshot_done(shop, run)
+    stream = hand_off(run)
+    shop.forget_state()
+    rebuilt = shop.run()
+    again = plan(rebuilt)
+    assert (again.is_new, again.plan_id, again.handed_off) == (False, made.plan_id, True)
+    assert again.generation > made.generation
+    assert rebuilt.store.hand_off(rebuilt.name) == stream
+    assert rebuilt.store.ensure(rebuilt.name).phase is Phase.HANDED_OFF
+
+
+def test_a_reset_state_store_before_the_hand_off_reads_again(shop: Shop) -> None:
+    run = shop.run()
+    made = plan(run)
+    publish(shop, run, [(s, report_of(run, s)) for s in planned_splits(run)[:1]])
+    shop.forget_state()
+    rebuilt = shop.run()
+    again = plan(rebuilt)
+    assert again.is_new
+    assert again.plan_id != made.plan_id
+    assert open_ledger(rebuilt).reports() == []
+
+
+def test_an_older_run_is_fenced_in_state_and_ledger(shop: Shop) -> None:
+    run = shop.run()
+    old = plan(run).generation
+    splits = planned_splits(run)
+    plan(shop.run())
+    with pytest.raises(FencedError):
+        run.store.mark_split(run.name, old, splits[0], SplitStatus.READING)
+    ledger = open_ledger(run)
+    with pytest.raises(FencedError):
+        ledger.take_over(old)
+
+
+def test_a_live_lease_of_another_owner_is_respected(shop: Shop) -> None:
+    plan(shop.run("dag a"))
+    with pytest.raises(LeaseHeldError, match="dag a"):
+        plan(shop.run("dag b"))
+    run = shop.run("dag a")
+    run.store.release_lease(run.name, run.store.ensure(run.name).generation)
+    plan(shop.run("dag b"))
+
+
+def test_a_lease_of_a_process_that_is_gone_is_not_waited_for(shop: Shop) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    host = socket.gethostname()
+    plan(shop.run(f"process {gone.pid} on {host}"))
+    plan(shop.run(f"process {os.getpid()} on {host}"))
+    with pytest.raises(LeaseHeldError):
+        plan(shop.run("someone else"))
+
+
+def test_a_paused_pipeline_starts_no_job(shop: Shop) -> None:
+    run = shop.run()
+    plan(run)
+    assert "has not stopped yet" in pause(run)
+    assert run.store.ensure(run.name).wanted is Wanted.STOP
+    with pytest.raises(RefusedError, match="paused"):
+        start_snapshot(run)
+    resume(run)
+    with pytest.raises(StateMovedError, match="not handed off"):
+        start_stream(run)
+
+
+def test_after_the_hand_off_there_is_no_snapshot_job(shop: Shop) -> None:
+    run = shop.run()
+    plan(run)
+    snapshot_done(shop, run)
+    hand_off(run)
+    assert start_snapshot(run) is None
+
+
+def test_a_restart_forgets_splits_and_stream_and_keeps_the_sink_s_tables(shop: Shop) -> None:
+    run = shop.run()
+    made = plan(run)
+    snapshot_done(shop, run)
+    hand_off(run)
+    assert "new plan" in restart(run)
+    ledger = open_ledger(run)
+    assert (ledger.stream(), ledger.reports()) == (None, [])
+    assert ledger.plan_id() == run.store.ensure(run.name).plan_id != made.plan_id
+    assert run.store.hand_off(run.name) is None
+    assert shop.sink_rows("SHOW TABLES") == [("orders",)]
+
+
+def test_a_dropped_pipeline_is_forgotten_and_old_owners_stay_fenced(shop: Shop) -> None:
+    run = shop.run()
+    old = plan(run).generation
+    snapshot_done(shop, run)
+    hand_off(run)
+    drop(run)
+    assert status(run.store, run.name, now_us=run.store.now_us()).summary == "new"
+    assert open_ledger(run).stream() is None
+    with pytest.raises(FencedError):
+        run.store.renew_lease(run.name, old)
+    assert plan(run).is_new
+
+
+def test_generations_grow_even_if_the_state_store_was_reset(shop: Shop) -> None:
+    run = shop.run()
+    for _ in range(3):
+        with closing(open_ledger(run)) as ledger:
+            last = take_over(run, ledger).generation
+    shop.forget_state()
+    rebuilt = shop.run()
+    with closing(open_ledger(rebuilt)) as ledger:
+        assert take_over(rebuilt, ledger).generation == last + 1
