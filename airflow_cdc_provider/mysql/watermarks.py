@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 _FIRST_EVENT = 4
 _XA_WAIT_S = 10.0
 _XA_POLL_S = 0.2
+_XA_DENIED = 1401
 
 
 class Watermarks(Protocol):
@@ -152,7 +153,7 @@ class LogStatusWatermarks(_SessionWatermarks):
         uuid, local = query(
             self._connection, "SELECT SERVER_UUID, LOCAL FROM performance_schema.log_status"
         )[0]
-        _wait_for_no_prepared(self._connection, wait_s=0.0)
+        _require_no_prepared(self._connection)
         _check_uuid(self._connection, self._capabilities, str(uuid))
         told = json.loads(local)
         place = BinlogPosition.of(told["binary_log_file"], int(told["binary_log_position"]))
@@ -171,7 +172,7 @@ class FileStartWatermarks(_SessionWatermarks):
         self._check_session()
         _wait_for_no_prepared(self._connection)
         end = log_end(self._connection, self._capabilities)
-        _wait_for_no_prepared(self._connection, wait_s=0.0)
+        _require_no_prepared(self._connection)
         return LogPosition(self._capabilities.server_uuid, end.at(_FIRST_EVENT))
 
 
@@ -246,17 +247,42 @@ def _check_order(connection: ServerConnection, low: LogPosition, end: BinlogPosi
         )
 
 
-def _wait_for_no_prepared(connection: ServerConnection, wait_s: float = _XA_WAIT_S) -> None:
-    deadline = time.monotonic() + wait_s
-    while prepared := query(connection, "XA RECOVER"):
+def _wait_for_no_prepared(connection: ServerConnection) -> None:
+    """Wait a while for prepared transactions to end, as most do at once."""
+    deadline = time.monotonic() + _XA_WAIT_S
+    while prepared := _prepared(connection):
         if time.monotonic() >= deadline:
-            raise PreparedTransactionError(
-                f"{len(prepared)} prepared XA transactions reach over the low watermark",
-                _where(connection),
-                "their rows are in the log before it and cannot be seen yet",
-                "commit or roll back what XA RECOVER lists, or switch GTIDs on",
-            )
+            raise _reach_over(connection, prepared)
         time.sleep(_XA_POLL_S)
+
+
+def _require_no_prepared(connection: ServerConnection) -> None:
+    if prepared := _prepared(connection):
+        raise _reach_over(connection, prepared)
+
+
+def _prepared(connection: ServerConnection) -> int:
+    """Count the prepared transactions."""
+    try:
+        return len(query(connection, "XA RECOVER"))
+    except IntegrityError as error:
+        if f"error {_XA_DENIED}" not in error.what:
+            raise
+        raise AccessDeniedError(
+            "the account may not ask for prepared XA transactions",
+            _where(connection),
+            "without GTIDs, one of them could be lost without a sign",
+            "GRANT XA_RECOVER_ADMIN ON *.* to the account, or switch GTIDs on",
+        ) from None
+
+
+def _reach_over(connection: ServerConnection, prepared: int) -> PreparedTransactionError:
+    return PreparedTransactionError(
+        f"{prepared} prepared XA transactions reach over the low watermark",
+        _where(connection),
+        "their rows are in the log before it and cannot be seen yet",
+        "commit or roll back what XA RECOVER lists, or switch GTIDs on",
+    )
 
 
 def _may_read_log_status(connection: ServerConnection) -> bool:
