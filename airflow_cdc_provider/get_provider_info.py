@@ -17,4 +17,82 @@ def get_provider_info() -> dict[str, Any]:
             "Copy MySQL and MariaDB tables elsewhere and keep them in step: parallel, lock-free "
             "snapshots and one binlog stream, on Spark."
         ),
+        "integrations": [{"integration-name": "CDC", "tags": ["software"]}],
+        "operators": [
+            {
+                "integration-name": "CDC",
+                "python-modules": [
+                    "airflow_cdc_provider.operators.dags",
+                    "airflow_cdc_provider.operators.jobs",
+                    "airflow_cdc_provider.operators.steps",
+                ],
+            }
+        ],
+        "sensors": [
+            {"integration-name": "CDC", "python-modules": ["airflow_cdc_provider.sensors.stream"]}
+        ],
+        "hooks": [
+            {"integration-name": "CDC", "python-modules": ["airflow_cdc_provider.hooks.cdc"]}
+        ],
+        "triggers": [
+            {"integration-name": "CDC", "python-modules": ["airflow_cdc_provider.triggers.stream"]}
+        ],
+        "connection-types": [
+            {
+                "connection-type": "cdc_mysql",
+                "hook-class-name": "airflow_cdc_provider.hooks.cdc.CdcHook",
+                "hook-name": "MySQL or MariaDB (CDC)",
+                "ui-field-behaviour": {
+                    "hidden-fields": [],
+                    "relabeling": {"schema": "Database", "login": "User"},
+                    "placeholders": {"port": "3306"},
+                },
+                "conn-fields": {
+                    "ssl_ca": {
+                        "label": "TLS authorities",
+                        "description": "File of the authorities that the server's certificate "
+                        "is verified with; the system's if empty.",
+                        "schema": {"type": ["string", "null"]},
+                    },
+                    "ssl_cert": {
+                        "label": "TLS certificate",
+                        "description": "File of our own certificate.",
+                        "schema": {"type": ["string", "null"]},
+                    },
+                    "ssl_key": {
+                        "label": "TLS key",
+                        "description": "File of our own certificate's key.",
+                        "schema": {"type": ["string", "null"]},
+                    },
+                    "ssl_verify_identity": {
+                        "label": "Verify the server's name",
+                        "description": "Off: any server with a certificate of the authorities.",
+                        "schema": {"type": ["boolean", "null"], "default": True},
+                    },
+                    "ssl_disabled": {
+                        "label": "Without TLS",
+                        "description": "Passwords and rows travel readable.",
+                        "schema": {"type": ["boolean", "null"], "default": False},
+                    },
+                },
+            }
+        ],
+        "asset-uris": [{"schemes": ["cdc"], "handler": None}],
+        "extra-links": ["airflow_cdc_provider.links.progress.CdcProgressLink"],
+        "cli": ["airflow_cdc_provider.cli.airflow_commands.get_cdc_commands"],
+        "config": {
+            "cdc": {
+                "description": "Change data capture.",
+                "options": {
+                    "job_log_folder": {
+                        "description": "Folder of the logs of Spark jobs, one below it for each "
+                        "pipeline; one of the system's temporary folder if empty.",
+                        "version_added": "0.1.0",
+                        "type": "string",
+                        "example": "/var/log/airflow-cdc",
+                        "default": "",
+                    }
+                },
+            }
+        },
     }

@@ -1,0 +1,151 @@
+"""The pipeline's steps as operators call them: with Airflow's connections and under its name.
+
+The steps bring Arrow and the drivers with them. A DAG file that is parsed every few seconds must
+not pay for that, so they are imported when a task runs, all of them here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow.sdk import BaseHook, conf
+
+from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.lifecycle import Phase, Wanted
+from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.hooks.dsn import AirflowDsns
+from airflow_cdc_provider.pipeline.loader import load_pipeline
+from airflow_cdc_provider.pipeline.steps.status import PipelineStatus, status
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.mysql.verify import VerifyReport
+    from airflow_cdc_provider.pipeline.run import Run
+    from airflow_cdc_provider.pipeline.steps.checking import CheckReport
+    from airflow_cdc_provider.pipeline.steps.jobs import JobProcess, SparkOptions
+    from airflow_cdc_provider.pipeline.steps.planning import PlanSummary
+
+CONFIG_SECTION = "cdc"
+_MASTERS = ("local", "spark://", "yarn", "k8s://")
+
+
+class CdcSteps:
+    """One pipeline, opened for the time of a task; a context manager."""
+
+    def __init__(self, pipeline: str, *, owner: str) -> None:
+        from airflow_cdc_provider.pipeline.run import open_run  # noqa: PLC0415 - see above
+
+        self.run: Run = open_run(load_pipeline(Path(pipeline)), AirflowDsns(), owner=owner)
+
+    def __enter__(self) -> CdcSteps:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.run.close()
+
+    def status(self) -> PipelineStatus:
+        """Return what is remembered of the pipeline."""
+        store = self.run.store
+        return status(store, self.run.name, now_us=store.now_us())
+
+    @property
+    def is_paused(self) -> bool:
+        """Tell whether someone asked the pipeline to stop."""
+        return self.run.store.ensure(self.run.name).wanted is Wanted.STOP
+
+    def check(self) -> CheckReport:
+        """Look at the file, the source and the sink."""
+        from airflow_cdc_provider.pipeline.steps.checking import check  # noqa: PLC0415 - see above
+
+        return check(self.run)
+
+    def plan(self) -> PlanSummary:
+        """Go on with the plan there is, or make one."""
+        from airflow_cdc_provider.pipeline.steps.planning import plan  # noqa: PLC0415 - see above
+
+        return plan(self.run)
+
+    def start_snapshot(self) -> JobProcess | None:
+        """Start the snapshot job; None if the stream has taken over already."""
+        from airflow_cdc_provider.pipeline.steps.working import (  # noqa: PLC0415 - see above
+            start_snapshot,
+        )
+
+        return start_snapshot(self.run, self.spark_options())
+
+    def hand_off(self) -> StreamSplit:
+        """Turn the snapshot's reports into the stream's start."""
+        from airflow_cdc_provider.pipeline.steps.handing_off import (  # noqa: PLC0415 - see above
+            hand_off,
+        )
+
+        return hand_off(self.run)
+
+    def start_stream(self, *, mode: str | None = None) -> JobProcess:
+        """Start the stream job; `mode` overrides the file's."""
+        from airflow_cdc_provider.pipeline.steps.working import (  # noqa: PLC0415 - see above
+            start_stream,
+        )
+
+        self._forget_old_failure()
+        return start_stream(self.run, self.spark_options(), mode=mode)
+
+    def finish_tables(self) -> tuple[TableId, ...]:
+        """Add the sink's unique and foreign keys; return the tables that are not consistent."""
+        from airflow_cdc_provider.pipeline.steps.finishing import (  # noqa: PLC0415 - see above
+            finish_tables,
+        )
+
+        return finish_tables(self.run)
+
+    def verify(self, tables: Sequence[TableId] | None, *, settle_s: float) -> VerifyReport:
+        """Compare source and sink, both ways."""
+        from airflow_cdc_provider.pipeline.steps.verifying import (  # noqa: PLC0415 - see above
+            verify,
+        )
+
+        return verify(self.run, tables=tables, settle_s=settle_s)
+
+    def spark_options(self) -> SparkOptions:
+        """Return where jobs run, and where their logs go."""
+        from airflow_cdc_provider.pipeline.steps.jobs import (  # noqa: PLC0415 - see above
+            SparkOptions,
+        )
+
+        model = self.run.model
+        master = None if model.spark.conn_id is None else spark_master(model.spark.conn_id)
+        folder = conf.get(CONFIG_SECTION, "job_log_folder", fallback="")
+        logs = Path(folder) / str(self.run.name) if folder else None
+        return SparkOptions.of(model, master=master, log_folder=logs)
+
+    def _forget_old_failure(self) -> None:
+        """Move on from FAILED, so that a failure seen from now on is one of the new job.
+
+        The text of the old one stays among the pipeline's events.
+        """
+        store, name = self.run.store, self.run.name
+        state = store.ensure(name)
+        if state.phase is Phase.FAILED and store.hand_off(name) is not None:
+            store.move(name, state.generation, expected=Phase.FAILED, to=Phase.HANDED_OFF)
+
+
+def spark_master(conn_id: str) -> str:
+    """Return the master that an Airflow connection of type `spark` names.
+
+    A connection that does not exist is an error here, and no other master is taken for it.
+    """
+    connection = BaseHook.get_connection(conn_id)
+    host = connection.host or ""
+    port = f":{connection.port}" if connection.port else ""
+    if host.startswith(_MASTERS):
+        return f"{host}{port}"
+    if not host or (connection.conn_type or "") != "spark":
+        raise RefusedError(
+            f"connection {conn_id!r} names no Spark master",
+            where=f"spark.conn_id, connection {conn_id}",
+            risk="none: nothing was started",
+            remedy="make it one of type spark with a host such as spark://host, and its port",
+        )
+    return f"spark://{host}{port}"

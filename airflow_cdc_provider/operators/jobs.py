@@ -1,0 +1,190 @@
+"""The long steps: snapshot and stream, each a Spark job in a process of its own.
+
+A try first ends what an earlier try of the same task may have left running, then starts its own
+job under a new generation. Nothing is lost by that: the ledger in the sink says which splits are
+done and how far the stream is, and whatever the old job still does is refused there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowSkipException
+
+from airflow_cdc_provider.core.errors import RetryableError
+from airflow_cdc_provider.core.lifecycle import Phase
+from airflow_cdc_provider.hooks.job_handle import JobHandle, end_earlier_job, remember, stop_group
+from airflow_cdc_provider.hooks.steps import CdcSteps
+from airflow_cdc_provider.operators.base import CdcOperator, skip_if_paused
+from airflow_cdc_provider.operators.summaries import (
+    PROGRESS_KEY,
+    progress,
+    snapshot_summary,
+    stream_summary,
+)
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.pipeline.steps.jobs import JobEnd, JobProcess
+
+StartedT = TypeVar("StartedT", bound="JobProcess | None")
+KILL_PATIENCE_S = 3.0
+"""Airflow waits five seconds for `on_kill` before it kills the task's own process."""
+_POLL_S = 0.5
+
+
+class CdcJobOperator(CdcOperator):
+    """
+    Starts a Spark job and remembers it.
+
+    :param pipeline: path of the pipeline's YAML file (templated).
+    :param progress_every_s: seconds between lines of progress in the task's log.
+    """
+
+    def __init__(self, *, progress_every_s: float = 10.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.progress_every_s = progress_every_s
+        self._job: JobProcess | None = None
+
+    def on_kill(self) -> None:
+        """End the job with its task."""
+        if self._job is not None:
+            stop_group(self._job.pid, patience_s=KILL_PATIENCE_S)
+
+    def start(self, context: Context, start: Callable[[], StartedT]) -> StartedT:
+        """End what an earlier try left, start the job if there is one to start, remember it."""
+        store = context["task_state_store"]
+        left = end_earlier_job(store, patience_s=KILL_PATIENCE_S)
+        if left is not None:
+            self.log.warning("ended the job of an earlier try: job=%s", left.job_id)
+        started = start()
+        self._job = job = started
+        if job is not None:
+            handle = JobHandle.of(job.spec, job.pid, job.log)
+            remember(store, handle)
+            self.log.info(
+                "job started: job=%s generation=%d log=%s",
+                handle.job_id,
+                handle.generation,
+                handle.log,
+            )
+        return started
+
+    def wait(self, context: Context, steps: CdcSteps, job: JobProcess) -> JobEnd:
+        """Wait for the job's end, showing progress."""
+        last = ""
+
+        def tell() -> None:
+            nonlocal last
+            now = progress(steps.status())
+            if now["text"] != last:
+                last = now["text"]
+                self.log.info("%s", last)
+                context["task_state_store"].set(PROGRESS_KEY, now)
+
+        end = job.wait(on_tick=tell, every_s=self.progress_every_s)
+        tell()
+        if end.outcome == "stopped" and not steps.is_paused:
+            raise RetryableError(
+                f"the {job.spec.kind.value} job was stopped from outside",
+                where=f"log {job.log}",
+                risk="none: what is committed stays, the rest is done by the next try",
+                remedy="run the task again",
+            )
+        return end
+
+    def wait_for_all(self, context: Context, steps: CdcSteps, job: JobProcess) -> None:
+        """Wait until the job has done all it is for; skip the rest of the run if it was paused."""
+        if self.wait(context, steps, job).outcome == "stopped":
+            raise AirflowSkipException(f"pipeline {steps.run.name} was paused meanwhile")
+
+
+class CdcSnapshotOperator(CdcJobOperator):
+    """
+    Read every split that is not in the sink yet, and wait for it.
+
+    Does nothing once the stream has taken over.
+
+    :param pipeline: path of the pipeline's YAML file (templated).
+    :param progress_every_s: seconds between lines of progress in the task's log.
+    """
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        with self.opened() as steps:
+            skip_if_paused(steps)
+            job = self.start(context, steps.start_snapshot)
+            if job is None:
+                self.log.info("nothing to read: the stream has taken over")
+            else:
+                self.wait_for_all(context, steps, job)
+            return snapshot_summary(steps.status(), ran=job is not None)
+
+
+class CdcStreamOperator(CdcJobOperator):
+    """
+    Follow the log.
+
+    `bounded` catches up with where the log ends now, and waits for it. `continuous` starts a job
+    that outlives the task, for a `CdcStreamSensor` to watch, and ends when the job is streaming.
+
+    :param pipeline: path of the pipeline's YAML file (templated).
+    :param mode: `bounded` or `continuous`; the file's if None (templated).
+    :param detach: False keeps a continuous stream inside the task, for workers that end whatever
+        a task started, such as Kubernetes pods. The task then ends when the stream is paused.
+    :param start_timeout_s: seconds that a detached job has to begin.
+    :param progress_every_s: seconds between lines of progress in the task's log.
+    """
+
+    template_fields = ("pipeline", "mode")
+
+    def __init__(
+        self,
+        *,
+        mode: str | None = None,
+        detach: bool = True,
+        start_timeout_s: float = 300.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.mode = mode
+        self.detach = detach
+        self.start_timeout_s = start_timeout_s
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        with self.opened() as steps:
+            skip_if_paused(steps)
+            job = self.start(context, lambda: steps.start_stream(mode=self.mode))
+            if (self.mode or steps.run.model.stream.mode) == "bounded":
+                self.wait_for_all(context, steps, job)
+            elif self.detach:
+                await_streaming(steps, job, timeout_s=self.start_timeout_s)
+                self._job = None  # from here on it is not this task's to end
+            else:
+                self.wait(context, steps, job)
+            return stream_summary(steps.status())
+
+
+_detached: list[JobProcess] = []
+"""Jobs that outlive their task are kept here, or Python would complain while it ends."""
+
+
+def await_streaming(steps: CdcSteps, job: JobProcess, *, timeout_s: float) -> None:
+    """Wait until a job has begun to stream; an error it ends with before that is raised."""
+    deadline = time.monotonic() + timeout_s
+    while job.is_running:
+        state = steps.status().state
+        if state.phase is Phase.STREAMING and state.generation == job.spec.generation:
+            _detached.append(job)
+            return
+        if time.monotonic() >= deadline:
+            job.stop()
+            raise RetryableError(
+                f"the stream job did not begin within {timeout_s:.0f} s",
+                where=f"log {job.log}",
+                risk="none: nothing was lost",
+                remedy="the log says what it waited for; run the task again",
+            )
+        time.sleep(_POLL_S)
+    job.end()

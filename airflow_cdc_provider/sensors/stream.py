@@ -1,0 +1,225 @@
+"""The sensor that keeps a continuous stream alive.
+
+It waits without a worker: a trigger looks into the state store and wakes it when the goal is
+reached, the stream has stopped, or nobody is at work any more. Then it starts the stream again
+under a new generation, which fences whatever may be left of the old one, and goes on waiting. A
+stream that never gets well is given up after a number of restarts in a row, and the task fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, NoReturn, assert_never
+
+from airflow.sdk import BaseSensorOperator, Context
+from airflow.sdk.exceptions import AirflowSensorTimeout, AirflowSkipException
+
+from airflow_cdc_provider.core.errors import CdcError, RetryableError
+from airflow_cdc_provider.core.lifecycle import Phase
+from airflow_cdc_provider.hooks.job_handle import JobHandle, end_earlier_job, remember
+from airflow_cdc_provider.hooks.steps import CdcSteps
+from airflow_cdc_provider.links.progress import CdcProgressLink
+from airflow_cdc_provider.operators.base import airflow_errors, owner_of
+from airflow_cdc_provider.operators.jobs import KILL_PATIENCE_S, await_streaming
+from airflow_cdc_provider.operators.summaries import PROGRESS_KEY, progress, stream_summary
+from airflow_cdc_provider.triggers.stream import CdcStreamTrigger
+from airflow_cdc_provider.triggers.verdict import (
+    STALE_S,
+    STALL_S,
+    START_S,
+    Goal,
+    Patience,
+    StreamEvent,
+    Verdict,
+    Watch,
+    judge,
+)
+
+_US = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    """What a wait carries from one deferral to the next."""
+
+    since_us: int
+    """When the stream was last started, or the wait began."""
+    restarts: int
+    deadline_us: int
+
+
+class CdcStreamSensor(BaseSensorOperator):
+    """
+    Wait for a stream to reach a goal, and keep it alive until then.
+
+    Judges by heartbeat, position and lag in the state store, not by process life. Pausing the
+    pipeline ends the wait: with success if that was the goal, else the task is skipped.
+
+    :param pipeline: path of the pipeline's YAML file (templated).
+    :param goal: `consistent`, `caught_up` or `stopped`.
+    :param max_restarts: restarts of the stream in a row before the task fails.
+    :param healthy_s: a stream that ran for so many seconds may be restarted as often again.
+    :param start_s: seconds that a stream has to begin.
+    :param stale_s: seconds without a heartbeat after which a stream is lost.
+    :param stall_s: seconds without a move of the position, while something waits, after which a
+        stream is lost.
+    """
+
+    template_fields: Sequence[str] = ("pipeline", "goal")
+    operator_extra_links = (CdcProgressLink(),)
+    ui_color = "#e8f1f5"
+
+    def __init__(  # noqa: PLR0913 - each is one a DAG's author may set
+        self,
+        *,
+        pipeline: str,
+        goal: str = Goal.STOPPED.value,
+        max_restarts: int = 5,
+        healthy_s: float = 900.0,
+        start_s: float = START_S,
+        stale_s: float = STALE_S,
+        stall_s: float = STALL_S,
+        poke_interval: float = 5.0,
+        timeout: float = 10 * 365 * 86400.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(poke_interval=poke_interval, timeout=timeout, **kwargs)
+        self.pipeline = pipeline
+        self.goal = goal
+        self.max_restarts = max_restarts
+        self.healthy_s = healthy_s
+        self.start_s = start_s
+        self.stale_s = stale_s
+        self.stall_s = stall_s
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Look once, and defer unless there is something to do."""
+        with airflow_errors(), self._open() as steps:
+            now = steps.run.store.now_us()
+            wait = _Wait(now, restarts=0, deadline_us=now + int(self.timeout * _US))
+            return self._act(context, steps, self._first_look(steps, now), wait)
+
+    def execute_complete(
+        self, context: Context, event: Mapping[str, Any], wait: Mapping[str, int]
+    ) -> dict[str, Any]:
+        """Act on what the trigger saw."""
+        with airflow_errors(), self._open() as steps:
+            return self._act(context, steps, StreamEvent.from_payload(event), _Wait(**wait))
+
+    def _open(self) -> CdcSteps:
+        return CdcSteps(self.pipeline, owner=owner_of(self.dag_id))
+
+    def _first_look(self, steps: CdcSteps, now: int) -> StreamEvent:
+        """Judge the stream as it is found.
+
+        A task that was cleared, or a run that comes later, may find a stream that has failed or
+        that nobody holds a lease on any more: trying again is what it was started for.
+        """
+        status = steps.status()
+        verdict, detail = judge(
+            status.state,
+            status.stream,
+            goal=Goal(self.goal),
+            watch=Watch(since_us=now),
+            patience=self._patience,
+            now_us=now,
+        )
+        is_idle = verdict is Verdict.WAITING and not status.is_owned
+        if status.state.phase is Phase.FAILED or is_idle:
+            verdict, detail = Verdict.LOST, detail or "nobody is at work"
+        return StreamEvent(str(steps.run.name), verdict, detail, at_us=now)
+
+    def _act(
+        self, context: Context, steps: CdcSteps, event: StreamEvent, wait: _Wait
+    ) -> dict[str, Any]:
+        """Do what the verdict asks for; waiting and restarting end in a deferral."""
+        match event.verdict:
+            case Verdict.WAITING:
+                self._watch(steps, wait)
+            case Verdict.REACHED:
+                return self._summary(context, steps)
+            case Verdict.STOPPED:
+                if Goal(self.goal) is Goal.STOPPED:
+                    return self._summary(context, steps)
+                raise AirflowSkipException(f"pipeline {event.pipeline} was paused before that")
+            case Verdict.TIMEOUT:
+                raise AirflowSensorTimeout(f"pipeline {event.pipeline}: {event.detail}")
+            case Verdict.FAILED:
+                error = _named(event)
+                if not isinstance(error, RetryableError):
+                    raise error
+                self._restart(context, steps, event, wait)
+            case Verdict.LOST:
+                self._restart(context, steps, event, wait)
+        assert_never(event.verdict)
+
+    def _restart(
+        self, context: Context, steps: CdcSteps, event: StreamEvent, wait: _Wait
+    ) -> NoReturn:
+        """Start the stream again and go on waiting, unless it was tried too often in a row."""
+        was_healthy = (event.at_us - wait.since_us) / _US >= self.healthy_s
+        tried = 0 if was_healthy else wait.restarts
+        if tried >= self.max_restarts:
+            raise RetryableError(
+                f"the stream does not stay alive after {tried} restarts: {event.detail}",
+                where=f"pipeline {event.pipeline}",
+                risk="the sink falls behind the source; nothing is lost while the log is kept",
+                remedy="the logs of its jobs say why; run the task again",
+            )
+        self.log.warning("stream starts again: pipeline=%s cause=%s", event.pipeline, event.detail)
+        store = context["task_state_store"]
+        end_earlier_job(store, patience_s=KILL_PATIENCE_S)
+        job = steps.start_stream(mode="continuous")
+        remember(store, JobHandle.of(job.spec, job.pid, job.log))
+        started = steps.run.store.now_us()
+        await_streaming(steps, job, timeout_s=self.start_s)
+        self._watch(steps, replace(wait, since_us=started, restarts=tried + 1))
+
+    def _watch(self, steps: CdcSteps, wait: _Wait) -> NoReturn:
+        trigger = CdcStreamTrigger(
+            pipeline=str(steps.run.name),
+            state=_place_of_state(steps),
+            goal=self.goal,
+            since_us=wait.since_us,
+            poll_s=float(self.poke_interval),
+            deadline_us=wait.deadline_us,
+            start_s=self.start_s,
+            stale_s=self.stale_s,
+            stall_s=self.stall_s,
+        )
+        self.defer(
+            trigger=trigger,
+            method_name=self.execute_complete.__name__,
+            kwargs={"wait": asdict(wait)},
+        )
+
+    def _summary(self, context: Context, steps: CdcSteps) -> dict[str, Any]:
+        status = steps.status()
+        context["task_state_store"].set(PROGRESS_KEY, progress(status))
+        return stream_summary(status)
+
+    @property
+    def _patience(self) -> Patience:
+        return Patience(start_s=self.start_s, stale_s=self.stale_s, stall_s=self.stall_s)
+
+
+def _place_of_state(steps: CdcSteps) -> dict[str, str]:
+    """Say where the state is, without saying how to get in."""
+    state, file = steps.run.model.state, steps.run.servers.default_state
+    if state is None:
+        return {"path": str(file)}
+    if state.conn_id is not None:
+        return {"conn_id": state.conn_id}
+    return {"dsn_env": state.dsn_env or ""}
+
+
+def _named(event: StreamEvent) -> CdcError:
+    """Return the error that a failed stream left in the state store, in its own class."""
+    from airflow_cdc_provider.pipeline.steps.jobs import (  # noqa: PLC0415 - see hooks.steps
+        job_error,
+    )
+
+    code = event.detail.split(maxsplit=1)[0] if event.detail else ""
+    return job_error({"error_code": code, "error": event.detail}, Path("of the stream"))

@@ -1,0 +1,154 @@
+"""The trigger that watches a stream: it looks into the state store every few seconds.
+
+It holds no worker, and what it knows between looks can be lost: after a restart of the triggerer
+it starts again from its arguments. It only looks. What to do about a lost stream is decided by
+its sensor, on a worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from airflow.sdk import BaseHook
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from airflow_cdc_provider.core.errors import RefusedError, StateUnreachableError
+from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.records import PipelineState, StreamState
+from airflow_cdc_provider.hooks.dsn import dsn_of
+from airflow_cdc_provider.state.dsn import open_engine
+from airflow_cdc_provider.state.reader import SqlStateReader
+from airflow_cdc_provider.triggers.verdict import (
+    STALE_S,
+    STALL_S,
+    START_S,
+    Goal,
+    Patience,
+    StreamEvent,
+    Verdict,
+    Watch,
+    judge,
+)
+
+CLASS_PATH = f"{__name__}.CdcStreamTrigger"
+Look = tuple[PipelineState | None, StreamState | None]
+
+
+class CdcStreamTrigger(BaseTrigger):
+    """
+    Fires when a stream has reached its goal, has stopped, is lost or has failed.
+
+    Arguments are only ever added, with defaults: a stored trigger outlives an upgrade.
+
+    :param pipeline: name of the pipeline.
+    :param state: where its state is: `{"conn_id": ...}`, `{"dsn_env": ...}` or, for a SQLite file,
+        `{"path": ...}`.
+    :param goal: `consistent`, `caught_up` or `stopped`.
+    :param since_us: when the stream was last started, or the watch began.
+    :param poll_s: seconds between looks.
+    :param deadline_us: when to give up, 0 for never.
+    :param start_s: patience with a job that was started.
+    :param stale_s: patience with a heartbeat that does not come.
+    :param stall_s: patience with a position that stands still while something waits.
+    """
+
+    def __init__(  # noqa: PLR0913 - Airflow stores them one by one
+        self,
+        *,
+        pipeline: str,
+        state: Mapping[str, str],
+        goal: str = Goal.STOPPED.value,
+        since_us: int = 0,
+        poll_s: float = 5.0,
+        deadline_us: int = 0,
+        start_s: float = START_S,
+        stale_s: float = STALE_S,
+        stall_s: float = STALL_S,
+        **_of_a_later_release: Any,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.pipeline = pipeline
+        self.state = dict(state)
+        self.goal = goal
+        self.since_us = since_us
+        self.poll_s = poll_s
+        self.deadline_us = deadline_us
+        self.start_s = start_s
+        self.stale_s = stale_s
+        self.stall_s = stall_s
+        self._reader: SqlStateReader | None = None
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return the class and the arguments to make this trigger again."""
+        names = ("pipeline", "state", "goal", "since_us", "poll_s", "deadline_us")
+        patience = ("start_s", "stale_s", "stall_s")
+        return CLASS_PATH, {name: getattr(self, name) for name in (*names, *patience)}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Look until there is something to tell."""
+        patience = Patience(start_s=self.start_s, stale_s=self.stale_s, stall_s=self.stall_s)
+        watch = Watch(since_us=self.since_us or now_us())
+        told = ""
+        while True:
+            verdict, detail, generation = Verdict.WAITING, "", 0
+            try:
+                state, stream = await self._look()
+            except StateUnreachableError as error:
+                detail = str(error)  # the stream goes on without the state store, so do we
+            else:
+                watch = watch.look(stream, now_us())
+                generation = 0 if state is None else state.generation
+                verdict, detail = judge(
+                    state,
+                    stream,
+                    goal=Goal(self.goal),
+                    watch=watch,
+                    patience=patience,
+                    now_us=now_us(),
+                )
+            if verdict is Verdict.WAITING and 0 < self.deadline_us <= now_us():
+                verdict, detail = Verdict.TIMEOUT, detail or "the time is up"
+            if verdict is not Verdict.WAITING:
+                event = StreamEvent(self.pipeline, verdict, detail, generation, now_us())
+                yield TriggerEvent(event.to_payload())  # type: ignore[no-untyped-call]
+                return
+            if detail != told:
+                self.log.info("watching: pipeline=%s %s", self.pipeline, detail)
+                told = detail
+            await asyncio.sleep(self.poll_s)
+
+    async def cleanup(self) -> None:
+        """Let go of the state store's connections."""
+        if self._reader is not None:
+            await asyncio.to_thread(self._reader.close)
+
+    async def _look(self) -> Look:
+        if self._reader is None:
+            dsn = await self._dsn()
+            self._reader = await asyncio.to_thread(lambda: SqlStateReader(open_engine(dsn)))
+        reader, name = self._reader, PipelineName(self.pipeline)
+        return await asyncio.to_thread(lambda: (reader.pipeline(name), reader.stream(name)))
+
+    async def _dsn(self) -> str:
+        if path := self.state.get("path"):
+            return f"sqlite:///{path}"
+        if variable := self.state.get("dsn_env"):
+            if dsn := os.environ.get(variable):
+                return dsn
+            raise RefusedError(
+                f"the environment variable {variable} is not set",
+                where="environment of the triggerer",
+                risk="none: the stream goes on, but nobody watches it",
+                remedy="set it for the triggerer too, or use a connection",
+            )
+        connection = await BaseHook.aget_connection(self.state["conn_id"])
+        return dsn_of(connection, await connection.aextra_dejson())
+
+
+def now_us() -> int:
+    """Return the time as the state store tells it."""
+    return time.time_ns() // 1000

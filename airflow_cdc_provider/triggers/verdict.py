@@ -1,0 +1,164 @@
+"""Judging a stream by what is remembered of it: heartbeat, position and lag, not process life.
+
+The stream's driver may run on any machine, and a process that lives may be stuck. What counts is
+whether the state store hears of it, and whether its position moves while there is something to
+apply. `judge` decides and does no I/O; `Watch` is what it has to know from earlier looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from airflow_cdc_provider.core.lifecycle import Phase, Wanted
+from airflow_cdc_provider.core.records import PipelineState, StreamState
+
+_US = 1_000_000
+_NOT_STREAMING = frozenset({Phase.NEW, Phase.PLANNING, Phase.SNAPSHOT})
+
+
+class Goal(StrEnum):
+    """What a watcher waits for."""
+
+    CONSISTENT = "consistent"
+    """Every table has passed its consistent point."""
+    CAUGHT_UP = "caught_up"
+    """Nothing is waiting at the source."""
+    STOPPED = "stopped"
+    """The pipeline was asked to stop, and has."""
+
+
+class Verdict(StrEnum):
+    """What a look at the stream comes to."""
+
+    WAITING = "waiting"
+    """All is well; go on looking."""
+    REACHED = "reached"
+    STOPPED = "stopped"
+    """It was asked to stop, and nobody is at work any more."""
+    LOST = "lost"
+    """It is wanted, and nobody is at work, or the position stands still."""
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+
+
+START_S = 300.0
+"""Patience with a job that was started, to begin streaming."""
+STALE_S = 120.0
+"""Patience with a heartbeat, which comes every two seconds."""
+STALL_S = 3600.0
+"""Patience with a position that does not move while something waits at the source. A transaction
+that takes longer to apply would never get through, so this is generous."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a watcher waits before it worries; all in seconds."""
+
+    start_s: float = START_S
+    stale_s: float = STALE_S
+    stall_s: float = STALL_S
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What a watcher knows from earlier looks; times are microseconds since the epoch."""
+
+    since_us: int
+    """When the stream was last started, or the watch began."""
+    position: str = ""
+    moved_us: int = 0
+    """When the position was first seen to be this one, or nothing was waiting."""
+
+    def look(self, stream: StreamState | None, now_us: int) -> Watch:
+        """Return what is known after another look."""
+        if stream is None:
+            return replace(self, moved_us=now_us)
+        position = str(stream.position)
+        if position != self.position or stream.lag_us == 0 or not self.moved_us:
+            return replace(self, position=position, moved_us=now_us)
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEvent:
+    """All that a trigger tells its sensor."""
+
+    pipeline: str
+    verdict: Verdict
+    detail: str = ""
+    generation: int = 0
+    at_us: int = 0
+
+    def to_payload(self) -> dict[str, Any]:
+        """Write the event as JSON can hold it."""
+        return asdict(self) | {"verdict": self.verdict.value}
+
+    @classmethod
+    def from_payload(cls, payload: Mapping[str, Any]) -> StreamEvent:
+        """Read an event; it may come from an older or newer release."""
+        return cls(
+            pipeline=str(payload["pipeline"]),
+            verdict=Verdict(payload["verdict"]),
+            detail=str(payload.get("detail", "")),
+            generation=int(payload.get("generation", 0)),
+            at_us=int(payload.get("at_us", 0)),
+        )
+
+
+def judge(
+    state: PipelineState | None,
+    stream: StreamState | None,
+    *,
+    goal: Goal,
+    watch: Watch,
+    patience: Patience,
+    now_us: int,
+) -> tuple[Verdict, str]:
+    """Say how the stream is, and why."""
+    if state is None or state.phase in _NOT_STREAMING:
+        phase = "unknown" if state is None else state.phase.value
+        return Verdict.FAILED, f"there is no stream to watch: the pipeline is in phase {phase}"
+    if state.phase is Phase.FAILED:
+        return Verdict.FAILED, state.error
+    if _has_reached(goal, stream, watch):
+        return Verdict.REACHED, "" if stream is None else str(stream.position)
+    silence_s = _silence_s(state, stream, watch, now_us)
+    is_silent = silence_s > (
+        patience.stale_s if state.phase is Phase.STREAMING else patience.start_s
+    )
+    if state.wanted is Wanted.STOP:
+        is_over = state.phase is not Phase.STREAMING or is_silent
+        return (Verdict.STOPPED, "") if is_over else (Verdict.WAITING, "it is asked to stop")
+    if is_silent:
+        return Verdict.LOST, _silent(state, silence_s)
+    stalled_s = (now_us - watch.moved_us) / _US if watch.moved_us else 0.0
+    if state.phase is Phase.STREAMING and stalled_s > patience.stall_s:
+        return Verdict.LOST, f"the position stands still for {stalled_s:.0f} s at {watch.position}"
+    return Verdict.WAITING, ""
+
+
+def _has_reached(goal: Goal, stream: StreamState | None, watch: Watch) -> bool:
+    if stream is None or goal is Goal.STOPPED:
+        return False
+    if goal is Goal.CONSISTENT:
+        return not stream.inconsistent
+    # a lag of nothing from before the watch says nothing about what was committed since
+    return stream.lag_us == 0 and stream.heartbeat_us > watch.since_us
+
+
+def _silence_s(
+    state: PipelineState, stream: StreamState | None, watch: Watch, now_us: int
+) -> float:
+    beat_us = 0
+    if stream is not None and state.phase is Phase.STREAMING:
+        beat_us = stream.heartbeat_us
+    return (now_us - max(beat_us, watch.since_us)) / _US
+
+
+def _silent(state: PipelineState, silence_s: float) -> str:
+    if state.phase is Phase.STREAMING:
+        return f"no heartbeat for {silence_s:.0f} s under generation {state.generation}"
+    return f"it is wanted, but {state.phase.value} for {silence_s:.0f} s and nobody has begun"
