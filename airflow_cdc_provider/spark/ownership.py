@@ -15,6 +15,7 @@ from airflow_cdc_provider.core.errors import CdcError, FencedError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.core.ports import StateStore
+from airflow_cdc_provider.core.records import PipelineState
 
 log = logging.getLogger(__name__)
 
@@ -46,13 +47,14 @@ class Ownership:
         self._thread = threading.Thread(target=self._renew, name="cdc-ownership", daemon=True)
 
     def __enter__(self) -> Ownership:
-        self._store.renew_lease(self._name, self._generation)
-        self._thread.start()
+        if not self._heed(self._store.renew_lease(self._name, self._generation)):
+            self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._closing.set()
-        self._thread.join(timeout=30)
+        if self._thread.is_alive():
+            self._thread.join(timeout=30)
 
     def _renew(self) -> None:
         while not self._closing.wait(self._every_s):
@@ -65,7 +67,13 @@ class Ownership:
             except CdcError as unreachable:
                 log.warning("lease not renewed: pipeline=%s cause=%s", self._name, unreachable)
                 continue
-            if state.wanted is Wanted.STOP or self._stop.is_set():
-                log.info("asked to stop: pipeline=%s", self._name)
-                self._on_end(None)
+            if self._heed(state):
                 return
+
+    def _heed(self, state: PipelineState) -> bool:
+        """Tell whether the job is to stop, after passing it on."""
+        if state.wanted is not Wanted.STOP and not self._stop.is_set():
+            return False
+        log.info("asked to stop: pipeline=%s", self._name)
+        self._on_end(None)
+        return True

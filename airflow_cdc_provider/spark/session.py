@@ -44,7 +44,12 @@ _NEEDED = {
     "spark.sql.streaming.stopTimeout": "60s",
     "spark.ui.showConsoleProgress": "false",
 }
-_PREFERRED_LOCALLY = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+_PREFERRED_LOCALLY = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+}
 
 
 def prepare_environment() -> None:
