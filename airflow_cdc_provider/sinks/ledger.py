@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from airflow_cdc_provider.core.codec import (
     dumps,
@@ -41,6 +42,7 @@ from airflow_cdc_provider.core.errors import (
     SnapshotRequiredError,
     StateMovedError,
 )
+from airflow_cdc_provider.core.gtid import GtidSet
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
@@ -52,6 +54,7 @@ from airflow_cdc_provider.sinks.ports import Owner
 from airflow_cdc_provider.sinks.session import SinkSession
 
 Report = tuple[SnapshotSplit, SplitReport]
+NO_GTIDS = GtidSet()
 NOW_US = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED)"
 
 
@@ -171,10 +174,7 @@ class MySqlLedger:
 
         With several writer slots its start is the smallest slot's position.
         """
-        slots = self._session.rows(
-            f"SELECT position, split FROM {LEDGER}.stream WHERE {self._mine} ORDER BY slot"
-        )
-        return stream_of_slots([(row[0], row[1]) for row in slots])
+        return read_stream(self._session, self._owner)
 
     def store_stream(self, stream: StreamSplit) -> None:
         """Store the stream split at hand-off; refused if the ledger already streams further."""
@@ -191,12 +191,8 @@ class MySqlLedger:
         self._require_current_reports(stream, [p for p in stream.tables if p.table not in known])
         for table in ("stream", "stream_table"):
             self._session.execute(f"DELETE FROM {LEDGER}.{table} WHERE {self._mine}")
+        insert_slot(self._session, self._owner, stream)
         name = literal(str(self._owner.pipeline))
-        self._session.execute(
-            f"INSERT INTO {LEDGER}.stream (pipeline, slot, generation, position, split, "
-            f"committed_us) VALUES ({name}, 0, {self._owner.generation}, "
-            f"{position_literal(stream.start)}, {stream_literal(stream)}, {NOW_US})"
-        )
         for progress in stream.tables:
             table_name = literal(str(progress.table))
             self._session.execute(
@@ -290,13 +286,51 @@ def store_report(
     )
 
 
-def stream_of_slots(slots: Sequence[tuple[str, str]]) -> StreamSplit | None:
-    """Return the stream split that the slots' positions and stored splits stand for."""
+@dataclass(frozen=True, slots=True)
+class SlotRow:
+    """One writer slot as committed."""
+
+    position: LogPosition
+    stored: StreamSplit
+
+
+def slot_rows(session: SinkSession, owner: Owner) -> list[SlotRow]:
+    """Return the slots in order."""
+    rows = session.rows(
+        f"SELECT position, split FROM {LEDGER}.stream WHERE {pipeline_is(owner.pipeline)} "
+        "ORDER BY slot"
+    )
+    return [
+        SlotRow(position_from_json(json.loads(row[0])), stream_from_json(json.loads(row[1])))
+        for row in rows
+    ]
+
+
+def read_stream(session: SinkSession, owner: Owner) -> StreamSplit | None:
+    """Return the stream split as last committed, None before the hand-off."""
+    return stream_of_slots(slot_rows(session, owner))
+
+
+def stream_of_slots(slots: Sequence[SlotRow]) -> StreamSplit | None:
+    """Return the stream split that the slots' positions stand for."""
     if not slots:
         return None
-    position = smallest(position_from_json(json.loads(position)) for position, _ in slots)
-    stored = stream_from_json(json.loads(slots[0][1]))
+    position = smallest(slot.position for slot in slots)
+    # any slot's stored split will do: what it has passed, the smallest position decides anew
+    stored = max((slot.stored for slot in slots), key=lambda split: len(split.inconsistent))
     return stored if position == stored.start else stored.passed(position)
+
+
+def insert_slot(
+    session: SinkSession, owner: Owner, stream: StreamSplit, *, slot: int = 0, slots: int = 1
+) -> None:
+    """Begin a slot at the stream's start."""
+    session.execute(
+        f"INSERT INTO {LEDGER}.stream (pipeline, slot, slots, generation, position, split, "
+        f"committed_us) VALUES ({literal(str(owner.pipeline))}, {slot}, {slots}, "
+        f"{owner.generation}, {position_literal(stream.start)}, {stream_literal(stream)}, "
+        f"{NOW_US})"
+    )
 
 
 def position_literal(position: LogPosition) -> str:

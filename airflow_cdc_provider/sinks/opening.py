@@ -15,6 +15,7 @@ from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.jobspec import ApplyMode
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.sinks.ledger import MySqlLedger
+from airflow_cdc_provider.sinks.mysql_changes import MySqlChangeSink
 from airflow_cdc_provider.sinks.mysql_splits import MySqlSplitSink
 from airflow_cdc_provider.sinks.ports import Owner
 from airflow_cdc_provider.sinks.session import SinkSession
@@ -45,6 +46,17 @@ class Sink:
         """Open what publishes splits."""
         session = self._session("publishing splits")
         return MySqlSplitSink(session, self.owner, self.plans, zero_dates=self.zero_dates)
+
+    def open_changes(self) -> MySqlChangeSink:
+        """Open what applies changes."""
+        slots = self.writers if self.apply is ApplyMode.MERGED else 1
+        return MySqlChangeSink(
+            lambda: self._session("applying changes"),
+            self.owner,
+            self.plans,
+            slots=slots,
+            zero_dates=self.zero_dates,
+        )
 
     def _session(self, purpose: str) -> SinkSession:
         return SinkSession.open(self.endpoint, purpose=purpose, local_files=self.local_files)

@@ -32,6 +32,7 @@ from airflow_cdc_provider.sinks.session import SinkSession
 _FIRST_SLICE = 2_000
 _KEYS_IN_A_DELETE = 2_000
 """More would leave the optimizer's memory for ranges, and it would read the whole table."""
+_LOAD_SLICE = 16_384
 _LOAD_FROM_ROWS = 200
 """For fewer rows the extra round trip of LOAD DATA costs more than it saves."""
 _AT_ROW = re.compile(r"at row (\d+)")
@@ -47,9 +48,10 @@ class WriteMode(Enum):
     INSERT = "insert"
     """It is an error."""
     UPSERT = "upsert"
-    """It gets the new values; right only where the primary key is the only unique key."""
-    REPLACE = "replace"
-    """It is deleted and written anew; LOAD DATA only."""
+    """It gets the new values; right only where the primary key is the only unique key.
+
+    LOAD DATA deletes it and writes it anew.
+    """
 
 
 class LoadDoubtedError(IntegrityError):
@@ -97,7 +99,7 @@ class RowWriter:
                         (head, text.run(first, end), b")"), some.slice(first, end - first)
                     )
 
-        self._run(statements(), WriteMode.REPLACE)
+        self._run(statements(), counts_rows=False)
 
     def write(
         self, batches: Iterable[pa.RecordBatch], mode: WriteMode, *, load: bool = True
@@ -107,7 +109,7 @@ class RowWriter:
             return self._insert(batches, mode)
         total = 0
         small: list[pa.RecordBatch] = []
-        large = _joined_large(batches, small)
+        large = _joined_large(_sliced(batches), small)
         total += self.load((load_rows(batch, self._columns) for batch in large), mode)
         return total + self._insert(small, mode)
 
@@ -122,7 +124,10 @@ class RowWriter:
         while text is not None:
             run = _Run(text, pending)
             sql = f"LOAD DATA LOCAL INFILE 'rows' {verb}INTO TABLE {self._name} {text.clause}"
-            outcome = self._session.raw.load_rows(sql, run.bodies())
+            try:
+                outcome = self._session.raw.load_rows(sql, run.bodies())
+            except RowRefusedError as error:
+                raise self._doubted(error.what) from None
             self._check_load(outcome, run.rows)
             total += run.rows
             text = run.following
@@ -132,23 +137,27 @@ class RowWriter:
         match = _LOADED.search(outcome.message)
         records, skipped = (int(match[1]), int(match[3])) if match else (-1, -1)
         if (records, skipped, outcome.warnings) != (rows, 0, 0):
-            raise LoadDoubtedError(
+            raise self._doubted(
                 f"LOAD DATA took {records} of {rows} rows, skipped {skipped}, "
-                f"with {outcome.warnings} warnings",
-                where=f"table {self._table} on {self._session.where}",
-                risk="none: the transaction is rolled back",
-                remedy="it is done again by INSERT, which names the row",
+                f"with {outcome.warnings} warnings"
             )
+
+    def _doubted(self, what: str) -> LoadDoubtedError:
+        return LoadDoubtedError(
+            what,
+            where=f"table {self._table} on {self._session.where}",
+            risk="none: what it did is undone",
+            remedy="it is done again by INSERT, which names the row",
+        )
 
     # --- INSERT -------------------------------------------------------------------------------
 
     def _insert(self, batches: Iterable[pa.RecordBatch], mode: WriteMode) -> int:
-        return self._run(self._inserts(batches, mode), mode)
+        return self._run(self._inserts(batches, mode), counts_rows=mode is WriteMode.INSERT)
 
     def _inserts(self, batches: Iterable[pa.RecordBatch], mode: WriteMode) -> Iterator[_Statement]:
         names = ",".join(quote_identifier(column.name) for column in self._columns)
-        verb = "REPLACE" if mode is WriteMode.REPLACE else "INSERT"
-        head = f"{verb} INTO {self._name} ({names}) VALUES ".encode()
+        head = f"INSERT INTO {self._name} ({names}) VALUES ".encode()
         tail = self._upsert_clause() if mode is WriteMode.UPSERT else b""
         limit = self._session.capabilities.statement_bytes - len(head) - len(tail)
         largest = self._session.capabilities.largest_statement - len(head) - len(tail)
@@ -176,27 +185,27 @@ class RowWriter:
         alias = " AS `cdc_new`" if has_alias else ""
         return f"{alias} ON DUPLICATE KEY UPDATE {sets}".encode()
 
-    def _run(self, statements: Iterable[_Statement], mode: WriteMode) -> int:
+    def _run(self, statements: Iterable[_Statement], *, counts_rows: bool) -> int:
         raw, total = self._session.raw, 0
         running: _Statement | None = None
         try:
             for statement in statements:  # building it overlaps the one that runs
                 if running is not None:
                     finished, running = running, None
-                    self._finish(finished, mode)
+                    self._finish(finished, counts_rows=counts_rows)
                 raw.send_statement(statement.parts)
                 running = statement
                 total += statement.rows.num_rows
             if running is not None:
                 finished, running = running, None
-                self._finish(finished, mode)
+                self._finish(finished, counts_rows=counts_rows)
         finally:
             if running is not None:  # building the next one failed: its reply is still to come
                 with suppress(CdcError):
                     raw.read_outcome()
         return total
 
-    def _finish(self, statement: _Statement, mode: WriteMode) -> None:
+    def _finish(self, statement: _Statement, *, counts_rows: bool) -> None:
         """Read a statement's outcome; a refused row is named."""
         try:
             outcome = self._session.raw.read_outcome()
@@ -204,7 +213,7 @@ class RowWriter:
             raise self._refused(error.what, statement.rows) from None
         if outcome.warnings:
             self._check_warnings(statement.rows)
-        if mode is WriteMode.INSERT and outcome.affected_rows != statement.rows.num_rows:
+        if counts_rows and outcome.affected_rows != statement.rows.num_rows:
             raise IntegrityError(
                 f"the sink stored {outcome.affected_rows} of {statement.rows.num_rows} rows",
                 where=f"table {self._table} on {self._session.where}",
@@ -263,6 +272,13 @@ class _Run:
             yield text.body
             text = next(self._pending, None)
         self.following = text
+
+
+def _sliced(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Cut batches, so that the server stores the first rows while later ones are written out."""
+    for batch in batches:
+        for at in range(0, batch.num_rows, _LOAD_SLICE):
+            yield batch.slice(at, _LOAD_SLICE)
 
 
 def _joined_large(

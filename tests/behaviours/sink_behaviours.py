@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from airflow_cdc_provider.core.errors import (
     StateMovedError,
 )
 from airflow_cdc_provider.sinks import ledger as ledger_module
+from tests.behaviours.sink_change_behaviours import kill_before
 from tests.behaviours.sink_world import SinkWorld
 
 
@@ -159,7 +161,7 @@ class SplitSinkBehaviours:
         world.put((1, "before"))
         for step in range(1, 12):
             sink = world.splits()
-            killed = _kill_before(sink, step, world, monkeypatch)
+            killed = kill_before(sink._session, step, world, monkeypatch)
             try:
                 world.publish(sink, world.split(), (2, f"step {step}"), high=100 + step)
             except CdcError:
@@ -199,46 +201,12 @@ class SplitSinkBehaviours:
 
     def test_the_ledger_is_created_by_two_at_once(self, world: SinkWorld) -> None:
         world.server.execute("DROP DATABASE airflow_cdc")
-        errors: list[BaseException] = []
 
-        def create() -> None:
-            try:
-                ledger = world.under(1).open_ledger()
-                ledger.take_over(1)
-                ledger.close()
-            except BaseException as error:
-                errors.append(error)
+        def create(_: int) -> None:
+            ledger = world.under(1).open_ledger()
+            ledger.take_over(1)
+            ledger.close()
 
-        threads = [threading.Thread(target=create) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert errors == []
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(create, range(4)))
         assert world.ledger.generation() == 1
-
-
-def _kill_before(
-    sink: Any, step: int, world: SinkWorld, monkeypatch: pytest.MonkeyPatch
-) -> list[int]:
-    """Kill the sink's connection before its `step`-th statement; the list says if that was."""
-    session = sink._session
-    connection = session._connection
-    number = connection.thread_id()
-    count, killed = 0, []
-
-    def counting(original: Any) -> Any:
-        def run(*arguments: Any) -> Any:
-            nonlocal count
-            count += 1
-            if count == step:
-                killed.append(step)
-                world.server.execute(f"KILL {number}")
-            return original(*arguments)
-
-        return run
-
-    monkeypatch.setattr(session, "rows", counting(session.rows))
-    raw = session.raw
-    monkeypatch.setattr(raw, "send_statement", counting(raw.send_statement))
-    return killed

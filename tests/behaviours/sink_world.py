@@ -101,11 +101,12 @@ class SinkWorld:
 
     def under(self, generation: int, **options: Any) -> Sink:
         """The sink as an owner of this generation sees it."""
-        settings = {
+        settings: dict[str, Any] = {
             "local_files": self.local_files,
             "apply": self.apply,
             "writers": self.writers,
-        } | options
+        }
+        settings |= options
         return Sink(
             self.endpoint,
             Owner(self.pipeline, generation),
@@ -137,7 +138,12 @@ class SinkWorld:
     # --- splits -------------------------------------------------------------------------------
 
     def split(
-        self, number: int = 0, start: int | None = None, end: int | None = None, *, of: str = "orders"
+        self,
+        number: int = 0,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        of: str = "orders",
     ) -> SnapshotSplit:
         plan = getattr(self, of)
         keys = KeyRange(None if start is None else (start,), None if end is None else (end,))
@@ -154,9 +160,7 @@ class SinkWorld:
     def report(
         self, split: SnapshotSplit, rows: ArrowRows, *, high: int = 100, attempt: int = 1
     ) -> SplitReport:
-        return SplitReport(
-            split.split_id, at(high), at(high), rows.rows, rows.bytes, "f", attempt
-        )
+        return SplitReport(split.split_id, at(high), at(high), rows.rows, rows.bytes, "f", attempt)
 
     def publish(self, sink: Any, split: SnapshotSplit, *rows: Row, high: int = 100) -> SplitReport:
         held = self.rows(*rows, of=split.table.table)
@@ -189,7 +193,11 @@ class SinkWorld:
         """Transactions of one table, ten bytes of log each; `end` None makes it a part."""
         points = tuple(
             TransactionPoint(
-                SERVER, None, BinlogPosition(1, start + 10 * i), BinlogPosition(1, start + 10 * i + 10), 7
+                SERVER,
+                None,
+                BinlogPosition(1, start + 10 * i),
+                BinlogPosition(1, start + 10 * i + 10),
+                7,
             )
             for i in range(len(transactions))
         )

@@ -1,0 +1,354 @@
+"""Law 7 and what it needs, as every MySQL-protocol sink must keep it: rows and position together.
+
+Positions are offsets: the stream is handed off at 100, and each transaction takes 10 bytes of log.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from airflow_cdc_provider.columnar.changes import Statement
+from airflow_cdc_provider.core.errors import (
+    CdcError,
+    FencedError,
+    PositionWentBackError,
+    RetryableError,
+    RowRefusedError,
+    SnapshotRequiredError,
+    StateMovedError,
+    TableChangedError,
+)
+from airflow_cdc_provider.core.positions import BinlogPosition, TransactionPoint
+from airflow_cdc_provider.core.splits import FinishedSplit
+from airflow_cdc_provider.core.stream_split import hand_off
+from airflow_cdc_provider.sinks import ledger as ledger_module
+from tests.behaviours.sink_world import SERVER, Change, Row, SinkWorld, at, delete, insert, update
+
+
+class ChangeSinkBehaviours:
+    """A sink that applies changes, in whatever mode."""
+
+    def test_changes_and_position_are_committed(self, world: SinkWorld) -> None:
+        world.put((1, "a"), (2, "b"))
+        world.hand_off()
+        sink = world.changes()
+        applied = sink.apply(
+            world.batch([insert(3, "c"), update((1, "a"), (1, "A"))], [delete(2, "b")])
+        )
+        assert world.held() == [(1, "A"), (3, "c")]
+        assert applied.end == at(120)
+        assert (applied.changes, applied.transactions, applied.committed_us) == (3, 2, 7)
+        assert world.ledger.stream().start == at(120)
+        assert sink.stream().start == at(120)
+
+    def test_rows_in_quantity_are_upserted(self, world: SinkWorld) -> None:
+        world.put(*((i, "old") for i in range(50)))
+        world.hand_off()
+        sink = world.changes()
+        new = [(i, f"nëw'\\ {i}") for i in range(3000)]
+        changes: list[Change] = [update((i, "old"), new[i]) for i in range(50)]
+        changes += [insert(*row) for row in new[50:]]
+        sink.apply(world.batch(changes))
+        assert world.held() == new
+
+    def test_a_replayed_batch_is_harmless(self, world: SinkWorld) -> None:
+        world.hand_off()
+        batch = world.batch([insert(1, "a")], [delete(1, "a")], [insert(1, "b")])
+        later = world.batch([update((1, "b"), (1, "later"))], start=130)
+        sink = world.changes()
+        sink.apply(batch)
+        sink.apply(later)
+        assert sink.apply(batch).changes == 0
+        assert world.held() == [(1, "later")]
+        assert world.ledger.stream().start == at(140)
+
+    def test_of_a_batch_half_committed_only_the_rest_is_applied(self, world: SinkWorld) -> None:
+        world.hand_off()
+        sink = world.changes()
+        sink.apply(world.batch([insert(1, "a")], [insert(2, "b")]))
+        world.server.execute(f"DELETE FROM `{world.database}`.orders WHERE id = 1")
+        applied = sink.apply(world.batch([insert(1, "a")], [insert(2, "b")], [insert(3, "c")]))
+        assert (applied.changes, applied.transactions) == (1, 1)
+        assert world.held() == [(2, "b"), (3, "c")]
+
+    def test_a_gap_is_refused(self, world: SinkWorld) -> None:
+        world.hand_off()
+        sink = world.changes()
+        with pytest.raises(PositionWentBackError, match="would be lost"):
+            sink.apply(world.batch([insert(1, "a")], start=110))
+        assert world.held() == []
+        assert world.ledger.stream().start == at(100)
+
+    def test_a_batch_without_changes_moves_the_position(self, world: SinkWorld) -> None:
+        world.hand_off()
+        world.changes().apply(world.batch(end=500))
+        assert world.ledger.stream().start == at(500)
+
+    def test_without_a_hand_off_nothing_is_applied(self, world: SinkWorld) -> None:
+        with pytest.raises(SnapshotRequiredError):
+            world.changes().apply(world.batch([insert(1, "a")]))
+
+    def test_an_old_generation_is_refused_in_the_middle_of_a_transaction(
+        self, world: SinkWorld, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        world.hand_off()
+        old = world.changes(1)
+        monkeypatch.setattr("airflow_cdc_provider.sinks.writers.end_older", lambda *_: None)
+        claim = ledger_module.claim_commit
+        overtaken = []
+
+        def overtake(*arguments: Any) -> str:
+            if not overtaken:
+                overtaken.append(1)
+                world.ledger.take_over(2)
+            return claim(*arguments)
+
+        monkeypatch.setattr(ledger_module, "claim_commit", overtake)
+        with pytest.raises(FencedError):
+            old.apply(world.batch([insert(1, "zombie")]))
+        assert world.ledger.stream().start == at(100)
+
+    def test_keys_that_move_and_swap_end_right(self, world: SinkWorld) -> None:
+        world.put((1, "one"), (2, "two"), (3, "three"))
+        world.hand_off()
+        world.changes().apply(
+            world.batch(
+                [update((1, "one"), (9, "one"))],
+                [update((2, "two"), (1, "two"))],
+                [update((9, "one"), (2, "one")), update((3, "three"), (4, "three"))],
+            )
+        )
+        assert world.held() == [(1, "two"), (2, "one"), (4, "three")]
+
+    def test_unique_values_that_swap_end_right(self, world: SinkWorld) -> None:
+        world.put((1, 10), (2, 20), (3, 30), table="seats")
+        world.hand_off()
+        world.changes().apply(
+            world.batch(
+                [update((1, 10), (1, 99)), update((2, 20), (2, 10)), update((1, 99), (1, 20))],
+                [update((3, 30), (4, 30))],
+                table="seats",
+            )
+        )
+        assert world.held("seats") == [(1, 20), (2, 10), (4, 30)]
+
+    def test_a_taken_unique_value_is_refused_and_changes_no_other_row(
+        self, world: SinkWorld
+    ) -> None:
+        world.hand_off()
+        world.put((1, 10), table="seats")  # a row the source does not have
+        with pytest.raises(RowRefusedError, match="1062"):
+            world.changes().apply(world.batch([insert(2, 10)], table="seats"))
+        assert world.held("seats") == [(1, 10)]
+
+    def test_a_huge_transaction_comes_in_parts_and_is_seen_whole(self, world: SinkWorld) -> None:
+        world.put((1, "a"))
+        world.hand_off()
+        sink = world.changes()
+        assert sink.apply(world.batch([update((1, "a"), (1, "b"))], end=None)) is None
+        assert sink.apply(world.batch([insert(2, "c"), insert(3, "d")], end=None)) is None
+        assert world.held() == [(1, "a")]
+        assert world.ledger.stream().start == at(100)
+        applied = sink.apply(world.batch([delete(3, "d")], end=110))
+        assert world.held() == [(1, "b"), (2, "c")]
+        assert (applied.end, applied.changes, applied.transactions) == (at(110), 4, 1)
+
+    def test_changes_the_snapshot_holds_are_left_out(self, world: SinkWorld) -> None:
+        """Law 5: two splits with other watermarks; a key is judged by its own split."""
+        splits = world.splits()
+        low, high = world.split(0, None, 50), world.split(1, 50, None)
+        reports = [
+            (low, world.publish(splits, low, (1, "at 200"), high=200)),
+            (high, world.publish(splits, high, (60, "at 110"), high=110)),
+        ]
+        world.ledger.store_stream(
+            hand_off([FinishedSplit.of(s, r, backfilled=True) for s, r in reports])
+        )
+        sink = world.changes()
+        sink.apply(
+            world.batch(
+                [update((1, "x"), (1, "older than its split"))],
+                [update((60, "at 110"), (60, "newer than its split"))],
+                start=110,
+            )
+        )
+        assert world.held() == [(1, "at 200"), (60, "newer than its split")]
+        assert sink.stream().inconsistent == (world.orders.schema.table,)
+        sink.apply(world.batch([update((1, "at 200"), (1, "new"))], start=130, end=210))
+        assert world.held()[0] == (1, "at 200")
+        assert sink.stream().inconsistent == ()
+        assert sink.stream().tables[0].finished == ()
+        sink.apply(world.batch([update((1, "at 200"), (1, "new"))], start=210))
+        assert world.held()[0] == (1, "new")
+
+    def test_another_shape_of_rows_is_refused(self, world: SinkWorld) -> None:
+        world.hand_off()
+        batch = world.batch([insert(1, "a")])
+        changes = batch.tables[0]
+        wider = changes.after.schema.append(pa.field("extra", pa.int32()))
+        after = pa.RecordBatch.from_arrays(
+            [*changes.after.columns, pa.array([1], pa.int32())], schema=wider
+        )
+        before = pa.RecordBatch.from_arrays(
+            [*changes.before.columns, pa.array([None], pa.int32())], schema=wider
+        )
+        moved = type(changes)(
+            changes.table, changes.transaction, changes.ordinal, changes.op, before, after
+        )
+        with pytest.raises(TableChangedError, match="extra"):
+            world.changes().apply(type(batch)(batch.start, batch.end, batch.transactions, (moved,)))
+        assert world.ledger.stream().start == at(100)
+
+    def test_a_statement_on_a_captured_table_stops_behind_what_came_before(
+        self, world: SinkWorld
+    ) -> None:
+        world.hand_off()
+        barrier = Statement("shop", "ALTER TABLE orders ADD COLUMN c INT", _point(110, 150))
+        batch = world.batch([insert(1, "a")], end=150, barrier=barrier)
+        for _ in range(2):
+            with pytest.raises(TableChangedError, match="ALTER TABLE orders"):
+                world.changes().apply(batch)
+            assert world.held() == [(1, "a")]
+            assert world.ledger.stream().start == at(110)
+
+    def test_a_statement_on_another_table_is_passed(self, world: SinkWorld) -> None:
+        world.hand_off()
+        barrier = Statement("shop", "ALTER TABLE other ADD COLUMN c INT", _point(110, 150))
+        world.changes().apply(world.batch([insert(1, "a")], end=150, barrier=barrier))
+        assert world.held() == [(1, "a")]
+        assert world.ledger.stream().start == at(150)
+
+    def test_a_hand_off_done_before_does_not_turn_the_stream_back(self, world: SinkWorld) -> None:
+        stream = world.hand_off()
+        world.changes().apply(world.batch([insert(1, "a")]))
+        with pytest.raises(StateMovedError, match="streams at"):
+            world.ledger.store_stream(stream)
+        assert world.ledger.stream().start == at(110)
+
+    def test_any_history_cut_anywhere_and_replayed_ends_equal(self, world: SinkWorld) -> None:
+        seed = random.randrange(1 << 30)
+        print(f"seed {seed}")
+        rng = random.Random(seed)
+        world.hand_off()
+        transactions, final = _history(rng, 60)
+        done, sink = 0, world.changes()
+        while done < len(transactions):
+            first = rng.randint(max(0, done - 3), done)
+            last = rng.randint(done + 1, min(len(transactions), done + 15))
+            batch = world.batch(*transactions[first:last], start=100 + 10 * first)
+            if rng.random() < 0.3:
+                sink.close()
+                sink = world.changes()
+            sink.apply(batch)
+            done = last
+        assert dict(world.held()) == final
+
+
+class TransactionalBehaviours(ChangeSinkBehaviours):
+    """A sink with one slot: all of a batch is there or nothing, and the position with it."""
+
+    def test_a_refused_row_keeps_nothing_of_its_batch(self, world: SinkWorld) -> None:
+        world.put((1, "a"))
+        world.hand_off()
+        sink = world.changes()
+        rows: list[Change] = [insert(i, "x") for i in range(100, 700)]
+        with pytest.raises(RowRefusedError, match=r"1406.*key 900\b"):
+            sink.apply(world.batch([delete(1, "a")], rows, [insert(900, "y" * 300)]))
+        assert world.held() == [(1, "a")]
+        assert world.ledger.stream().start == at(100)
+        sink.apply(world.batch([insert(2, "fits")]))
+        assert (2, "fits") in world.held()
+
+    def test_a_huge_transaction_that_fails_half_way_is_undone(self, world: SinkWorld) -> None:
+        world.hand_off()
+        sink = world.changes()
+        sink.apply(world.batch([insert(1, "a")], end=None))
+        with pytest.raises(RowRefusedError):
+            sink.apply(world.batch([insert(2, "y" * 300)], end=None))
+        with pytest.raises(RetryableError, match="middle of a source transaction"):
+            sink.apply(world.batch([insert(3, "the end without the beginning")], end=110))
+        assert world.held() == []
+        assert world.ledger.stream().start == at(100)
+
+    def test_a_connection_killed_between_any_two_statements_keeps_rows_and_position_together(
+        self, world: SinkWorld, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        world.put((1, "v0"))
+        world.hand_off()
+        for version, step in enumerate(range(1, 20)):
+            sink = world.changes()
+            session = sink._sessions[0]
+            killed = kill_before(session, step, world, monkeypatch)
+            batch = world.batch(
+                [update((1, f"v{version}"), (1, f"v{version + 1}"))], start=100 + 10 * version
+            )
+            try:
+                sink.apply(batch)
+            except CdcError:
+                position = world.ledger.stream().start
+                assert world.held() == [(1, f"v{(position.binlog.offset - 100) // 10}")]
+                world.changes().apply(batch)
+            assert world.held() == [(1, f"v{version + 1}")]
+            assert world.ledger.stream().start == at(110 + 10 * version)
+            if not killed:
+                return
+        pytest.fail("the transaction never ran to its end")
+
+
+def kill_before(
+    session: Any, step: int, world: SinkWorld, monkeypatch: pytest.MonkeyPatch
+) -> list[int]:
+    """Kill a session's connection before its `step`-th statement; the list says if that was."""
+    number = session._connection.thread_id()
+    count, killed = 0, []
+
+    def counting(original: Any) -> Any:
+        def run(*arguments: Any) -> Any:
+            nonlocal count
+            count += 1
+            if count == step:
+                killed.append(step)
+                world.server.execute(f"KILL {number}")
+            return original(*arguments)
+
+        return run
+
+    raw = session.raw
+    monkeypatch.setattr(session, "rows", counting(session.rows))
+    monkeypatch.setattr(raw, "send_statement", counting(raw.send_statement))
+    return killed
+
+
+def _point(start: int, end: int) -> TransactionPoint:
+    return TransactionPoint(SERVER, None, BinlogPosition(1, start), BinlogPosition(1, end), 7)
+
+
+def _history(rng: random.Random, count: int) -> tuple[list[list[Change]], dict[int, str]]:
+    """Make transactions of inserts, updates, deletes and key moves, and what they leave."""
+    held: dict[int, str] = {}
+    transactions = []
+    for number in range(count):
+        changes: list[Change] = []
+        for _ in range(rng.randint(1, 6)):
+            key, value = rng.randint(1, 12), f"value {number}"
+            row: Row = (key, held.get(key))
+            other = rng.randint(1, 12)
+            if key not in held:
+                changes.append(insert(key, value))
+                held[key] = value
+            elif rng.random() < 0.3:
+                changes.append(delete(*row))
+                del held[key]
+            elif other not in held:
+                changes.append(update(row, (other, value)))
+                del held[key]
+                held[other] = value
+            else:
+                changes.append(update(row, (key, value)))
+                held[key] = value
+        transactions.append(changes)
+    return transactions, held
