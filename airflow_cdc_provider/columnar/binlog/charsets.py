@@ -93,7 +93,7 @@ _LONGER_CODECS = {
     "big5": "big5",
     "cp932": "cp932",
     "euckr": "cp949",
-    "eucjpms": "euc_jp",
+    "eucjpms": "euc_jp",  # only its three-byte part; see _decode_eucjpms
     "gb18030": "gb18030",
     "gb2312": "gb2312",
     "gbk": "gbk",
@@ -104,17 +104,13 @@ _LONGER_CODECS = {
     "utf16le": "utf_16_le",
     "utf32": "utf_32_be",
 }
+_OWN_CHARACTERS = 0xF5
+"""From this row on, eucjpms leaves characters to its users."""
+_WIDE_MARKS = {0x7E: 0xFF5E, 0xA6: 0xFFE4}
 _WIDE_BACKSLASH = {0xFF3C: 0x5C}
 _TRANSLATIONS = {
     "sjis": _WIDE_BACKSLASH,
     "ujis": _WIDE_BACKSLASH,
-    "eucjpms": dict(
-        zip(
-            (0x301C, 0x2016, 0x2212, 0xA2, 0xA3, 0xAC),
-            (0xFF5E, 0x2225, 0xFF0D, 0xFFE0, 0xFFE1, 0xFFE2),
-            strict=True,
-        )
-    ),
 }
 _ASCII_SAFE = frozenset(_LONGER_CODECS) - {"ucs2", "utf16", "utf16le", "utf32"}
 """Charsets in which bytes below 128 alone mean ASCII."""
@@ -243,11 +239,38 @@ def _decode_longer(octets: bytes, charset: str) -> str:
     if codec is None:
         raise UnknownTypeError(f"charset {charset!r} is not known")
     try:
-        text = octets.decode(codec)
+        text = _decode_eucjpms(octets) if charset == "eucjpms" else octets.decode(codec)
     except UnicodeDecodeError as error:
         raise _no_character(charset, octets[error.start : error.end]) from None
     translation = _TRANSLATIONS.get(charset)
     return text.translate(translation) if translation else text
+
+
+def _decode_eucjpms(octets: bytes) -> str:
+    """Decode by way of cp932: the same two-byte characters, moved to other codes."""
+    found, place = [], 0
+    while place < len(octets):
+        first = octets[place]
+        if first < 0x80:
+            found.append(chr(first))
+            place += 1
+        elif first == 0x8F:
+            found.append(octets[place : place + 3].decode("euc_jp").translate(_WIDE_MARKS))
+            place += 3
+        elif first == 0x8E:
+            found.append(octets[place + 1 : place + 2].decode("cp932"))
+            place += 2
+        elif first >= _OWN_CHARACTERS:
+            cell = octets[place + 1 : place + 2].ljust(1)[0] - 0xA1
+            found.append(chr(0xE000 + (first - _OWN_CHARACTERS) * 94 + cell))
+            place += 2
+        else:
+            row, cell = first - 0xA1, octets[place + 1 : place + 2].ljust(1)[0] - 0xA1
+            lead = row // 2 + (0x81 if row < 62 else 0xC1)
+            trail = cell + (0x9F if row % 2 else 0x40 + (cell >= 63))
+            found.append(bytes([lead & 0xFF, trail & 0xFF]).decode("cp932"))
+            place += 2
+    return "".join(found)
 
 
 def _no_character(charset: str, octets: bytes) -> ValueRefusedError:

@@ -113,16 +113,14 @@ def _mask(cells: Cells, width: int) -> Ints:
 
 
 def _uuids(cells: Cells, lengths: Ints) -> pa.Array:
-    """Write MariaDB's UUID; it keeps the parts in reverse order unless their variant says not."""
+    """Write MariaDB's UUID, whose 16 bytes the log keeps in the order of the text."""
     raw = _padded(cells, lengths, 16).to_pylist()
     return pa.array([None if cell is None else _uuid_text(cell) for cell in raw], pa.string())
 
 
 def _uuid_text(stored: bytes) -> str:
-    swapped = stored[6] & 0x80 == 0 or False
-    del swapped
-    parts = (stored[12:16], stored[10:12], stored[8:10], stored[6:8], stored[0:6])
-    return "-".join(part.hex() for part in parts)
+    digits = stored.hex()
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
 def _inet4(cells: Cells, lengths: Ints) -> pa.Array:
@@ -137,12 +135,21 @@ def _inet6(cells: Cells, lengths: Ints) -> pa.Array:
 
 
 def _inet6_text(stored: bytes) -> str:
-    address = ipaddress.IPv6Address(stored)
-    embedded = stored[:10] == bytes(10) and stored[10:12] in {b"\xff\xff", b"\0\0"}
-    if embedded and (stored[10:12] == b"\xff\xff" or any(stored[12:14])):
-        prefix = "::ffff:" if stored[10:12] == b"\xff\xff" else "::"
+    """Write an address as MariaDB does: `::` for the first longest run of zeros, even of one."""
+    mapped = stored[:12] == bytes(10) + b"\xff\xff"
+    compatible = stored[:12] == bytes(12) and any(stored[12:14])
+    if mapped or compatible:
+        prefix = "::ffff:" if mapped else "::"
         return prefix + str(ipaddress.IPv4Address(stored[12:]))
-    return str(address)
+    groups = [stored[place : place + 2].hex().lstrip("0") or "0" for place in range(0, 16, 2)]
+    best, length = 0, 0
+    for first in range(8):
+        run = next((n for n in range(8 - first) if groups[first + n] != "0"), 8 - first)
+        if run > length:
+            best, length = first, run
+    if not length:
+        return ":".join(groups)
+    return ":".join(groups[:best]) + "::" + ":".join(groups[best + length :])
 
 
 _FROM_BYTES = {"uuid": _uuids, "inet4": _inet4, "inet6": _inet6}

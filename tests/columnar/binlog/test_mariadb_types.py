@@ -1,0 +1,64 @@
+"""Types only MariaDB has decode to the text that it prints."""
+
+from __future__ import annotations
+
+import ipaddress
+import random
+import uuid
+
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
+from tests.columnar.binlog.captured import captured_log, rows_after
+from tests.servers.given import SqlServer
+
+
+def check(server: SqlServer, database: str, kind: str, values: list[str]) -> None:
+    table = TableId(database, "t")
+    columns = (Column("id", ColumnType("int")), Column("v", ColumnType(kind)))
+    schema = TableSchema(table, columns, primary_key=("id",))
+    with captured_log(server) as log:
+        server.execute(f"CREATE TABLE t (id int primary key, v {kind})", database=database)
+        rows = ", ".join(f"({i}, '{value}')" for i, value in enumerate(values))
+        server.execute(f"INSERT INTO t VALUES {rows}, (-1, NULL)", database=database)
+        batches = log().batches(schemas=lambda _table: schema)
+    shown = server.execute("SELECT id, CAST(v AS CHAR) FROM t", database=database)
+    found = {row["id"]: row["v"] for row in rows_after(batches, "t")}
+    assert found == dict(shown)
+
+
+def test_uuids_of_all_versions_read_as_the_server_prints_them(
+    mariadb_server: SqlServer, mariadb_database: str
+) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    source = random.Random(seed)
+    values = [
+        str(uuid.UUID(int=source.getrandbits(128), version=version or None))
+        for version in (0, 1, 2, 3, 4, 5)
+        for _ in range(4)
+    ]
+    ordered = "01890a5d-ac96-{}-9234-000000000000"
+    values += [ordered.format(f"{version:x}774") for version in range(16)]
+    values += ["00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"]
+    check(mariadb_server, mariadb_database, "uuid", values)
+
+
+def test_inet6_reads_as_the_server_prints_it(
+    mariadb_server: SqlServer, mariadb_database: str
+) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    source = random.Random(seed)
+    values = ["::", "::1", "::ffff:1.2.3.4", "::1.2.3.4", "1::", "2001:db8:0:0:1:0:0:1", "::ffff"]
+    values += ["1:0:0:2::3", "0:0:1::", "::ffff:0:0", "::0.1.0.0", "::1:0", "fe80::"]
+    for _ in range(40):
+        parts = [source.choice((0, 0, source.randrange(1 << 16))) for _ in range(8)]
+        number = sum(part << 16 * place for place, part in enumerate(parts))
+        values.append(str(ipaddress.IPv6Address(number)))
+    check(mariadb_server, mariadb_database, "inet6", values)
+
+
+def test_inet4_reads_as_the_server_prints_it(
+    mariadb_server: SqlServer, mariadb_database: str
+) -> None:
+    check(mariadb_server, mariadb_database, "inet4", ["0.0.0.0", "1.2.0.0", "255.255.255.255"])
