@@ -62,7 +62,7 @@ def split_middle(connection: ServerConnection, split: SnapshotSplit) -> Key:
     condition = range_predicate(split.key_columns, split.keys)
     source = f"FROM {quote_table(split.table)} FORCE INDEX (PRIMARY) WHERE {condition}"
     rows = int(query(connection, f"SELECT COUNT(*) {source}")[0][0])
-    middle = _key_at(connection, split.table, split.key_columns, split.keys, rows // 2)
+    middle = key_at(connection, split.table, split.key_columns, split.keys, rows // 2)
     if rows < 2 or middle is None:
         raise _uncuttable(split, f"it holds {rows} rows")
     return middle
@@ -75,7 +75,7 @@ def _index_boundaries(
     while True:
         behind = KeyRange(bound, None)
         # the first row counted is at or behind `bound`, so the one found is strictly behind it
-        bound = _key_at(connection, schema.table, schema.primary_key, behind, split_rows)
+        bound = key_at(connection, schema.table, schema.primary_key, behind, split_rows)
         if bound is None:
             return
         yield bound
@@ -98,9 +98,7 @@ def _integer_boundaries(
         return
     bound = smallest + step
     while bound <= largest:
-        next_key = _key_at(
-            connection, schema.table, schema.primary_key, KeyRange((bound,), None), 0
-        )
+        next_key = key_at(connection, schema.table, schema.primary_key, KeyRange((bound,), None), 0)
         if next_key is None:
             return
         yield next_key
@@ -120,7 +118,7 @@ def _probes(
         yield DensityProbe(first, first + width - 1, int(rows[0][0]))
 
 
-def _key_at(
+def key_at(
     connection: ServerConnection,
     table: TableId,
     columns: Sequence[str],

@@ -1,0 +1,116 @@
+"""What a comparison found, as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.keys import Key
+
+
+class DifferenceKind(StrEnum):
+    """How a row differs."""
+
+    MISSING = "missing"
+    """At the source only."""
+    EXTRA = "extra"
+    """At the sink only."""
+    DIFFERENT = "different"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One row that is not the same on both sides."""
+
+    kind: DifferenceKind
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableVerdict:
+    """One table's result."""
+
+    table: TableId
+    sink_table: TableId
+    rows_source: int
+    rows_sink: int
+    bytes: int
+    equal_rows: int
+    missing: int
+    extra: int
+    different: int
+    unsettled: int
+    """Rows that changed at the source in every round: neither proven equal nor different."""
+    samples: tuple[Difference, ...]
+    truncated: bool
+    """So many rows differ that the comparison of this table was ended early."""
+    seconds: float
+
+    @property
+    def equal(self) -> bool:
+        """Tell whether no difference was found."""
+        return not (self.missing or self.extra or self.different or self.truncated)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the verdict as plain values."""
+        return {
+            "table": str(self.table),
+            "sink_table": str(self.sink_table),
+            "equal": self.equal,
+            "rows_source": self.rows_source,
+            "rows_sink": self.rows_sink,
+            "bytes": self.bytes,
+            "equal_rows": self.equal_rows,
+            "missing": self.missing,
+            "extra": self.extra,
+            "different": self.different,
+            "unsettled": self.unsettled,
+            "samples": [{"kind": s.kind.value, "key": s.key} for s in self.samples],
+            "truncated": self.truncated,
+            "seconds": round(self.seconds, 3),
+        }
+
+    def __str__(self) -> str:
+        if self.equal:
+            text = f"equal, {self.rows_source} rows"
+        else:
+            at_least = "at least " if self.truncated else ""
+            text = (
+                f"{at_least}{self.missing} missing, {self.extra} extra, {self.different} different "
+                f"of {self.rows_source} rows"
+            )
+        return text + (f", {self.unsettled} still changing" if self.unsettled else "")
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """All tables' results."""
+
+    tables: tuple[TableVerdict, ...]
+    seconds: float
+
+    @property
+    def equal(self) -> bool:
+        """Tell whether no difference was found in any table."""
+        return all(table.equal for table in self.tables)
+
+    @property
+    def unsettled(self) -> int:
+        """Return how many rows changed in every round."""
+        return sum(table.unsettled for table in self.tables)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as plain values."""
+        return {
+            "equal": self.equal,
+            "unsettled": self.unsettled,
+            "seconds": round(self.seconds, 3),
+            "tables": [table.to_json() for table in self.tables],
+        }
+
+
+def shown_key(key: Key) -> str:
+    """Write a key for people."""
+    return "/".join(part.hex() if isinstance(part, bytes) else str(part) for part in key)
