@@ -22,6 +22,7 @@ import pyarrow as pa
 from pymysql.protocol import MysqlPacket
 from pymysqlreplication.packet import BinLogPacketWrapper
 
+from airflow_cdc_provider.columnar.binlog.table_map import SchemaSource, no_schema
 from airflow_cdc_provider.columnar.changes import ChangeBatch, Op, Statement, TableChanges
 from airflow_cdc_provider.columnar.events import BatchLimits, EventChunk
 from airflow_cdc_provider.columnar.value_model import ZeroDates, arrow_schema
@@ -31,6 +32,7 @@ from airflow_cdc_provider.core.errors import (
     IntegrityError,
     PreparedTransactionError,
     UnknownEventError,
+    UnknownTypeError,
 )
 from airflow_cdc_provider.core.gtid import Gtid, GtidSource, MariaDbGtid
 from airflow_cdc_provider.core.identifiers import TableId
@@ -72,6 +74,7 @@ _WHY_NOT = {
     **dict.fromkeys(range(165, 172), "a compressed event"),
 }
 _HEADER = 19
+_DISGUISED = {"uuid", "inet4", "inet6"}
 _MARIADB_STANDALONE = 1
 _MARIADB_XA = 64 | 128
 
@@ -115,7 +118,7 @@ class _Dialect:
 class LibraryDecoder:
     """An `EventDecoder` on mysql-replication's event classes."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each option is one a caller chooses by name
         self,
         start: LogPosition,
         *,
@@ -124,8 +127,10 @@ class LibraryDecoder:
         captured: Collection[TableId] | Callable[[TableId], bool],
         limits: BatchLimits | None = None,
         zero_dates: ZeroDates = ZeroDates.FAIL,
+        schemas: SchemaSource = no_schema,
     ) -> None:
         self._captured = captured if callable(captured) else captured.__contains__
+        self._schemas = schemas
         self._server_uuid = server_uuid
         self._dialect = _Dialect(flavour)
         self._limits = limits or BatchLimits()
@@ -413,9 +418,24 @@ class LibraryDecoder:
                 "values could be taken for another column's",
                 "set binlog_row_metadata=FULL and resync the table",
             )
+        self._refuse_disguised(table)
         columns = captured_columns(table_map, str(table))
         self._tables[number] = table_map.get_table()
         self._columns[number] = (table, arrow_schema(columns, self._zero_dates))
+
+    def _refuse_disguised(self, table: TableId) -> None:
+        """Refuse MariaDB's types that the log does not tell from BINARY."""
+        schema = self._schemas(table)
+        names = (
+            [] if schema is None else [c.name for c in schema.columns if c.type.name in _DISGUISED]
+        )
+        if names:
+            raise UnknownTypeError(
+                f"columns {', '.join(names)} of {table} look like BINARY in the log",
+                self._where,
+                "their values would not be those that SELECT gives",
+                "read this log with the column decoder",
+            )
 
     def _read_rows(self, kind: int, event: bytes) -> None:
         number = int.from_bytes(event[_HEADER : _HEADER + 6], "little")

@@ -22,13 +22,14 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from airflow_cdc_provider.columnar.binlog.decoder import ColumnDecoder
+from airflow_cdc_provider.columnar.binlog.table_map import SchemaSource, no_schema
 from airflow_cdc_provider.columnar.changes import ChangeBatch
 from airflow_cdc_provider.columnar.events import BatchLimits, EventChunk, EventDecoder
 from airflow_cdc_provider.columnar.value_model import ZeroDates
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
 from airflow_cdc_provider.mysql.event_framing import rotation_target
-from airflow_cdc_provider.mysql.library_decoder import LibraryDecoder
 from airflow_cdc_provider.mysql.log_transport import LogTransport
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ Places = npt.NDArray[np.int64]
 class DecoderFactory(Protocol):
     """Makes the decoder of one dump."""
 
-    def __call__(
+    def __call__(  # noqa: PLR0913 - each option is one a caller chooses by name
         self,
         start: LogPosition,
         *,
@@ -55,10 +56,12 @@ class DecoderFactory(Protocol):
         captured: Captured,
         limits: BatchLimits,
         zero_dates: ZeroDates,
+        schemas: SchemaSource,
     ) -> EventDecoder: ...
 
 
-default_decoder: DecoderFactory = LibraryDecoder
+default_decoder: DecoderFactory = ColumnDecoder
+"""`LibraryDecoder` may stand in for it: it is slow and reads fewer kinds of events."""
 
 
 class LogReader:
@@ -73,6 +76,7 @@ class LogReader:
         captured: Captured,
         limits: BatchLimits | None = None,
         zero_dates: ZeroDates = ZeroDates.FAIL,
+        schemas: SchemaSource = no_schema,
         decoder: DecoderFactory = default_decoder,
         heartbeat_s: float = 1.0,
         silence_s: float = 30.0,
@@ -93,6 +97,7 @@ class LogReader:
             captured=captured,
             limits=limits or BatchLimits(),
             zero_dates=zero_dates,
+            schemas=schemas,
         )
         self._passed: BinlogPosition | None = self._transport.start.position.binlog
         self._reached = self._passed  # the last `until` read up to

@@ -187,8 +187,12 @@ class SnapshotReader:
             start=low,
             captured=frozenset(self._tables),
             zero_dates=self._zero_dates,
+            schemas=self._schema_of,
             decoder=self._decoder,
         )
+
+    def _schema_of(self, table: TableId) -> TableSchema | None:
+        return self._tables.get(table)
 
     def _checked_low(self, low: LogPosition) -> LogPosition:
         """Require that L contains the one before: the log of one server only grows."""
