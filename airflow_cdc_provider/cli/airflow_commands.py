@@ -39,7 +39,10 @@ def _argument(option: Option) -> Arg:
 
 def run_command(options: argparse.Namespace) -> None:
     """Run one command; Airflow's parser leaves its name in `subcommand`."""
+    # imported here and not above, as the module says
+    from airflow_cdc_provider.cli.commands import Lookup  # noqa: PLC0415
     from airflow_cdc_provider.cli.main import execute  # noqa: PLC0415 - see above
-    from airflow_cdc_provider.hooks.dsn import AirflowDsns  # noqa: PLC0415 - see above
+    from airflow_cdc_provider.hooks.dsn import AirflowDsns  # noqa: PLC0415
+    from airflow_cdc_provider.hooks.steps import spark_master  # noqa: PLC0415
 
-    sys.exit(execute(options.subcommand, options, AirflowDsns()))
+    sys.exit(execute(options.subcommand, options, Lookup(AirflowDsns(), spark_master)))

@@ -43,9 +43,9 @@ WATCH = Option(("--watch",), "keep showing it until interrupted")
 TABLES = Option(("--table",), "only this table, as database.table", kind=str)
 SETTLE = Option(
     ("--settle-s",),
-    "seconds that differing rows get to settle before they count; 0 compares once",
+    "seconds a running stream gets, each time, to pass rows that differ",
     kind=float,
-    default=10.0,
+    default=30.0,
 )
 WAIT = Option(("--wait-s",), "seconds to wait for the owner to stop", kind=float, default=60.0)
 YES = Option(("--yes",), "do it without asking")

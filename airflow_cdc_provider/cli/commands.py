@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from airflow_cdc_provider.core.errors import CdcError, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.pipeline.loader import load_pipeline
 from airflow_cdc_provider.pipeline.run import Run, open_run
-from airflow_cdc_provider.pipeline.servers import DsnOf
+from airflow_cdc_provider.pipeline.servers import DsnOf, MasterOf, spark_master
 from airflow_cdc_provider.pipeline.steps import control
 from airflow_cdc_provider.pipeline.steps.checking import check as check_step
 from airflow_cdc_provider.pipeline.steps.converging import (
@@ -42,8 +43,16 @@ _WATCH_EVERY_S = 2.0
 Options = argparse.Namespace
 
 
-def _open(options: Options, dsn_of: DsnOf, screen: Screen) -> Run:
-    run = open_run(load_pipeline(options.file), dsn_of)
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """Where connections are looked up: in the environment, or in Airflow."""
+
+    dsn_of: DsnOf
+    master_of: MasterOf
+
+
+def _open(options: Options, lookup: Lookup, screen: Screen) -> Run:
+    run = open_run(load_pipeline(options.file), lookup.dsn_of)
     if run.servers.default_state is not None:
         screen.say(f"state: {run.servers.default_state} (the file names no state)")
     return run
@@ -53,31 +62,31 @@ def _status(run: Run) -> PipelineStatus:
     return status_step(run.store, run.name, now_us=run.store.now_us())
 
 
-def check(options: Options, dsn_of: DsnOf, screen: Screen) -> bool:
+def check(options: Options, lookup: Lookup, screen: Screen) -> bool:
     """Look at the file, the source and the sink."""
-    with _open(options, dsn_of, screen) as run:
+    with _open(options, lookup, screen) as run:
         report = check_step(run)
     screen.result(report.to_json(), check_lines(report))
     report.require_fit()
     return True
 
 
-def plan(options: Options, dsn_of: DsnOf, screen: Screen) -> bool:
+def plan(options: Options, lookup: Lookup, screen: Screen) -> bool:
     """Show what `run` would do."""
-    with _open(options, dsn_of, screen) as run:
+    with _open(options, lookup, screen) as run:
         found = preview(run)
         form = plan_form(found, run.model)
     screen.result(form, plan_lines(form))
     return True
 
 
-def run(options: Options, dsn_of: DsnOf, screen: Screen) -> bool:
+def run(options: Options, lookup: Lookup, screen: Screen) -> bool:
     """Do what is still to do."""
     started = time.monotonic()
-    with _open(options, dsn_of, screen) as opened:
+    with _open(options, lookup, screen) as opened:
         spark = SparkOptions.of(
             opened.model,
-            master=options.master,
+            master=options.master or spark_master(opened.loaded, lookup.master_of),
             log_folder=Path(options.log_folder) if options.log_folder else None,
         )
         watcher = Watcher(screen.step, lambda: screen.progress(_status(opened)))
@@ -94,9 +103,9 @@ def run(options: Options, dsn_of: DsnOf, screen: Screen) -> bool:
     return True
 
 
-def status(options: Options, dsn_of: DsnOf, screen: Screen) -> bool:
+def status(options: Options, lookup: Lookup, screen: Screen) -> bool:
     """Show what is remembered of the pipeline."""
-    with _open(options, dsn_of, screen) as run:
+    with _open(options, lookup, screen) as run:
         while options.watch:
             screen.progress(_status(run))
             time.sleep(_WATCH_EVERY_S)
@@ -105,12 +114,12 @@ def status(options: Options, dsn_of: DsnOf, screen: Screen) -> bool:
     return True
 
 
-def verify(options: Options, dsn_of: DsnOf, screen: Screen) -> bool:
+def verify(options: Options, lookup: Lookup, screen: Screen) -> bool:
     """Compare source and sink, both ways."""
     tables = (_table(options.table),) if options.table else None
-    with _open(options, dsn_of, screen) as run:
+    with _open(options, lookup, screen) as run:
         report = verify_step(run, tables=tables, settle_s=options.settle_s)
-    screen.result(verify_form(report), verify_lines(report))
+    screen.result(verify_form(run.name, report), verify_lines(report))
     return report.equal
 
 
@@ -121,33 +130,33 @@ def _table(text: str) -> TableId:
         raise RefusedError(str(error), where="--table", remedy="write database.table") from None
 
 
-def pause(options: Options, dsn_of: DsnOf, screen: Screen) -> bool:
+def pause(options: Options, lookup: Lookup, screen: Screen) -> bool:
     """Ask the pipeline's owner to stop."""
-    with _open(options, dsn_of, screen) as run:
+    with _open(options, lookup, screen) as run:
         text = control.pause(
             run, wait_s=options.wait_s, on_tick=lambda: screen.progress(_status(run))
         )
         return _done(run, screen, text)
 
 
-def resume(options: Options, dsn_of: DsnOf, screen: Screen) -> bool:
+def resume(options: Options, lookup: Lookup, screen: Screen) -> bool:
     """Allow the pipeline to run again."""
-    with _open(options, dsn_of, screen) as run:
+    with _open(options, lookup, screen) as run:
         return _done(run, screen, control.resume(run))
 
 
-def restart(options: Options, dsn_of: DsnOf, screen: Screen) -> bool:
+def restart(options: Options, lookup: Lookup, screen: Screen) -> bool:
     """Plan from scratch."""
-    with _open(options, dsn_of, screen) as run:
+    with _open(options, lookup, screen) as run:
         _confirm(options, screen, f"Read all tables of {run.name} again?")
         text = control.restart(run)
         release(run)
         return _done(run, screen, text)
 
 
-def drop(options: Options, dsn_of: DsnOf, screen: Screen) -> bool:
+def drop(options: Options, lookup: Lookup, screen: Screen) -> bool:
     """Forget the pipeline."""
-    with _open(options, dsn_of, screen) as run:
+    with _open(options, lookup, screen) as run:
         _confirm(options, screen, f"Forget state and ledger of {run.name}?")
         return _done(run, screen, control.drop(run))
 

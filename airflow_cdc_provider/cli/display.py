@@ -44,6 +44,7 @@ class Screen:
     """Writes for people on a terminal, for logs, or for programs."""
 
     def __init__(self, *, as_json: bool) -> None:
+        self.has_result = False
         self._as_json = as_json
         self._console = Console(stderr=as_json, highlight=False, soft_wrap=True)
         self._live: Live | None = None
@@ -78,6 +79,7 @@ class Screen:
     def result(self, form: Mapping[str, Any], lines: Sequence[str] | Table = ()) -> None:
         """Write the result: JSON for programs, lines or a table for people."""
         self._end_live()
+        self.has_result = True
         if self._as_json:
             sys.stdout.write(json.dumps(form, indent=2) + "\n")
         elif isinstance(lines, Table):

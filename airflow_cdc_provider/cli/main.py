@@ -17,9 +17,10 @@ from enum import IntEnum
 
 from airflow_cdc_provider.cli import commands
 from airflow_cdc_provider.cli.arguments import parser
+from airflow_cdc_provider.cli.commands import Lookup
 from airflow_cdc_provider.cli.display import Screen
-from airflow_cdc_provider.core.errors import CdcError, PreflightError, RefusedError
-from airflow_cdc_provider.pipeline.servers import DsnOf, EnvironmentDsns
+from airflow_cdc_provider.core.errors import CdcError, RefusedError
+from airflow_cdc_provider.pipeline.servers import EnvironmentDsns, EnvironmentMasters
 
 
 class ExitCode(IntEnum):
@@ -32,7 +33,7 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
-Command = Callable[[argparse.Namespace, DsnOf, Screen], bool]
+Command = Callable[[argparse.Namespace, Lookup, Screen], bool]
 """Returns False where the data differ."""
 
 COMMANDS: dict[str, Command] = {
@@ -51,17 +52,19 @@ COMMANDS: dict[str, Command] = {
 def main(arguments: Sequence[str] | None = None) -> ExitCode:
     """Run the command that the arguments name."""
     options = parser().parse_args(arguments)
-    return execute(options.command, options, EnvironmentDsns(os.environ))
+    lookup = Lookup(EnvironmentDsns(os.environ), EnvironmentMasters(os.environ))
+    return execute(options.command, options, lookup)
 
 
-def execute(command: str, options: argparse.Namespace, dsn_of: DsnOf) -> ExitCode:
+def execute(command: str, options: argparse.Namespace, lookup: Lookup) -> ExitCode:
     """Run one command with its parsed options."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a stop is a stop
     screen = Screen(as_json=options.json)
     try:
-        fine = COMMANDS[command](options, dsn_of, screen)
+        fine = COMMANDS[command](options, lookup, screen)
     except CdcError as error:
-        _explain(error, as_json=options.json)
+        if not screen.has_result:  # the findings of a check have been shown in full
+            _explain(error, as_json=options.json)
         return ExitCode.REFUSED if isinstance(error, RefusedError) else ExitCode.FAILED
     except KeyboardInterrupt:
         sys.stderr.write("interrupted; run again to go on from what is committed\n")
@@ -83,8 +86,6 @@ def _explain(error: CdcError, *, as_json: bool) -> None:
             }
         }
         sys.stdout.write(json.dumps(form, indent=2) + "\n")
-        if isinstance(error, PreflightError):
-            return
     lines = [f"{error.code} {error.what}"]
     for label, text in (
         ("where", error.where),

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow_cdc_provider.cli.display import lag_text, progress_line
+from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.mysql.verify import VerifyReport
 from airflow_cdc_provider.pipeline.model import PipelineFile
 from airflow_cdc_provider.pipeline.steps.checking import CheckReport
 from airflow_cdc_provider.pipeline.steps.converging import Convergence
@@ -148,4 +150,25 @@ def status_lines(status: PipelineStatus) -> list[str]:
         f"[{event.level}] {event.text}"
         for event in status.events
     ]
+    return lines
+
+
+def verify_form(name: PipelineName, report: VerifyReport) -> Form:
+    """Return what the comparison found."""
+    return {"pipeline": str(name), **report.to_json()}
+
+
+def verify_lines(report: VerifyReport) -> list[str]:
+    """Write what the comparison found, with some keys of rows that differ."""
+    lines: list[str] = []
+    for table in report.tables:
+        lines.append(f"{table.table} -> {table.sink_table}: {table}")
+        lines += [f"    {sample.kind.value}: key {sample.key}" for sample in table.samples]
+    rows = sum(table.rows_source for table in report.tables)
+    size = sum(table.bytes for table in report.tables)
+    verdict = "equal" if report.equal else "DIFFERENT"
+    lines.append(
+        f"{verdict}: {len(report.tables)} tables, {rows:,} rows, {size / 1e6:,.1f} MB compared "
+        f"in {report.seconds:.1f} s"
+    )
     return lines

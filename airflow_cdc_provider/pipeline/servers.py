@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import PipelineFileError
@@ -21,7 +21,10 @@ from airflow_cdc_provider.pipeline.model import Reference
 
 DsnOf = Callable[[Reference], str | None]
 """Returns the DSN a reference stands for, None if there is none."""
+MasterOf = Callable[[str], str | None]
+"""Returns the Spark master that a connection id stands for, None if there is none."""
 STATE_SUFFIX = ".state.db"
+_MASTERS = ("local", "yarn", "k8s://", "spark://", "sc://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,41 @@ class EnvironmentDsns:
             return self.environ.get(reference.dsn_env) or None
         stored = self.environ.get(f"AIRFLOW_CONN_{(reference.conn_id or '').upper()}", "")
         return _from_json(stored) if stored.lstrip().startswith("{") else stored or None
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentMasters:
+    """Finds Spark masters where Airflow keeps connections in the environment."""
+
+    environ: Mapping[str, str] = field(repr=False)
+
+    def __call__(self, conn_id: str) -> str | None:
+        stored = self.environ.get(f"AIRFLOW_CONN_{conn_id.upper()}", "")
+        if stored.lstrip().startswith("{"):
+            stored = _from_json(stored) or ""
+        _, _, place = stored.partition("://")
+        host = unquote(place.rpartition("@")[2].partition("/")[0].partition("?")[0])
+        if not host or host.startswith(_MASTERS):
+            return host or None
+        return f"spark://{host}" if ":" in host else f"spark://{host}:7077"
+
+
+def spark_master(loaded: LoadedPipeline, master_of: MasterOf) -> str | None:
+    """Return the master that the file names, None if it names none; never another one."""
+    conn_id = loaded.model.spark.conn_id
+    if conn_id is None:
+        return None
+    found = master_of(conn_id)
+    if found is None:
+        raise loaded.refusal(
+            (
+                ("spark", "conn_id"),
+                f"there is no connection {conn_id!r}",
+                f"add it to Airflow; outside Airflow set AIRFLOW_CONN_{conn_id.upper()}="
+                "spark://host:7077, give --master, or leave the key out for local[*]",
+            )
+        )
+    return found
 
 
 def _from_json(stored: str) -> str | None:

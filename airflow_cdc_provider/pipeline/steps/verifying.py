@@ -1,0 +1,95 @@
+"""Verify: source and sink compared both ways, table by table.
+
+While a stream runs the two are never equal at one moment. Rows that differ are looked at again
+once the stream has passed what was at the source then; how long that may take has a limit, and
+without a stream at work there is nothing to wait for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import closing
+
+from airflow_cdc_provider.core.errors import IncomparablePositionsError, RefusedError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.lifecycle import Phase
+from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
+from airflow_cdc_provider.mysql.capabilities import read_capabilities
+from airflow_cdc_provider.mysql.connection import connect, query
+from airflow_cdc_provider.mysql.verify import VerifyReport
+from airflow_cdc_provider.mysql.verify import verify as compare
+from airflow_cdc_provider.pipeline.run import Run, lease_is_live
+from airflow_cdc_provider.pipeline.steps.sink import open_ledger
+
+SETTLE_S = 30.0
+_POLL_S = 0.3
+
+
+def verify(
+    run: Run, *, tables: Sequence[TableId] | None = None, settle_s: float = SETTLE_S
+) -> VerifyReport:
+    """Compare the plan's tables, or some of them.
+
+    `settle_s` is how long the stream may take, each time, to pass what the source had.
+    """
+    plans = [state.plan for state in run.store.tables(run.name)]
+    if not plans:
+        raise RefusedError(
+            f"pipeline {run.name} has no plan, so there is nothing to compare",
+            where=f"state of {run.name}",
+            remedy="run the pipeline first, against the same state",
+        )
+    unknown = sorted(set(tables or ()) - {plan.schema.table for plan in plans})
+    if unknown:
+        raise RefusedError(
+            f"{unknown[0]} is not in the plan of {run.name}",
+            where=f"state of {run.name}",
+            remedy="name a table as the source spells it",
+        )
+
+    def recheck() -> None:
+        wait_for_stream(run, timeout_s=settle_s)
+
+    return compare(run.servers.source, run.servers.sink, plans, tables=tables, recheck=recheck)
+
+
+def wait_for_stream(run: Run, *, timeout_s: float) -> bool:
+    """Wait until the sink has all that is committed at the source by now; tell whether it has."""
+    deadline = time.monotonic() + timeout_s
+    end = source_end(run)
+    with closing(open_ledger(run)) as ledger:
+        while True:
+            stream = ledger.stream()
+            if stream is not None and _covers(stream.start, end):
+                return True
+            if time.monotonic() >= deadline or not _streams(run):
+                return False
+            time.sleep(_POLL_S)
+
+
+def source_end(run: Run) -> LogPosition:
+    """Ask the source where its log ends."""
+    with closing(connect(run.servers.source, purpose="position")) as connection:
+        capabilities = read_capabilities(connection)
+        rows = query(connection, capabilities.status_statement)
+    if not rows:
+        raise RefusedError(
+            "the source has no binary log, or the account may not see it",
+            where=str(run.servers.source),
+            remedy="turn on log_bin and grant REPLICATION CLIENT (MariaDB: BINLOG MONITOR)",
+        )
+    place = BinlogPosition.of(str(rows[0][0]), int(rows[0][1]))
+    return LogPosition(capabilities.server_uuid, place)
+
+
+def _covers(position: LogPosition, end: LogPosition) -> bool:
+    try:
+        return position.covers(end)
+    except IncomparablePositionsError:
+        return False  # right after the hand-off a position may have GTIDs only
+
+
+def _streams(run: Run) -> bool:
+    state = run.store.ensure(run.name)
+    return state.phase is Phase.STREAMING and lease_is_live(run, state)

@@ -1,0 +1,149 @@
+"""The commands on real servers: exit codes, words for people, JSON for programs, no secrets."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
+from airflow_cdc_provider.pipeline.steps.planning import plan
+from tests.cli.conftest import Say
+from tests.pipeline.conftest import Shop
+from tests.pipeline.test_steps import snapshot_done
+
+
+def test_a_fit_pipeline_passes_the_check(say: Say) -> None:
+    said = say("check")
+    assert said.code == 0
+    assert "fine: 1 tables" in said.out
+    assert said.err == ""
+
+
+def test_a_check_that_blocks_names_the_fix_and_exits_with_2(shop: Shop, say: Say) -> None:
+    shop.at_source("CREATE TABLE keyless (a INT)")
+    said = say("check")
+    assert said.code == 2
+    assert "[block]" in said.out
+    assert "ALTER TABLE" in said.out
+    assert "Traceback" not in said.err
+    form = say("check", "--json").form
+    assert form["refused"]
+    assert [f["code"] for f in form["findings"] if f["level"] == "block"] == ["table.primary_key"]
+
+
+def test_a_run_of_a_blocked_pipeline_starts_nothing(shop: Shop, say: Say) -> None:
+    shop.at_source("CREATE TABLE keyless (a INT)")
+    assert say("run", "--until", "caught-up").code == 2
+    assert say("status", "--json").form["generation"] == 0
+
+
+def test_a_plan_shows_what_a_run_would_do_and_changes_nothing(shop: Shop, say: Say) -> None:
+    said = say("plan", "--json")
+    assert said.code == 0
+    (table,) = said.form["tables"]
+    assert (table["source"], table["sink"]) == (f"{shop.database}.orders", f"{shop.target}.orders")
+    assert (table["key"], table["estimated_splits"]) == (["id"], 1)
+    assert shop.sink_rows("SHOW TABLES") == []
+    assert say("status", "--json").form["plan_id"] == ""
+
+
+def test_json_is_all_there_is_on_standard_output(say: Say) -> None:
+    said = say("status", "--json")
+    assert said.form["summary"] == "new"
+    assert "the file names no state" in said.err
+
+
+def test_the_default_state_is_a_file_beside_the_pipeline_file_and_is_said(
+    shop: Shop, say: Say
+) -> None:
+    assert f"state: {shop.path.with_suffix('.state.db')}" in say("status").out
+    assert shop.path.with_suffix(".state.db").exists()
+
+
+def test_status_shows_tables_splits_and_stream(shop: Shop, say: Say) -> None:
+    run = shop.run()
+    plan(run)
+    snapshot_done(shop, run)
+    hand_off(run)
+    said = say("status")
+    assert f"{shop.database}.orders -> {shop.target}.orders" in said.out
+    assert re.search(r"splits 2/2, 2 rows", said.out)
+    form = say("status", "--json").form
+    assert (form["phase"], form["splits_finished"], form["planning_done"]) == (
+        "handed_off",
+        2,
+        True,
+    )
+
+
+def test_pause_and_resume_are_heard(shop: Shop, say: Say) -> None:
+    assert "is paused" in say("pause").out
+    assert say("status", "--json").form["summary"] == "paused"
+    refused = say("run", "--until", "caught-up")
+    assert refused.code == 2
+    assert "resume it first" in refused.err
+    assert "may run again" in say("resume").out
+
+
+@pytest.mark.parametrize("command", ["restart", "drop"])
+def test_what_cannot_be_undone_is_asked_for(shop: Shop, say: Say, command: str) -> None:
+    run = shop.run()
+    made = plan(run)
+    run.store.release_lease(run.name, made.generation)
+    refused = say(command)
+    assert refused.code == 2
+    assert "--yes" in refused.err
+    assert run.store.ensure(run.name).plan_id == made.plan_id
+    assert say(command, "--yes").code == 0
+    assert run.store.ensure(run.name).plan_id != made.plan_id
+
+
+def test_a_wrong_file_is_refused_with_its_line(shop: Shop, say: Say) -> None:
+    shop.path.write_text(shop.path.read_text().replace("tables:", "tabels:"))
+    said = say("check")
+    assert said.code == 2
+    assert "line 4, source.tabels: unknown key 'tabels'. Fix: did you mean 'tables'?" in said.err
+
+
+def test_a_source_that_does_not_answer_is_a_failure_and_not_a_refusal(
+    shop: Shop, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_DSN", "mysql://cdc:planted-secret@127.0.0.1:1/")
+    said = say("check")
+    assert said.code == 3
+    assert "what to do:" in said.err
+    assert "planted-secret" not in said.out + said.err
+    assert "Traceback" not in said.err
+
+
+def test_a_wrong_password_is_refused_and_never_shown(
+    shop: Shop, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = Endpoint.parse(shop.environment["SHOP_DSN"])
+    monkeypatch.setenv(
+        "SHOP_DSN", f"mysql://{source.user}:planted-secret@{source.host}:{source.port}/"
+    )
+    for options in ([], ["--json"]):
+        said = say("check", *options)
+        assert said.code == 2
+        assert "planted-secret" not in said.out + said.err
+
+
+def test_a_master_that_no_connection_names_is_refused_with_its_line(shop: Shop, say: Say) -> None:
+    shop.path.write_text(shop.path.read_text() + "spark:\n  conn_id: my_spark\n")
+    said = say("run", "--until", "caught-up")
+    assert said.code == 2
+    assert "no connection 'my_spark'" in said.err
+    assert "line 9, spark.conn_id" in said.err
+
+
+@pytest.mark.parametrize("arguments", [[], ["nothing"], ["check"], ["run", "f", "--until", "noon"]])
+def test_a_wrong_command_line_exits_with_2(arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "airflow_cdc_provider", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "usage:" in done.stderr
