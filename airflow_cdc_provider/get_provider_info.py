@@ -17,7 +17,13 @@ def get_provider_info() -> dict[str, Any]:
             "Copy MySQL and MariaDB tables elsewhere and keep them in step: parallel, lock-free "
             "snapshots and one binlog stream, on Spark."
         ),
-        "integrations": [{"integration-name": "CDC", "tags": ["software"]}],
+        "integrations": [
+            {
+                "integration-name": "CDC",
+                "external-doc-url": "https://dev.mysql.com/doc/refman/en/binary-log.html",
+                "tags": ["software"],
+            }
+        ],
         "operators": [
             {
                 "integration-name": "CDC",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
 
@@ -11,7 +11,10 @@ from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import CdcError, RefusedError
 from airflow_cdc_provider.hooks.dsn import dsn_of, remembered
 from airflow_cdc_provider.mysql.capabilities import Capabilities, read_capabilities
-from airflow_cdc_provider.mysql.connection import ServerConnection, connect
+from airflow_cdc_provider.mysql.connection import connect
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.mysql.connection import ServerConnection
 
 
 class CdcHook(BaseHook):

@@ -1,0 +1,98 @@
+"""The provider's description is a literal; here it is compared with the package it describes."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+from importlib import metadata, resources
+from typing import Any
+
+import jsonschema
+import pytest
+
+import airflow_cdc_provider
+from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.get_provider_info import get_provider_info
+from airflow_cdc_provider.hooks.cdc import CdcHook
+
+INFO = get_provider_info()
+PACKAGE = "airflow_cdc_provider"
+
+
+def imported(dotted: str) -> Any:
+    module, _, name = dotted.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+def schema(name: str) -> dict[str, Any]:
+    text = resources.files("airflow").joinpath(name).read_text(encoding="utf-8")
+    read: dict[str, Any] = json.loads(text)
+    return read
+
+
+def test_the_description_fits_the_schema_airflow_reads_it_by() -> None:
+    jsonschema.validate(INFO, schema("provider_info.schema.json"))
+
+
+def test_the_description_fits_the_strict_schema_of_airflows_own_providers() -> None:
+    release = {"state": "ready", "source-date-epoch": 0, "versions": ["0.1.0"]}
+    jsonschema.validate(INFO | release, schema("provider.yaml.schema.json"))
+
+
+def test_the_name_is_the_distributions() -> None:
+    assert INFO["package-name"] == metadata.metadata("airflow-provider-cdc")["Name"]
+
+
+@pytest.mark.parametrize("kind", ["operators", "sensors", "hooks", "triggers"])
+def test_every_module_named_can_be_imported(kind: str) -> None:
+    for entry in INFO[kind]:
+        for module in entry["python-modules"]:
+            importlib.import_module(module)
+
+
+@pytest.mark.parametrize(
+    ("kind", "base"),
+    [
+        ("operators", "airflow.sdk.BaseOperator"),
+        ("sensors", "airflow.sdk.BaseSensorOperator"),
+        ("triggers", "airflow.triggers.base.BaseTrigger"),
+        ("hooks", "airflow.sdk.BaseHook"),
+    ],
+)
+def test_every_module_with_something_to_use_is_named(kind: str, base: str) -> None:
+    named = {module for entry in INFO[kind] for module in entry["python-modules"]}
+    folder = resources.files(airflow_cdc_provider) / kind
+    for found in pkgutil.iter_modules([str(folder)], f"{PACKAGE}.{kind}."):
+        module = importlib.import_module(found.name)
+        public = [
+            value
+            for name, value in vars(module).items()
+            if name.startswith("Cdc") and getattr(value, "__module__", "") == found.name
+        ]
+        uses = any(isinstance(value, type) and issubclass(value, imported(base)) for value in public)
+        if uses and not found.name.endswith(".base"):
+            assert found.name in named
+
+
+def test_the_dotted_names_lead_to_something() -> None:
+    for name in [*INFO["extra-links"], *INFO["cli"]]:
+        assert callable(imported(name))
+
+
+def test_the_connection_type_is_the_hooks_own() -> None:
+    (kind,) = INFO["connection-types"]
+    assert imported(kind["hook-class-name"]) is CdcHook
+    assert kind["connection-type"] == CdcHook.conn_type
+    assert kind["hook-name"] == CdcHook.hook_name
+
+
+def test_the_connections_fields_are_options_that_an_endpoint_knows() -> None:
+    (kind,) = INFO["connection-types"]
+    assert set(kind["conn-fields"]) <= set(Endpoint.__dataclass_fields__)
+
+
+def test_the_version_a_setting_came_with_is_a_release() -> None:
+    for section in INFO["config"].values():
+        for option in section["options"].values():
+            assert option["version_added"] <= airflow_cdc_provider.__version__

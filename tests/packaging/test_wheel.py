@@ -1,0 +1,127 @@
+"""The built wheel, installed where nothing of the sources can be seen, is a provider to Airflow.
+
+The clean environment takes Airflow and the other dependencies from this one, file by file through
+links, so that nothing is downloaded twice; of the provider it has what the wheel brought.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sysconfig
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from airflow_cdc_provider.get_provider_info import get_provider_info
+
+ROOT = Path(__file__).parents[2]
+OURS = ("airflow_provider_cdc", "_editable_impl_airflow_provider_cdc", "airflow_cdc_provider")
+
+
+def run(*command: str | Path, env: Mapping[str, str] | None = None) -> str:
+    done = subprocess.run(
+        [str(word) for word in command],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd="/",
+        env=env,
+        timeout=240,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def uv() -> Path:
+    found = shutil.which("uv") or ROOT / ".tools" / "uv" / "bin" / "uv"
+    if not Path(found).exists():
+        pytest.skip("no uv to build the wheel with; make setup brings one")
+    return Path(found)
+
+
+@pytest.fixture(scope="module")
+def wheel(uv: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    run(uv, "build", "--quiet", "--wheel", "--out-dir", folder, ROOT)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def clean(uv: Path, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make an environment with the wheel in it; returns its folder of programs."""
+    folder = tmp_path_factory.mktemp("clean")
+    run(uv, "venv", "--quiet", "--python", sysconfig.get_python_version(), folder / "venv")
+    programs = folder / "venv" / "bin"
+    (packages,) = (folder / "venv" / "lib").glob("python3*/site-packages")
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        if not entry.name.startswith(OURS) and not (packages / entry.name).exists():
+            (packages / entry.name).symlink_to(entry)
+    run(uv, "pip", "install", "--quiet", "--no-deps", "--python", programs / "python", wheel)
+    return programs
+
+
+@pytest.fixture(scope="module")
+def environment(clean: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    home = tmp_path_factory.mktemp("airflow")
+    kept = {name: os.environ[name] for name in ("HOME", "LANG") if name in os.environ}
+    return {
+        **kept,
+        "PATH": f"{clean}:/usr/bin:/bin",
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "PYTHONWARNINGS": "ignore",
+    }
+
+
+def airflow(clean: Path, environment: Mapping[str, str], *words: str) -> str:
+    return run(clean / "python", "-m", "airflow", *words, env=environment)
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    tops = {name.partition("/")[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"airflow_cdc_provider"}
+    assert "airflow_cdc_provider/py.typed" in names
+    assert not [name for name in names if "__pycache__" in name]
+
+
+def test_the_clean_environment_has_the_wheels_package(clean: Path, environment: dict[str, str]) -> None:
+    where = run(
+        clean / "python",
+        "-c",
+        "import airflow_cdc_provider; print(airflow_cdc_provider.__file__)",
+        env=environment,
+    )
+    assert Path(where.strip()).is_relative_to(clean.parent)
+
+
+def test_airflow_lists_the_installed_provider(clean: Path, environment: dict[str, str]) -> None:
+    shown = airflow(
+        clean, environment, "providers", "get", "airflow-provider-cdc", "--full", "-o", "yaml"
+    )
+    (provider,) = yaml.safe_load(shown)
+    wanted = get_provider_info()
+    wanted["description"] = wanted["description"].rstrip(".")  # Airflow shows it so
+    assert {key: provider[key] for key in wanted} == wanted
+
+
+def test_airflow_loads_the_plugin_by_its_entry_point(
+    clean: Path, environment: dict[str, str]
+) -> None:
+    plugins = yaml.safe_load(airflow(clean, environment, "plugins", "-o", "yaml"))
+    (ours,) = [plugin for plugin in plugins if plugin["name"] == "cdc"]
+    assert "airflow-provider-cdc" in ours["source"]
+
+
+def test_airflows_command_line_has_the_commands(clean: Path, environment: dict[str, str]) -> None:
+    shown = airflow(clean, environment, "cdc", "--help")
+    for command in ("check", "plan", "run", "status", "verify"):
+        assert command in shown
