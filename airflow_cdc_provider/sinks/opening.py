@@ -17,6 +17,7 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.sinks.ledger import MySqlLedger
 from airflow_cdc_provider.sinks.mysql_changes import MySqlChangeSink
 from airflow_cdc_provider.sinks.mysql_splits import MySqlSplitSink
+from airflow_cdc_provider.sinks.mysql_tables import MySqlTableBuilder
 from airflow_cdc_provider.sinks.ports import Owner
 from airflow_cdc_provider.sinks.session import SinkSession
 
@@ -41,6 +42,10 @@ class Sink:
     def open_ledger(self) -> MySqlLedger:
         """Open the ledger."""
         return MySqlLedger(self._session("ledger"), self.owner)
+
+    def open_tables(self) -> MySqlTableBuilder:
+        """Open what makes the tables."""
+        return MySqlTableBuilder(self._session("making tables"), self.owner)
 
     def open_splits(self) -> MySqlSplitSink:
         """Open what publishes splits."""

@@ -40,7 +40,7 @@ class SinkSession:
     """A session that writes rows exactly as the source holds them."""
 
     def __init__(self, connection: ServerConnection, capabilities: SinkCapabilities) -> None:
-        self._connection = connection
+        self.connection = connection
         self._raw = RawConnection(connection, role=Role.SINK)
         self.capabilities = capabilities
         self.in_transaction = False
@@ -60,7 +60,7 @@ class SinkSession:
     @property
     def is_lost(self) -> bool:
         """Tell whether the connection is closed."""
-        return not self._connection.open
+        return not self.connection.open
 
     @property
     def where(self) -> str:
@@ -79,7 +79,7 @@ class SinkSession:
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Run a query and return its rows."""
-        return query(self._connection, sql, role=Role.SINK)
+        return query(self.connection, sql, role=Role.SINK)
 
     def execute(self, sql: str | bytes) -> StatementOutcome:
         """Run one statement that has no result."""

@@ -303,7 +303,7 @@ def kill_before(
     session: Any, step: int, world: SinkWorld, monkeypatch: pytest.MonkeyPatch
 ) -> list[int]:
     """Kill a session's connection before its `step`-th statement; the list says if that was."""
-    number = session._connection.thread_id()
+    number = session.connection.thread_id()
     count, killed = 0, []
 
     def counting(original: Any) -> Any:

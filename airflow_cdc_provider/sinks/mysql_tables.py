@@ -1,0 +1,160 @@
+"""Making the sink's tables, and looking at those that are there already.
+
+A missing table is made from the source's own definition, without secondary unique keys and
+foreign keys. Before the consistent point rows of different moments stand side by side, and a
+unique key would refuse rows that are right: one row still has a value that another has already
+taken over. For the same reason the source's unique keys are taken off a table that is to be
+filled anew; `finish` puts them back.
+
+A table that is there already must be able to hold every row as it is: the same primary key with
+the same collation (another one could merge two rows), each column with the same type and at
+least as wide, InnoDB. All findings are told at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from airflow_cdc_provider.core.errors import (
+    CdcError,
+    IntegrityError,
+    RefusedError,
+    RowRefusedError,
+)
+from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.sql import literal
+from airflow_cdc_provider.core.table_ddl import (
+    LaterKey,
+    LaterKind,
+    later_keys,
+    sink_create_statement,
+)
+from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.mysql.connection import Role
+from airflow_cdc_provider.mysql.introspection import read_schemas
+from airflow_cdc_provider.sinks import ledger
+from airflow_cdc_provider.sinks.ledger_schema import create_ledger
+from airflow_cdc_provider.sinks.ports import Owner
+from airflow_cdc_provider.sinks.session import SinkSession
+from airflow_cdc_provider.sinks.table_match import differences
+
+_LOCK_WAIT_S = 120
+
+
+class MySqlTableBuilder:
+    """Makes and finishes tables over one session."""
+
+    def __init__(self, session: SinkSession, owner: Owner) -> None:
+        self._session = session
+        self._owner = owner
+        create_ledger(session)
+        # an ALTER waits for transactions of the stream, but not for ever
+        session.execute(f"SET SESSION lock_wait_timeout = {_LOCK_WAIT_S}")
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._session.close()
+
+    def create_missing(self, plans: Sequence[TablePlan]) -> Mapping[TableId, bool]:
+        """Create databases and tables that do not exist; returns which were created."""
+        existing = self._existing(plans)
+        self._refuse_unfit(plans, existing)
+        for database in sorted({plan.sink_table.database for plan in plans}):
+            name = quote_identifier(database)
+            self._session.execute(f"CREATE DATABASE IF NOT EXISTS {name} CHARACTER SET utf8mb4")
+        created = {}
+        for plan in plans:
+            found = existing.get(plan.sink_table)
+            created[plan.schema.table] = found is None
+            if found is None:
+                statement = sink_create_statement(
+                    plan.schema, plan.sink_table, sink_flavour=self._flavour
+                )
+                self._session.execute(statement)
+            elif not ledger.stream_owns(self._session, self._owner, plan.schema.table):
+                self._drop_unique_keys(plan, found)
+        return created
+
+    def finish(self, plans: Sequence[TablePlan]) -> None:
+        """Add secondary unique and foreign keys; only after the consistent point."""
+        routes = {plan.schema.table: plan.sink_table for plan in plans}
+        missing: list[tuple[TablePlan, LaterKey]] = []
+        for plan in plans:
+            if not plan.schema.create_statement:
+                continue  # nothing is known of its keys
+            present = self._constraints(plan.sink_table)
+            keys = later_keys(
+                plan.schema, plan.sink_table, sink_flavour=self._flavour, route=routes.get
+            )
+            missing += [(plan, key) for key in keys if key.name.lower() not in present]
+        # all unique keys first: a foreign key may refer to one
+        for plan, key in sorted(missing, key=lambda each: each[1].kind is LaterKind.FOREIGN):
+            self._add(plan, key)
+
+    @property
+    def _flavour(self) -> str:
+        return "mariadb" if self._session.capabilities.is_mariadb else "mysql"
+
+    def _existing(self, plans: Sequence[TablePlan]) -> Mapping[TableId, TableSchema]:
+        targets = [plan.sink_table for plan in plans]
+        return read_schemas(self._session.connection, targets, with_statement=False, role=Role.SINK)
+
+    def _refuse_unfit(
+        self, plans: Sequence[TablePlan], existing: Mapping[TableId, TableSchema]
+    ) -> None:
+        findings = [
+            f"{plan.sink_table}: {difference}"
+            for plan in plans
+            if plan.sink_table in existing
+            for difference in differences(plan.schema, existing[plan.sink_table])
+        ]
+        if findings:
+            raise RefusedError(
+                "tables of the sink cannot hold the source's rows: " + "; ".join(findings),
+                where=f"sink {self._session.where}",
+                risk="rows would be refused, changed or merged; nothing was written",
+                remedy="alter or rename these tables; missing ones are created as they should be",
+            )
+
+    def _drop_unique_keys(self, plan: TablePlan, found: TableSchema) -> None:
+        wanted = {key.columns for key in plan.schema.unique_keys}
+        drops = [
+            f"DROP INDEX {quote_identifier(key.name)}"
+            for key in found.unique_keys
+            if key.columns in wanted
+        ]
+        if drops:
+            table = quote_table(plan.sink_table)
+            self._session.execute(f"ALTER TABLE {table} {', '.join(drops)}")
+
+    def _constraints(self, table: TableId) -> set[str]:
+        """Return the names of a table's unique and foreign keys, in lower case."""
+        rows = self._session.rows(
+            "SELECT constraint_name FROM information_schema.table_constraints "
+            f"WHERE table_schema = {literal(table.database)} "
+            f"AND table_name = {literal(table.table)} "
+            "AND constraint_type IN ('UNIQUE', 'FOREIGN KEY')"
+        )
+        return {str(row[0]).lower() for row in rows}
+
+    def _add(self, plan: TablePlan, key: LaterKey) -> None:
+        checks = key.kind is LaterKind.FOREIGN
+        # unchecked, a foreign key would be added over rows that break it
+        self._session.execute(f"SET SESSION foreign_key_checks = {int(checks)}")
+        try:
+            self._session.execute(key.statement)
+        except RowRefusedError as error:
+            raise IntegrityError(
+                f"the {key.kind.value} key {key.name} cannot be added: {error.what}",
+                where=f"table {plan.sink_table} on {self._session.where}",
+                risk="the sink has rows the source's own key would refuse",
+                remedy="verify the table, and resync it if it differs",
+            ) from None
+        except CdcError:
+            # another run may have added it in the meantime
+            if key.name.lower() not in self._constraints(plan.sink_table):
+                raise
+        finally:
+            if not self._session.is_lost:
+                self._session.execute("SET SESSION foreign_key_checks = 0")
