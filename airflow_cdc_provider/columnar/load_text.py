@@ -29,13 +29,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_cdc_provider.columnar.sql_text import rows_of
-from airflow_cdc_provider.columnar.text_protocol import HEADER_BYTES, TextChunk
+from airflow_cdc_provider.columnar.text_protocol import HEADER_BYTES, Field, TextChunk
 from airflow_cdc_provider.columnar.value_model import (
     BINARY_TYPES,
     CHARACTER_TYPES,
+    DATE_TYPES,
     GEOMETRY_TYPES,
+    ZeroDates,
 )
 from airflow_cdc_provider.columnar.value_text import string_octets, string_offsets, value_text
+from airflow_cdc_provider.columnar.zero_dates import no_day_in_text
 from airflow_cdc_provider.core.identifiers import quote_identifier
 from airflow_cdc_provider.core.table_schema import Column
 
@@ -78,13 +81,18 @@ def load_rows(rows: pa.RecordBatch, columns: Sequence[Column]) -> LoadText:
     return LoadText(memoryview(ended.buffers()[2])[:end], clause, rows.num_rows)
 
 
-def load_chunk(chunk: TextChunk, columns: Sequence[Column]) -> LoadText | None:
+def load_chunk(
+    chunk: TextChunk, columns: Sequence[Column], zero_dates: ZeroDates = ZeroDates.TEXT
+) -> LoadText | None:
     """Rewrite the source's own bytes for LOAD DATA LOCAL; None if they have to go through Arrow.
 
-    The chunk stays as it is, so that a publish can be tried again.
+    So have zero and partial dates, unless they are to arrive as they are (`ZeroDates.TEXT`). The
+    chunk stays as it is, so that a publish can be tried again.
     """
     fields = chunk.fields()
     if not all(located.short for located in fields):
+        return None
+    if zero_dates is not ZeroDates.TEXT and _has_zero_dates(chunk, fields, columns):
         return None
     body = bytearray(chunk.buffer)
     octets = np.frombuffer(body, np.uint8)
@@ -99,6 +107,15 @@ def load_chunk(chunk: TextChunk, columns: Sequence[Column]) -> LoadText | None:
     for at in lengths[1:]:
         octets[at] = _FIELD_END
     return LoadText(memoryview(body), _clause(_CHUNK_DIALECT, columns), chunk.rows)
+
+
+def _has_zero_dates(chunk: TextChunk, fields: Sequence[Field], columns: Sequence[Column]) -> bool:
+    octets = chunk.octets()
+    return any(
+        bool(no_day_in_text(octets, located.start, located.length).any())
+        for located, column in zip(fields, columns, strict=True)
+        if column.type.name in DATE_TYPES
+    )
 
 
 _BYTES = BINARY_TYPES | GEOMETRY_TYPES | {"vector"}

@@ -56,13 +56,19 @@ class TextDecoder:
         arrays = []
         for column, located in zip(self.columns, fields, strict=True):
             try:
-                decoded = decode_field(chunk.buffer, located, column.type, self._zero_dates)
+                decoded = decode_field(chunk.buffer, located, column.type, self._policy(column))
             except FieldRefusedError as error:
                 raise self._refused(chunk, fields, column, error) from error
             if decoded.nulled:
                 self.nulled[column.name] += decoded.nulled
             arrays.append(decoded.array)
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _policy(self, column: Column) -> ZeroDates:
+        """Return what becomes of a column's zero dates: a key is never NULL."""
+        if self._zero_dates is ZeroDates.NULL and column.name in self._table.primary_key:
+            return ZeroDates.FAIL
+        return self._zero_dates
 
     def _refused(
         self, chunk: TextChunk, fields: Sequence[Field], column: Column, error: FieldRefusedError

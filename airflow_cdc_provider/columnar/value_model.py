@@ -49,7 +49,7 @@ class ZeroDates(StrEnum):
     FAIL = "fail"
     """A named error with table, column and key."""
     NULL = "null"
-    """NULL, and counted."""
+    """NULL, and counted; in a key still an error, because a key is never NULL."""
     TEXT = "text"
     """The column is a string, for every one of its values."""
 

@@ -32,11 +32,10 @@ def select_chunks(
         framer = RowFramer(columns, chunk_bytes=chunk_bytes)
         chunks = []
         while not framer.finished:
-            with framer.space() as space:
-                received = connection._rfile.readinto1(space)
+            received = connection._rfile.read1(1 << 18)
             if not received:
                 raise EOFError("the connection ended before the rows did")
-            framer.received(received)
+            framer.feed(received)
             chunk = framer.chunk()
             if chunk is not None:
                 chunks.append(chunk)
