@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from airflow_cdc_provider.columnar.text_protocol import TextChunk
 
 
@@ -36,7 +36,18 @@ class SplitRows(Protocol):
         """Yield the rows as record batches."""
 
     def text_chunks(self) -> tuple[TextChunk, ...] | None:
-        """Return the untouched bytes of the text protocol, None if rows were changed since."""
+        """Return the untouched bytes of the text protocol, None if rows were changed since.
+
+        All rows, in the order of `batches`.
+        """
+
+
+@runtime_checkable
+class DecodesChunks(Protocol):
+    """Rows that can decode one of their text chunks without the others."""
+
+    def batch_of(self, chunk: TextChunk) -> pa.RecordBatch:
+        """Return the rows of one of `text_chunks()` as a record batch."""
 
 
 @dataclass(frozen=True, slots=True)

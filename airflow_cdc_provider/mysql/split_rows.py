@@ -38,3 +38,6 @@ class TextRows:
 
     def text_chunks(self) -> tuple[TextChunk, ...] | None:
         return self.chunks
+
+    def batch_of(self, chunk: TextChunk) -> pa.RecordBatch:
+        return self.decoder.to_arrow(chunk)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columnar.keys import key_columns
 from airflow_cdc_provider.columnar.load_text import LoadText, load_chunk, load_rows
-from airflow_cdc_provider.columnar.rows import SplitRows
+from airflow_cdc_provider.columnar.rows import DecodesChunks, SplitRows
 from airflow_cdc_provider.columnar.text_protocol import TextChunk
 from airflow_cdc_provider.columnar.value_model import DATE_TYPES, ZeroDates
 from airflow_cdc_provider.core.errors import FencedError, IntegrityError
@@ -113,15 +113,15 @@ class MySqlSplitSink:
     def _load_texts(
         self, columns: Sequence[Column], chunks: Sequence[TextChunk], rows: SplitRows
     ) -> Iterator[LoadText]:
-        """Rewrite chunks in place up to the first that cannot be; the rest goes by Arrow."""
+        """Rewrite chunks in place; those that cannot be go by way of Arrow.
+
+        Rows that cannot decode a chunk by itself go by Arrow from the first such chunk on.
+        """
         done = 0
-        checks_dates = self._zero_dates is not ZeroDates.TEXT and any(
-            column.type.name in DATE_TYPES for column in columns
-        )
         for chunk in chunks:
-            # A zero or partial date is for the value model to judge, by policy.
-            doubtful = checks_dates and b"-00" in chunk.buffer
-            text = None if doubtful else load_chunk(chunk, columns)
+            text = None if self._is_doubtful(chunk, columns) else load_chunk(chunk, columns)
+            if text is None and isinstance(rows, DecodesChunks):
+                text = load_rows(rows.batch_of(chunk), columns)
             if text is None:
                 break
             yield text
@@ -129,6 +129,11 @@ class MySqlSplitSink:
         if done < rows.rows:
             for batch in _behind(rows.batches(), done):
                 yield load_rows(batch, columns)
+
+    def _is_doubtful(self, chunk: TextChunk, columns: Sequence[Column]) -> bool:
+        """Tell whether there may be zero or partial dates: the value model judges them."""
+        has_dates = any(column.type.name in DATE_TYPES for column in columns)
+        return has_dates and self._zero_dates is not ZeroDates.TEXT and b"-00" in chunk.buffer
 
 
 def _behind(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
