@@ -50,7 +50,7 @@ from airflow_cdc_provider.core.sql import literal
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress, smallest
 from airflow_cdc_provider.sinks import writers
 from airflow_cdc_provider.sinks.ledger_schema import LEDGER, create_ledger
-from airflow_cdc_provider.sinks.ports import Owner
+from airflow_cdc_provider.sinks.ports import Owner, StreamCounts
 from airflow_cdc_provider.sinks.session import SinkSession
 
 Report = tuple[SnapshotSplit, SplitReport]
@@ -175,6 +175,19 @@ class MySqlLedger:
         With several writer slots its start is the smallest slot's position.
         """
         return read_stream(self._session, self._owner)
+
+    def counts(self) -> StreamCounts:
+        """Return what the stream has committed since the hand-off.
+
+        Each writer slot counts every change of a batch, so the largest is the number.
+        """
+        found = self._session.rows(
+            "SELECT MAX(batch), MAX(changes), MAX(transactions), MAX(source_committed_us), "
+            f"MAX(committed_us) FROM {LEDGER}.stream WHERE {self._mine}"
+        )
+        batches, changes, transactions, source_us, sink_us = (int(str(n or 0)) for n in found[0])
+        lag_us = max(0, sink_us - source_us) if source_us else None
+        return StreamCounts(batches, changes, transactions, lag_us)
 
     def store_stream(self, stream: StreamSplit) -> None:
         """Store the stream split at hand-off; refused if the ledger already streams further."""

@@ -68,6 +68,17 @@ class ChangeSink(Protocol):
         """Let go of the connections; a transaction that is open is rolled back."""
 
 
+@dataclass(frozen=True, slots=True)
+class StreamCounts:
+    """What the stream has committed since the hand-off."""
+
+    batches: int = 0
+    changes: int = 0
+    transactions: int = 0
+    lag_us: int | None = None
+    """Age of the last source commit when it was committed here; None before the first."""
+
+
 class SinkLedger(Protocol):
     """The truth about what is committed in the sink."""
 
@@ -91,6 +102,9 @@ class SinkLedger(Protocol):
 
     def stream(self) -> StreamSplit | None:
         """Return the stream split as last committed, None before the hand-off."""
+
+    def counts(self) -> StreamCounts:
+        """Return what the stream has committed since the hand-off."""
 
 
 class TableBuilder(Protocol):

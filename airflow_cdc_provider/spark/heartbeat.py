@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.errors import CdcError, FencedError
@@ -22,6 +21,7 @@ from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import StreamState
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.sinks.ledger import MySqlLedger
+from airflow_cdc_provider.sinks.ports import StreamCounts
 from airflow_cdc_provider.spark.log_end import LogEnd
 
 if TYPE_CHECKING:
@@ -30,42 +30,19 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class Applied:
-    """What this run has applied; written by the micro-batches, read by the heartbeat."""
-
-    batches: int = 0
-    changes: int = 0
-    transactions: int = 0
-    lag_us: int | None = None
-    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-
-    def add(self, counted: dict[str, int | None]) -> None:
-        """Count one micro-batch."""
-        with self.lock:
-            self.batches += 1
-            self.changes += counted["changes"] or 0
-            self.transactions += counted["transactions"] or 0
-            if counted["lag_us"] is not None:
-                self.lag_us = counted["lag_us"]
-
-
 class Heartbeat:
     """Beats while it is open; a context manager."""
 
     def __init__(
         self,
         job: Job,
-        applied: Applied,
         *,
         on_fenced: Callable[[FencedError], None],
         every_s: float = 2.0,
     ) -> None:
         self._job = job
-        self._applied = applied
         self._on_fenced = on_fenced
         self._every_s = every_s
-        self._before = job.store.stream(job.spec.pipeline)
         self._ledger: MySqlLedger | None = None
         self._log_end: LogEnd | None = None
         self._told_consistent: set[TableId] = set()
@@ -104,23 +81,23 @@ class Heartbeat:
         if split is None:
             return
         split = split.passed(split.start)  # what is consistent at this very position
-        self._job.store.beat(spec.pipeline, spec.generation, self._state(split))
+        self._job.store.beat(
+            spec.pipeline, spec.generation, self._state(split, self._ledger.counts())
+        )
         self._tell_tables(split)
 
-    def _state(self, split: StreamSplit) -> StreamState:
-        before, applied = self._before, self._applied
+    def _state(self, split: StreamSplit, counts: StreamCounts) -> StreamState:
         source_end = self._source_end()
-        with applied.lock:
-            return StreamState(
-                position=split.start,
-                source_end=source_end,
-                batch=applied.batches + (0 if before is None else before.batch),
-                changes=applied.changes + (0 if before is None else before.changes),
-                transactions=applied.transactions + (0 if before is None else before.transactions),
-                lag_us=0 if _nothing_waits(split.start, source_end) else applied.lag_us,
-                heartbeat_us=time.time_ns() // 1000,
-                inconsistent=split.inconsistent,
-            )
+        return StreamState(
+            position=split.start,
+            source_end=source_end,
+            batch=counts.batches,
+            changes=counts.changes,
+            transactions=counts.transactions,
+            lag_us=0 if _nothing_waits(split.start, source_end) else counts.lag_us,
+            heartbeat_us=time.time_ns() // 1000,
+            inconsistent=split.inconsistent,
+        )
 
     def _source_end(self) -> LogPosition | None:
         try:

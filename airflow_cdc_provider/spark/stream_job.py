@@ -39,9 +39,10 @@ from airflow_cdc_provider.core.jobspec import StreamMode
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.sinks.ports import StreamCounts
 from airflow_cdc_provider.spark.backoff import BackOff
 from airflow_cdc_provider.spark.errors_as_records import error_from_json, spark_failure
-from airflow_cdc_provider.spark.heartbeat import Applied, Heartbeat
+from airflow_cdc_provider.spark.heartbeat import Heartbeat
 from airflow_cdc_provider.spark.job import Job
 from airflow_cdc_provider.spark.job_result import JobResult, Outcome
 from airflow_cdc_provider.spark.log_end import LogEnd
@@ -73,7 +74,6 @@ _MAY_START = frozenset({Phase.HANDED_OFF, Phase.STOPPED, Phase.FAILED})
 class _Run:
     """What the threads of a stream job tell each other."""
 
-    applied: Applied = field(default_factory=Applied)
     ending: threading.Event = field(default_factory=threading.Event)
     """Set when asked to stop, or when fenced."""
     in_batch: threading.Event = field(default_factory=threading.Event)
@@ -96,18 +96,18 @@ def run_stream(job: Job, *, back_off: BackOff | None = None) -> JobResult:
             where="spark",
             remedy="submit the stream job with spark-submit, or use a classic session",
         )
-    _take_over(job)
+    before = _take_over(job)
     bound = _end_of_log(job) if spec.stream_mode is StreamMode.BOUNDED else None
     job.enter(Phase.STREAMING, from_=_MAY_START)
     run = _Run()
     with ExitStack() as stack:
-        stack.enter_context(Heartbeat(job, run.applied, on_fenced=run.end))
+        stack.enter_context(Heartbeat(job, on_fenced=run.end))
         stack.enter_context(
             Ownership(job.store, spec.pipeline, spec.generation, on_end=run.end, stop=job.stop)
         )
         folder = stack.enter_context(_checkpoints(spec.work_dir))
         _Queries(job, run, bound, Path(folder), back_off or BackOff()).run_to_the_end()
-    split = _committed(job)
+    split, counts = _committed(job)
     job.store.move(spec.pipeline, spec.generation, expected=Phase.STREAMING, to=Phase.STOPPED)
     return JobResult(
         str(spec.pipeline),
@@ -116,8 +116,8 @@ def run_stream(job: Job, *, back_off: BackOff | None = None) -> JobResult:
         Outcome.STOPPED if run.ending.is_set() else Outcome.FINISHED,
         seconds=round(time.monotonic() - started, 3),
         tables=len(split.tables),
-        changes=run.applied.changes,
-        transactions=run.applied.transactions,
+        changes=counts.changes - before.changes,
+        transactions=counts.transactions - before.transactions,
         position=str(split.start),
         consistent=not split.inconsistent,
     )
@@ -140,15 +140,17 @@ class _Queries:
     def run_to_the_end(self) -> None:
         """Return when the bound is reached or a stop was asked for; raise what no retry mends."""
         failures, failing_since = 0, time.monotonic()
+        start: LogPosition | None = None
         while not self._run.ending.is_set():
-            batches_before = self._run.applied.batches
             try:
-                self._run_query(_committed(self._job).start)
+                before, start = start, _committed(self._job)[0].start
+                if start != before:
+                    failures = 0
+                self._run_query(start)
                 return
             except RetryableError as error:
                 now = time.monotonic()
-                if self._run.applied.batches > batches_before or failures == 0:
-                    failures, failing_since = 0, now
+                failing_since = failing_since if failures else now
                 failures += 1
                 if self._back_off.is_over(now - failing_since):
                     raise
@@ -208,7 +210,6 @@ class _Queries:
                 if row["kind"] == ERROR:
                     self._run.error = error_from_json(form)
                     raise self._run.error
-                self._run.applied.add(form)
         finally:
             self._run.in_batch.clear()
 
@@ -232,27 +233,31 @@ class _Queries:
         )
 
 
-def _take_over(job: Job) -> None:
-    """Fence every older writer, bring the state store in line, and mark what is to catch up."""
+def _take_over(job: Job) -> StreamCounts:
+    """Fence every older writer, bring the state store in line, and mark what is to catch up.
+
+    Returns what earlier runs have committed.
+    """
     spec = job.spec
     job.pipeline()
     with closing(job.sink().open_ledger()) as ledger:
         ledger.take_over(spec.generation)
         reconcile(job.store, ledger, spec.pipeline, spec.generation)
-        split = ledger.stream()
+        split, counts = ledger.stream(), ledger.counts()
     if split is None:
         raise _not_handed_off(job)
     for table in split.passed(split.start).inconsistent:
         job.store.mark_table(spec.pipeline, spec.generation, table, TablePhase.CATCHING_UP)
+    return counts
 
 
-def _committed(job: Job) -> StreamSplit:
-    """Return the stream as the ledger has it."""
+def _committed(job: Job) -> tuple[StreamSplit, StreamCounts]:
+    """Return the stream as the ledger has it, and what was committed since the hand-off."""
     with closing(job.sink().open_ledger()) as ledger:
-        split = ledger.stream()
+        split, counts = ledger.stream(), ledger.counts()
     if split is None:
         raise _not_handed_off(job)
-    return split.passed(split.start)
+    return split.passed(split.start), counts
 
 
 def _end_of_log(job: Job) -> LogPosition:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -25,12 +24,12 @@ from typing import Generic, Protocol, TypeVar
 import pyarrow as pa
 
 from airflow_cdc_provider.columnar.changes import ChangeBatch
-from airflow_cdc_provider.core.codec import dumps, position_to_json
+from airflow_cdc_provider.core.codec import dumps
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import CdcError, IntegrityError, SnapshotRequiredError
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.sinks.opening import Sink
-from airflow_cdc_provider.sinks.ports import AppliedBatch, ChangeSink
+from airflow_cdc_provider.sinks.ports import ChangeSink
 from airflow_cdc_provider.spark.batch_codec import decode, encode, joined, parts_of
 from airflow_cdc_provider.spark.errors_as_records import error_from_json, error_to_json
 from airflow_cdc_provider.spark.opening import TailReader, open_log_reader
@@ -129,13 +128,14 @@ def apply_changes(
     """Apply the batches in `rows`; yields one row that counts them, or one with an error."""
     sink: ChangeSink | None = None
     is_whole = False
-    count = _Count()
+    changes = 0
     try:
         sink = _change_sink.take(turn) or task.sink.open_changes()
         for encoded in joined(_parts(rows)):
-            count.add(sink.apply(decode(encoded)))
+            committed = sink.apply(decode(encoded))
+            changes += committed.changes if committed is not None else 0
         is_whole = True
-        yield _applied_row(APPLIED, count.to_json())
+        log.debug("micro-batch applied: turn=%s changes=%d", turn, changes)
     except CdcError as error:
         yield _applied_row(ERROR, error_to_json(error))
     finally:
@@ -143,33 +143,6 @@ def apply_changes(
             _change_sink.keep(sink, turn)
         elif sink is not None:
             sink.close()
-
-
-@dataclass(slots=True)
-class _Count:
-    """What one micro-batch committed."""
-
-    changes: int = 0
-    transactions: int = 0
-    lag_us: int | None = None
-    end: LogPosition | None = None
-
-    def add(self, applied: AppliedBatch | None) -> None:
-        if applied is None:
-            return
-        self.changes += applied.changes
-        self.transactions += applied.transactions
-        self.end = applied.end
-        if applied.committed_us:
-            self.lag_us = max(0, time.time_ns() // 1000 - applied.committed_us)
-
-    def to_json(self) -> dict[str, object]:
-        return {
-            "changes": self.changes,
-            "transactions": self.transactions,
-            "lag_us": self.lag_us,
-            "end": None if self.end is None else position_to_json(self.end),
-        }
 
 
 def _committed(task: StreamTask) -> LogPosition:

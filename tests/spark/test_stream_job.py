@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
-from airflow_cdc_provider.core.jobspec import JobKind
-from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
-from airflow_cdc_provider.spark.job_result import JobResult, Outcome
+from airflow_cdc_provider.core.errors import BinlogPurgedError, FencedError
+from airflow_cdc_provider.core.jobspec import JobKind, JobSpec, StreamMode
+from airflow_cdc_provider.core.lifecycle import Phase, TablePhase, Wanted
+from airflow_cdc_provider.spark.job_result import ExitCode, JobResult, Outcome
 from airflow_cdc_provider.spark.main import run_job
+from tests.servers.throwaway import MySqlServer
 from tests.spark.conftest import MakePipeline
 from tests.spark.pipelines import Pipeline
 from tests.spark.workload import TABLES, fill, writing
@@ -63,3 +70,178 @@ def test_a_bounded_run_with_nothing_new_ends(
         assert (result.outcome, result.changes) == (Outcome.FINISHED, 0)
         assert result.consistent
     pipeline.assert_equal()
+
+
+def started(pipeline: Pipeline, **settings: object) -> tuple[JobSpec, subprocess.Popen[bytes]]:
+    """Start a continuous stream as a process, and wait until it has begun."""
+    settings = {"stream_mode": StreamMode.CONTINUOUS, **settings}
+    spec = pipeline.spec(JobKind.STREAM, pipeline.take_over(), **settings)
+    process = pipeline.start(spec)
+    assert "failed" not in pipeline.log_of(spec).read_text()
+    return spec, process
+
+
+def test_a_continuous_stream_applies_within_a_second_and_stops_when_asked(
+    spark: SparkSession, make_pipeline: MakePipeline
+) -> None:
+    pipeline = make_pipeline()
+    handed_off(pipeline, spark, 300)
+    spec, process = started(pipeline)
+    with ended(process):
+        change(pipeline, 1)
+        wait_until(lambda: arrived(pipeline, 1))
+        delays = []
+        for number in range(2, 12):
+            began = time.monotonic()
+            change(pipeline, number)
+            wait_until(partial(arrived, pipeline, number), every_s=0.005)
+            delays.append(time.monotonic() - began)
+            time.sleep(0.3)
+        print(f"seconds from commit to sink: {sorted(round(delay, 3) for delay in delays)}")
+        dumps = pipeline.source.execute(
+            "SELECT COUNT(*) FROM performance_schema.threads WHERE PROCESSLIST_COMMAND LIKE %s",
+            ("Binlog Dump%",),
+        )
+        assert dumps[0][0] == 1, "the log is read over one connection, kept between micro-batches"
+        assert sorted(delays)[5] < 5
+        told = pipeline.store.stream(pipeline.name)
+        assert told is not None
+        wait_until(lambda: lag_of(pipeline) == 0)
+        asked = time.monotonic()
+        pipeline.store.want(pipeline.name, Wanted.STOP)
+        assert process.wait(timeout=30) == ExitCode.FINE
+        print(f"seconds to stop: {time.monotonic() - asked:.1f}")
+    result = pipeline.result_of(spec)
+    assert (result.outcome, result.changes) == (Outcome.STOPPED, 11)
+    assert result.transactions == 11
+    pipeline.assert_equal()
+
+
+def test_a_killed_driver_is_followed_by_one_that_misses_nothing(
+    spark: SparkSession, make_pipeline: MakePipeline
+) -> None:
+    pipeline = make_pipeline()
+    handed_off(pipeline, spark, 1000)
+    with writing(pipeline):
+        for _ in range(2):
+            _, process = started(pipeline, max_batch_changes=50)
+            with ended(process):
+                before = applied(pipeline)
+                wait_until(lambda: applied(pipeline) > before + 200)  # noqa: B023
+                process.kill()
+    result = run(pipeline, spark, JobKind.STREAM)
+    assert result.consistent
+    pipeline.assert_equal()
+
+
+def test_of_two_streams_the_older_is_fenced(
+    spark: SparkSession, make_pipeline: MakePipeline
+) -> None:
+    pipeline = make_pipeline()
+    handed_off(pipeline, spark, 300)
+    spec, process = started(pipeline)
+    with ended(process), writing(pipeline, every_s=0.05):
+        wait_until(lambda: applied(pipeline) > 0)
+        run(pipeline, spark, JobKind.STREAM)
+        assert process.wait(timeout=60) == ExitCode.FAILED
+        assert pipeline.result_of(spec).error_code == FencedError.code
+    run(pipeline, spark, JobKind.STREAM)
+    pipeline.assert_equal()
+    state = pipeline.store.pipeline(pipeline.name)
+    assert state is not None
+    assert state.phase is Phase.STOPPED
+
+
+def test_the_stream_goes_on_when_the_source_was_killed_and_came_back(
+    spark: SparkSession, make_pipeline: MakePipeline
+) -> None:
+    options = {"innodb_flush_log_at_trx_commit": 1, "sync_binlog": 1}
+    with MySqlServer(options) as source:
+        source.execute("CREATE DATABASE shop")
+        pipeline = make_pipeline(source, "shop")
+        handed_off(pipeline, spark, 300)
+        _, process = started(pipeline)
+        with ended(process):
+            change(pipeline, 1)
+            wait_until(lambda: arrived(pipeline, 1))
+            source.kill()
+            time.sleep(2)
+            source.start()
+            change(pipeline, 2)
+            wait_until(lambda: arrived(pipeline, 2))
+            source.execute("FLUSH BINARY LOGS")
+            change(pipeline, 3)
+            wait_until(lambda: arrived(pipeline, 3))
+            pipeline.store.want(pipeline.name, Wanted.STOP)
+            assert process.wait(timeout=30) == ExitCode.FINE
+        pipeline.assert_equal()
+        events = pipeline.store.events(pipeline.name)
+        assert any("stream restarts" in event.text for event in events)
+
+
+def test_a_purged_log_ends_the_stream_with_its_name(
+    spark: SparkSession, make_pipeline: MakePipeline
+) -> None:
+    with MySqlServer() as source:
+        source.execute("CREATE DATABASE shop")
+        pipeline = make_pipeline(source, "shop")
+        handed_off(pipeline, spark, 30)
+        change(pipeline, 1)
+        source.execute("FLUSH BINARY LOGS")
+        file = source.execute("SHOW BINARY LOG STATUS")[0][0]
+        source.execute("PURGE BINARY LOGS TO %s", (file,))
+        spec = pipeline.spec(JobKind.STREAM, pipeline.take_over())
+        result = run_job(spec, spark, servers=pipeline.servers())
+    assert result.error_code == BinlogPurgedError.code, result.error
+    assert result.exit_code is ExitCode.FAILED
+    state = pipeline.store.pipeline(pipeline.name)
+    assert state is not None
+    assert state.phase is Phase.FAILED
+    assert BinlogPurgedError.code in state.error
+
+
+@contextmanager
+def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Leave no process behind."""
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def change(pipeline: Pipeline, number: int) -> None:
+    pipeline.source.execute(
+        "INSERT INTO orders VALUES (%s, 'new', 1)",
+        (1_000_000 + number,),
+        database=pipeline.source_database,
+    )
+
+
+def arrived(pipeline: Pipeline, number: int) -> bool:
+    return bool(
+        pipeline.sink.execute(
+            "SELECT 1 FROM orders WHERE id = %s",
+            (1_000_000 + number,),
+            database=pipeline.sink_database,
+        )
+    )
+
+
+def applied(pipeline: Pipeline) -> int:
+    stream = pipeline.store.stream(pipeline.name)
+    return 0 if stream is None else stream.changes
+
+
+def lag_of(pipeline: Pipeline) -> int | None:
+    stream = pipeline.store.stream(pipeline.name)
+    return None if stream is None else stream.lag_us
+
+
+def wait_until(
+    condition: Callable[[], bool], *, seconds: float = 90, every_s: float = 0.05
+) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(every_s)
