@@ -31,6 +31,7 @@ def get_provider_info() -> dict[str, Any]:
                     "airflow_cdc_provider.operators.dags",
                     "airflow_cdc_provider.operators.jobs",
                     "airflow_cdc_provider.operators.steps",
+                    "airflow_cdc_provider.operators.verify",
                 ],
             }
         ],

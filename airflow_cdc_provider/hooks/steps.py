@@ -6,7 +6,7 @@ not pay for that, so they are imported when a task runs, all of them here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,13 +100,19 @@ class CdcSteps:
 
         return finish_tables(self.run)
 
-    def verify(self, tables: Sequence[TableId] | None, *, settle_s: float) -> VerifyReport:
-        """Compare source and sink, both ways."""
+    def verify(
+        self,
+        tables: Sequence[TableId] | None,
+        *,
+        settle_s: float,
+        catch_up: Callable[[], None] | None = None,
+    ) -> VerifyReport:
+        """Compare source and sink, both ways; see the step for its arguments."""
         from airflow_cdc_provider.pipeline.steps.verifying import (  # noqa: PLC0415 - see above
             verify,
         )
 
-        return verify(self.run, tables=tables, settle_s=settle_s)
+        return verify(self.run, tables=tables, settle_s=settle_s, catch_up=catch_up)
 
     def spark_options(self) -> SparkOptions:
         """Return where jobs run, and where their logs go."""

@@ -34,8 +34,8 @@ from airflow_cdc_provider.operators.steps import (
     CdcHandoffOperator,
     CdcPlanOperator,
     CdcPreflightOperator,
-    CdcVerifyOperator,
 )
+from airflow_cdc_provider.operators.verify import CdcVerifyOperator
 from airflow_cdc_provider.pipeline.loader import LoadedPipeline, load_folder, load_pipeline
 from airflow_cdc_provider.sensors.stream import CdcStreamSensor
 from airflow_cdc_provider.triggers.verdict import Goal

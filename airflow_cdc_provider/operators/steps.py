@@ -1,25 +1,19 @@
-"""The short steps: preflight, plan, hand-off, finish, verify. They run in the task's process."""
+"""The short steps: preflight, plan, hand-off, finish. They run in the task's own process."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from airflow.sdk import Context
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from airflow_cdc_provider.core.errors import PipelineFileError, StateMovedError
-from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.errors import StateMovedError
 from airflow_cdc_provider.operators.assets import tell_consistent
 from airflow_cdc_provider.operators.base import CdcOperator, skip_if_paused
 from airflow_cdc_provider.operators.summaries import (
     check_summary,
     hand_off_summary,
     plan_summary,
-    verify_summary,
 )
-
-_NO = frozenset({"", "0", "false", "no", "none"})
 
 
 class CdcPreflightOperator(CdcOperator):
@@ -93,49 +87,3 @@ class CdcFinishOperator(CdcOperator):
                     remedy="let the stream go on, then run this task again",
                 )
             return tell_consistent(context, steps.run.model, steps.status())
-
-
-class CdcVerifyOperator(CdcOperator):
-    """
-    Compare source and sink, both ways; fail if they differ.
-
-    Rows that differ are looked at again once the stream has had time to bring them.
-
-    :param pipeline: path of the pipeline's YAML file (templated).
-    :param tables: only these tables, as `database.table`; all of them if None (templated).
-    :param settle_s: seconds that differing rows get before they count.
-    :param enabled: skip the task if this is false or renders to a word for it (templated).
-    """
-
-    template_fields: Sequence[str] = ("pipeline", "tables", "enabled")
-
-    def __init__(
-        self,
-        *,
-        tables: Sequence[str] | None = None,
-        settle_s: float = 10.0,
-        enabled: str | bool = True,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.tables = tables
-        self.settle_s = settle_s
-        self.enabled = enabled
-
-    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
-        if str(self.enabled).strip().lower() in _NO:
-            raise AirflowSkipException("this run was asked not to verify")
-        with self.opened() as steps:
-            report = steps.verify(self._tables(), settle_s=self.settle_s)
-            summary = verify_summary(steps.run.name, report)
-        if not report.equal:
-            raise AirflowFailException(f"source and sink differ: {summary['tables']}")
-        return summary
-
-    def _tables(self) -> tuple[TableId, ...] | None:
-        try:
-            return None if self.tables is None else tuple(map(TableId.parse, self.tables))
-        except ValueError as error:
-            raise PipelineFileError(
-                str(error), where=f"tables of {self.task_id}", remedy="write database.table"
-            ) from None

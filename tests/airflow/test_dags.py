@@ -1,4 +1,4 @@
-"""DAGs of pipeline files: what Airflow finds when it parses them, with every network out of reach."""
+"""DAGs of pipeline files: what Airflow finds when it parses them, with no network in reach."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_each_yaml_file_of_a_folder_becomes_a_dag(tmp_path: Path) -> None:
     folder.mkdir()
     folder.joinpath("shop.yaml").write_text(BOUNDED, encoding="utf-8")
     other = CONTINUOUS.replace("pipeline: shop", "pipeline: other").replace(
-        'source: {', 'source: {server_id: 6400-6499, '
+        "source: {", "source: {server_id: 6400-6499, "
     )
     folder.joinpath("other.yaml").write_text(other, encoding="utf-8")
     module: dict[str, Any] = {"__file__": str(tmp_path / "cdc.py")}
@@ -95,7 +95,7 @@ def test_a_continuous_pipeline_is_followed_while_it_is_finished_and_verified(
 
 def test_a_bounded_pipeline_is_scheduled_and_a_continuous_one_is_not(tmp_path: Path) -> None:
     tmp_path.joinpath("shop.yaml").write_text(BOUNDED, encoding="utf-8")
-    assert cdc_dags(tmp_path, {})["shop__sync"].schedule == "*/15 * * * *"
+    assert str(cdc_dags(tmp_path, {})["shop__sync"].schedule) == "*/15 * * * *"
     tmp_path.joinpath("shop.yaml").write_text(CONTINUOUS, encoding="utf-8")
     assert cdc_dags(tmp_path, {})["shop__sync"].schedule is None
 

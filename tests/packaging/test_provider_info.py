@@ -8,7 +8,7 @@ import pkgutil
 from importlib import metadata, resources
 from typing import Any
 
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 import airflow_cdc_provider
@@ -65,12 +65,12 @@ def test_every_module_with_something_to_use_is_named(kind: str, base: str) -> No
     folder = resources.files(airflow_cdc_provider) / kind
     for found in pkgutil.iter_modules([str(folder)], f"{PACKAGE}.{kind}."):
         module = importlib.import_module(found.name)
-        public = [
+        ours = [
             value
             for name, value in vars(module).items()
             if name.startswith("Cdc") and getattr(value, "__module__", "") == found.name
         ]
-        uses = any(isinstance(value, type) and issubclass(value, imported(base)) for value in public)
+        uses = any(isinstance(value, type) and issubclass(value, imported(base)) for value in ours)
         if uses and not found.name.endswith(".base"):
             assert found.name in named
 

@@ -93,7 +93,9 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert not [name for name in names if "__pycache__" in name]
 
 
-def test_the_clean_environment_has_the_wheels_package(clean: Path, environment: dict[str, str]) -> None:
+def test_the_clean_environment_has_the_wheels_package(
+    clean: Path, environment: dict[str, str]
+) -> None:
     where = run(
         clean / "python",
         "-c",

@@ -8,7 +8,7 @@ without a stream at work there is nothing to wait for.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 
 from airflow_cdc_provider.core.errors import IncomparablePositionsError, RefusedError
@@ -27,11 +27,16 @@ _POLL_S = 0.3
 
 
 def verify(
-    run: Run, *, tables: Sequence[TableId] | None = None, settle_s: float = SETTLE_S
+    run: Run,
+    *,
+    tables: Sequence[TableId] | None = None,
+    settle_s: float = SETTLE_S,
+    catch_up: Callable[[], None] | None = None,
 ) -> VerifyReport:
     """Compare the plan's tables, or some of them.
 
-    `settle_s` is how long the stream may take, each time, to pass what the source had.
+    `settle_s` is how long the stream may take, each time, to pass what the source had. Where no
+    stream is at work, `catch_up` may bring the sink to the source's end instead.
     """
     plans = [state.plan for state in run.store.tables(run.name)]
     if not plans:
@@ -49,7 +54,10 @@ def verify(
         )
 
     def recheck() -> None:
-        wait_for_stream(run, timeout_s=settle_s)
+        if catch_up is not None and not _streams(run):
+            catch_up()
+        else:
+            wait_for_stream(run, timeout_s=settle_s)
 
     return compare(run.servers.source, run.servers.sink, plans, tables=tables, recheck=recheck)
 

@@ -1,0 +1,73 @@
+"""The proof: source and sink compared, both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from airflow_cdc_provider.core.errors import PipelineFileError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.hooks.steps import CdcSteps
+from airflow_cdc_provider.operators.jobs import CdcJobOperator
+from airflow_cdc_provider.operators.summaries import verify_summary
+
+_NO = frozenset({"", "0", "false", "no", "none"})
+
+
+class CdcVerifyOperator(CdcJobOperator):
+    """
+    Compare source and sink, both ways; fail if they differ.
+
+    Rows that differ are looked at again once the stream has brought what the source had. Where
+    none is at work, as between the runs of a bounded pipeline, a job catches up for that.
+
+    :param pipeline: path of the pipeline's YAML file (templated).
+    :param tables: only these tables, as `database.table`; all of them if None (templated).
+    :param settle_s: seconds that a stream at work gets, each time, to bring differing rows.
+    :param enabled: skip the task if this is false or renders to a word for it (templated).
+    """
+
+    template_fields: Sequence[str] = ("pipeline", "tables", "enabled")
+
+    def __init__(
+        self,
+        *,
+        tables: Sequence[str] | None = None,
+        settle_s: float = 30.0,
+        enabled: str | bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.tables = tables
+        self.settle_s = settle_s
+        self.enabled = enabled
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        if str(self.enabled).strip().lower() in _NO:
+            raise AirflowSkipException("this run was asked not to verify")
+        with self.opened() as steps:
+            report = steps.verify(
+                self._tables(),
+                settle_s=self.settle_s,
+                catch_up=None if steps.is_paused else lambda: self._catch_up(context, steps),
+            )
+            summary = verify_summary(steps.run.name, report)
+        if not report.equal:
+            raise AirflowFailException(f"source and sink differ: {summary['tables']}")
+        return summary
+
+    def _catch_up(self, context: Context, steps: CdcSteps) -> None:
+        self.log.info("rows differ and no stream is at work: catching up before they count")
+        job = self.start(context, lambda: steps.start_stream(mode="bounded"))
+        self.wait_for_all(context, steps, job)
+
+    def _tables(self) -> tuple[TableId, ...] | None:
+        try:
+            return None if self.tables is None else tuple(map(TableId.parse, self.tables))
+        except ValueError as error:
+            raise PipelineFileError(
+                str(error), where=f"tables of {self.task_id}", remedy="write database.table"
+            ) from None
