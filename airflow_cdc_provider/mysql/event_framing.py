@@ -8,6 +8,7 @@ event costs two list appends. `EventFramer` decides and does no I/O: its owner r
 
 from __future__ import annotations
 
+import struct
 import zlib
 
 from airflow_cdc_provider.columnar.events import EventChunk
@@ -16,7 +17,9 @@ from airflow_cdc_provider.core.positions import BinlogPosition
 
 HEADER_BYTES = 4
 LARGEST_PACKET = 0xFFFFFF
-_END, _ERROR = 0xFE, 0xFF
+_ERROR = 0xFF
+_PACKET_HEAD = struct.Struct("<IB")  # length and sequence in one word, then the status
+_SHORTEST = HEADER_BYTES + 1
 _COPY_BELOW = 1 << 16
 _ROOM = 1 << 16
 _EVENT_HEADER = 19
@@ -72,23 +75,24 @@ class EventFramer:
         return EventChunk(full, starts, ends)
 
     def _walk(self) -> None:
-        buffer, at, last = self._buffer, self._walked, self._filled - HEADER_BYTES
-        starts, ends = self._starts, self._ends
+        buffer, at, last = self._buffer, self._walked, self._filled - _SHORTEST
+        add_start, add_end = self._starts.append, self._ends.append
         while at <= last and self.last_packet is None:
-            length = buffer[at] | buffer[at + 1] << 8 | buffer[at + 2] << 16
+            word, status = _PACKET_HEAD.unpack_from(buffer, at)
+            length = word & LARGEST_PACKET
             end = at + HEADER_BYTES + length
             if end > self._filled:
                 break
-            if buffer[at + HEADER_BYTES] != 0:
+            if status:
                 self.last_packet = bytes(buffer[at + HEADER_BYTES : end])
                 break
             if length == LARGEST_PACKET:
                 joined = self._join_parts(at)
                 if joined is None:
                     break
-                end, last = joined, self._filled - HEADER_BYTES
-            starts.append(at + HEADER_BYTES + 1)
-            ends.append(end)
+                end, last = joined, self._filled - _SHORTEST
+            add_start(at + _SHORTEST)
+            add_end(end)
             at = end
         self._walked = at
 

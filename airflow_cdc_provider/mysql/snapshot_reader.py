@@ -96,6 +96,7 @@ class SnapshotReader:
     ) -> None:
         self._endpoint = endpoint
         self._tables = tables
+        self._fingerprints = {table: tables[table].fingerprint for table in tables}
         self._server_id = server_id
         self._backfill = backfill
         self._max_split_bytes = max_split_bytes
@@ -164,7 +165,7 @@ class SnapshotReader:
             high=high,
             rows=rows.rows,
             bytes=read_bytes,
-            fingerprint=schema.fingerprint,
+            fingerprint=self._fingerprints[split.table],
             attempt=0,
             changes=changes,
             read_s=time.monotonic() - began,
@@ -225,7 +226,7 @@ class SnapshotReader:
 
     def _check_planned(self, session: _Session, schema: TableSchema) -> None:
         found = read_schema(session.connection, schema.table)
-        if found.fingerprint != schema.fingerprint:
+        if found.fingerprint != self._fingerprints[schema.table]:
             raise TableChangedError(
                 f"{schema.table} is no longer defined as when it was planned",
                 str(self._endpoint),

@@ -95,18 +95,27 @@ class _SessionWatermarks:
 
     def high(self, low: LogPosition) -> LogPosition:
         end = log_end(self._connection, self._capabilities)
-        self._check_session()
+        uuid = query(self._connection, "SELECT @@global.server_uuid")[0][0]
+        _check_uuid(self._connection, self._capabilities, str(uuid))
         _check_order(self._connection, low, end)
         return LogPosition(self._capabilities.server_uuid, end)
 
     def release(self) -> None:
         """Nothing to give up: the read view ended with its statement."""
 
-    def _check_session(self) -> None:
-        """Require the same server, and that a statement gets a read view of its own (law 2)."""
-        uuid, autocommit, ordered = query(
+    def _executed(self) -> str:
+        """Return the GTIDs executed, once the session is known to be what it should.
+
+        It must be a session of the same server, and its next statement must get a read view of
+        its own (law 2).
+        """
+        # An open transaction would keep its old read view; there is none unless someone else
+        # shares the session through a proxy.
+        query(self._connection, "COMMIT")
+        uuid, autocommit, ordered, executed = query(
             self._connection,
-            "SELECT @@global.server_uuid, @@session.autocommit, @@global.binlog_order_commits",
+            "SELECT @@global.server_uuid, @@session.autocommit, @@global.binlog_order_commits, "
+            "@@global.gtid_executed",
         )[0]
         _check_uuid(self._connection, self._capabilities, str(uuid))
         if not int(autocommit):
@@ -123,9 +132,7 @@ class _SessionWatermarks:
                 "a change could be skipped while an earlier one of the same row is applied",
                 "SET GLOBAL binlog_order_commits = ON",
             )
-        # An open transaction would keep its old read view; there is none unless someone else
-        # shares the session through a proxy.
-        query(self._connection, "COMMIT")
+        return str(executed)
 
 
 class GtidWatermarks(_SessionWatermarks):
@@ -134,12 +141,8 @@ class GtidWatermarks(_SessionWatermarks):
     mode = WatermarkMode.GTID_EXECUTED
 
     def low(self) -> LogPosition:
-        self._check_session()
-        uuid, executed = query(
-            self._connection, "SELECT @@global.server_uuid, @@global.gtid_executed"
-        )[0]
-        _check_uuid(self._connection, self._capabilities, str(uuid))
-        return LogPosition(str(uuid), None, GtidSet.parse(str(executed)))
+        executed = GtidSet.parse(self._executed())
+        return LogPosition(self._capabilities.server_uuid, None, executed)
 
 
 class LogStatusWatermarks(_SessionWatermarks):
@@ -148,7 +151,7 @@ class LogStatusWatermarks(_SessionWatermarks):
     mode = WatermarkMode.LOG_STATUS
 
     def low(self) -> LogPosition:
-        self._check_session()
+        self._executed()
         _wait_for_no_prepared(self._connection)
         uuid, local = query(
             self._connection, "SELECT SERVER_UUID, LOCAL FROM performance_schema.log_status"
@@ -169,7 +172,7 @@ class FileStartWatermarks(_SessionWatermarks):
     mode = WatermarkMode.LOG_FILE_START
 
     def low(self) -> LogPosition:
-        self._check_session()
+        self._executed()
         _wait_for_no_prepared(self._connection)
         end = log_end(self._connection, self._capabilities)
         _require_no_prepared(self._connection)
