@@ -34,7 +34,7 @@ def value_text(array: pa.Array, column_type: ColumnType) -> pa.Array:
     if pa.types.is_timestamp(kind):
         return _timestamp_text(array, column_type.fraction)
     if pa.types.is_duration(kind):
-        return _duration_text(array)
+        return _duration_text(array, column_type.fraction)
     text = array.cast(pa.string())
     if column_type.name == "year":  # as text, 0 would be 2000
         return pc.utf8_lpad(text, 4, "0")
@@ -69,8 +69,11 @@ def _timestamp_text(array: pa.Array, fraction: int) -> pa.Array:
     return pc.utf8_slice_codeunits(text, 0, _SECONDS_TEXT + 1 + fraction)
 
 
-def _duration_text(array: pa.Array) -> pa.Array:
-    """Print `[-]hhh:mm:ss.ffffff`, by columns of digits."""
+def _duration_text(array: pa.Array, fraction: int) -> pa.Array:
+    """Print `[-]hh[h]:mm:ss[.ffffff]` as the server does, by columns of digits.
+
+    In `(k1, k2) IN (..)` MySQL compares a TIME with a text as texts.
+    """
     if len(array) == 0:
         return pa.array([], pa.string())
     micros = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
@@ -88,10 +91,12 @@ def _duration_text(array: pa.Array) -> pa.Array:
         for place in places:
             part, digit = np.divmod(part, 10)
             text[:, place] = digit + ord("0")
+    two_digits = text[:, 1] == ord("0")
+    text[two_digits, 1] = ord("-")
     start = np.arange(len(micros)) * _DURATION_TEXT
     offsets = np.empty(2 * len(micros), np.int32)
-    offsets[0::2] = start + (micros >= 0)
-    offsets[1::2] = start + _DURATION_TEXT
+    offsets[0::2] = start + (micros >= 0) + two_digits
+    offsets[1::2] = start + _DURATION_TEXT - (6 - fraction if fraction else 7)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text)]
     with_gaps = pa.Array.from_buffers(pa.string(), 2 * len(micros) - 1, buffers)
     null = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None

@@ -32,7 +32,7 @@ def select_chunks(
         framer = RowFramer(columns, chunk_bytes=chunk_bytes)
         chunks = []
         while not framer.finished:
-            received = connection._rfile.read1(1 << 18)
+            received = connection._rfile.read1(min(chunk_bytes, 1 << 18))
             if not received:
                 raise EOFError("the connection ended before the rows did")
             framer.feed(received)

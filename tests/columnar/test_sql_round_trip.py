@@ -109,6 +109,13 @@ def server(kind: str, request: pytest.FixtureRequest) -> SqlServer:
     return found
 
 
+REWRITTEN = {
+    *("c_bit64", "c_year", "c_float", "c_double", "c_decimal_65", "c_timestamp6", "c_time6"),
+    *("c_char", "c_varchar", "c_latin1", "c_gbk", "c_text_long", "c_enum", "c_set", "c_json"),
+    *("c_binary", "c_varbinary", "c_blob", "c_geometry", "c_vector", "c_uuid", "c_inet6"),
+}
+"""Every kind of text the protocol has."""
+
 Tables = tuple[TableSchema, TableSchema]
 
 
@@ -151,25 +158,20 @@ def test_chunks_rewritten_where_they_stand_arrive_unchanged(
     server: SqlServer, tables: Tables, tmp_path: Path
 ) -> None:
     source, copy = tables
-    decoder = TextDecoder(source)
-    # One row a chunk, so that rows without NULLs and long values are rewritten in place.
-    names = [column.name for column in source.columns]
-    rewritten = 0
+    ways = set()
     for column in source.columns:
-        part = TableSchema(source.table, (source.columns[0], column), ("id",))
-        if column.name == "id":
+        if column.name not in REWRITTEN:
             continue
-        server.execute(f"TRUNCATE TABLE {quote_table(copy.table)}")
+        part = TableSchema(source.table, (source.columns[0], column), ("id",))
+        copied = TableSchema(copy.table, part.columns, ("id",))
         decoder = TextDecoder(part)
-        where = f"{quote_identifier(column.name)} IS NOT NULL"
-        sql = f"SELECT {decoder.select_list} FROM {quote_table(source.table)} WHERE {where}"
+        sql = f"SELECT {decoder.select_list} FROM {quote_table(source.table)}"
         texts = []
         for chunk in select_chunks(server, sql, chunk_bytes=64):
             text = load_chunk(chunk, decoder.columns)
-            rewritten += text is not None
+            ways.add(text is not None)
             texts.append(text or load_rows(decoder.to_arrow(chunk), decoder.columns))
-        load(server, TableSchema(copy.table, part.columns, ("id",)), texts, tmp_path)
-        server.execute(f"INSERT IGNORE INTO {quote_table(copy.table)} (id) VALUES (0)")
-        copied = TableSchema(copy.table, part.columns, ("id",))
+        server.execute(f"DELETE FROM {quote_table(copy.table)}")
+        load(server, copied, texts, tmp_path)
         assert different(server, part, copied) == [], column.name
-    assert rewritten > len(names)
+    assert ways == {True, False}
