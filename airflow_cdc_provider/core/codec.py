@@ -161,9 +161,7 @@ def progress_to_json(progress: TableProgress) -> Json:
         "table": str(progress.table),
         "applied_through": position_to_json(progress.applied_through),
         "finished": [finished_to_json(finished) for finished in progress.finished],
-        "consistent_at": sorted(
-            (position_to_json(high) for high in progress.consistent_at), key=dumps
-        ),
+        "consistent_at": [position_to_json(high) for high in progress.consistent_at],
     }
 
 

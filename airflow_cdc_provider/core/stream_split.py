@@ -151,7 +151,8 @@ def _joining(table: TableId, finished: Sequence[FinishedSplit], backfilled: bool
         table=table,
         applied_through=smallest(split.watermark for split in finished),
         finished=tuple(ordered),
-        consistent_at=tuple({split.consistent_at for split in finished}),
+        # sorted, so that the same reports make the same hand-off in every run of Python
+        consistent_at=tuple(sorted({split.consistent_at for split in finished}, key=str)),
     )
 
 

@@ -140,8 +140,9 @@ def _differences(
 
 def _make(run: Run, ledger: Ledger, generation: int, tables: tuple[TablePlan, ...]) -> PlanSummary:
     plan_id = uuid.uuid4().hex
-    created = _create_tables(run, tables)
     ledger.start_plan(plan_id)
+    # with the old plan gone from the ledger no table is streamed, so all are made ready to be read
+    created = _create_tables(run, tables)
     run.store.start_plan(run.name, generation, plan_id, tables)
     phase = run.store.ensure(run.name).phase
     run.store.move(run.name, generation, expected=phase, to=Phase.PLANNING)
