@@ -94,19 +94,20 @@ def load_chunk(
         return None
     if zero_dates is not ZeroDates.TEXT and _has_zero_dates(chunk, fields, columns):
         return None
-    body = bytearray(chunk.buffer)
+    # The last line is ended too: at the end of a file, an empty last field would be a missing one.
+    body = chunk.buffer + bytes([_LINE_END])
     octets = np.frombuffer(body, np.uint8)
     lengths = [located.start - 1 for located in fields]
     for at in (*(chunk.starts + i for i in range(HEADER_BYTES)), *lengths):
         octets[at] = 0
-    if bool(((octets >= _LINE_START) & (octets <= _FIELD_END)).any()):
+    if bool(((octets[:-1] >= _LINE_START) & (octets[:-1] <= _FIELD_END)).any()):
         return None
     octets[chunk.starts] = _LINE_END
     for at in (*(chunk.starts + i for i in range(1, HEADER_BYTES)), lengths[0]):
         octets[at] = _LINE_START
     for at in lengths[1:]:
         octets[at] = _FIELD_END
-    return LoadText(memoryview(body), _clause(_CHUNK_DIALECT, columns), chunk.rows)
+    return LoadText(memoryview(body)[1:], _clause(_CHUNK_DIALECT, columns), chunk.rows)
 
 
 def _has_zero_dates(chunk: TextChunk, fields: Sequence[Field], columns: Sequence[Column]) -> bool:
