@@ -1,0 +1,237 @@
+"""Sessions are the same on every server, and errors say what helps, never a password."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from decimal import Decimal
+
+import pymysql
+import pytest
+
+from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.errors import (
+    AccessDeniedError,
+    BinlogPurgedError,
+    CdcError,
+    IntegrityError,
+    RefusedError,
+    RetryableError,
+    RowRefusedError,
+    SinkBusyError,
+    SinkUnreachableError,
+    SourceIdentityError,
+    SourceUnreachableError,
+)
+from airflow_cdc_provider.mysql.connection import (
+    RawConnection,
+    Role,
+    connect,
+    query,
+    translated,
+)
+from tests.mysql.sessions import BOTH_FAMILIES, sink, source
+from tests.servers.given import SqlServer
+
+PLANTED = "Gänse+füßchen/?#%"
+FULL_PACKET = 0xFFFFFF
+
+
+@pytest.fixture(params=BOTH_FAMILIES)
+def server(request: pytest.FixtureRequest) -> SqlServer:
+    found = request.getfixturevalue(request.param)
+    assert isinstance(found, SqlServer)
+    return found
+
+
+@pytest.fixture
+def database(server: SqlServer, fresh_database: Callable[[SqlServer], str]) -> str:
+    return fresh_database(server)
+
+
+def test_a_session_depends_on_no_default_of_the_server(server: SqlServer) -> None:
+    server.execute("SET GLOBAL sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,NO_ZERO_DATE'")
+    server.execute("SET GLOBAL time_zone = '+05:00'")
+    try:
+        with source(server) as connection:
+            mode, zone, commit, charset = query(
+                connection,
+                "SELECT @@sql_mode, @@time_zone, @@autocommit, @@character_set_results",
+            )[0]
+        with sink(server) as connection:
+            sink_mode = query(connection, "SELECT @@sql_mode")[0][0]
+    finally:
+        server.execute("SET GLOBAL sql_mode = DEFAULT")
+        server.execute("SET GLOBAL time_zone = DEFAULT")
+    assert set(mode.split(",")) == {"ALLOW_INVALID_DATES", "NO_ENGINE_SUBSTITUTION"}
+    assert (zone, int(commit), charset) == ("+00:00", 1, "utf8mb4")
+    assert {"STRICT_ALL_TABLES", "NO_AUTO_VALUE_ON_ZERO"} <= set(sink_mode.split(","))
+
+
+def test_values_come_in_the_form_of_keys(server: SqlServer, database: str) -> None:
+    with source(server) as connection:
+        query(connection, f"CREATE TABLE {database}.t (d DATETIME(3), b BINARY(2), n DECIMAL(5,2))")
+        query(connection, f"INSERT INTO {database}.t VALUES ('2024-02-31 00:00:00.5', x'01', 1.5)")
+        row = query(connection, f"SELECT d, b, n, 7, 'ü' FROM {database}.t")[0]
+    assert row == ("2024-02-31 00:00:00.500", b"\x01\x00", Decimal("1.50"), 7, "ü")
+
+
+def test_a_password_with_any_characters_lets_in(mysql_server: SqlServer) -> None:
+    mysql_server.execute("CREATE USER odd IDENTIFIED BY %s", [PLANTED])
+    try:
+        endpoint = Endpoint.parse(mysql_server.dsn(user="odd", password=PLANTED))
+        connect(endpoint, purpose="test").close()
+    finally:
+        mysql_server.execute("DROP USER odd")
+
+
+def test_a_refused_login_is_named_without_the_password(server: SqlServer) -> None:
+    endpoint = replace(Endpoint.parse(server.dsn()), password=PLANTED)
+    with pytest.raises(AccessDeniedError) as refused:
+        connect(endpoint, purpose="snapshot reader")
+    shown = str(refused.value) + repr(refused.value) + repr(endpoint)
+    assert PLANTED not in shown
+    assert "snapshot reader" in shown
+    assert refused.value.__cause__ is None
+
+
+def test_a_server_that_is_not_there_may_come_back() -> None:
+    nobody = Endpoint(host="127.0.0.1", port=1, user="u", password=PLANTED)
+    with pytest.raises(SourceUnreachableError):
+        connect(nobody, purpose="test")
+    with pytest.raises(SinkUnreachableError):
+        connect(nobody, purpose="test", role=Role.SINK)
+
+
+@pytest.mark.parametrize(
+    ("number", "text", "role", "kind"),
+    [
+        (1213, "Deadlock found", Role.SINK, SinkBusyError),
+        (1205, "Lock wait timeout", Role.SOURCE, RetryableError),
+        (2013, "Lost connection", Role.SINK, SinkUnreachableError),
+        (1290, "running with the --read-only option", Role.SINK, SinkUnreachableError),
+        (1290, "running with the --secure-file-priv option", Role.SINK, RefusedError),
+        (1062, "Duplicate entry '1'", Role.SINK, RowRefusedError),
+        (1236, "... the master has purged binary logs ...", Role.SOURCE, BinlogPurgedError),
+        (1236, "a replica with the same server_uuid has connected", Role.SOURCE, RetryableError),
+        (1236, "Slave has more GTIDs than the master has", Role.SOURCE, SourceIdentityError),
+        (1236, "something new", Role.SOURCE, IntegrityError),
+        (9999, "never seen", Role.SOURCE, IntegrityError),
+    ],
+)
+def test_errors_are_sorted_by_what_helps(
+    number: int, text: str, role: Role, kind: type[CdcError]
+) -> None:
+    error = translated(pymysql.err.OperationalError(number, text), "here", role=role)
+    assert type(error) is kind
+    assert text in str(error)
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+@pytest.mark.parametrize("spare", [1, 0, -1, -FULL_PACKET + 1, -FULL_PACKET])
+def test_a_statement_of_any_size_arrives_whole(
+    server: SqlServer, database: str, spare: int
+) -> None:
+    server.execute("SET GLOBAL max_allowed_packet = 1073741824")
+    head, tail = f"INSERT INTO {database}.t VALUES ('".encode(), b"')"
+    length = FULL_PACKET - 1 - len(head) - len(tail) - spare  # 1 for the command
+    with sink(server) as connection:
+        raw = RawConnection(connection, role=Role.SINK)
+        raw.execute(f"CREATE TABLE {database}.t (v LONGBLOB)")
+        raw.send_statement([head, bytearray(b"x") * length, memoryview(tail)])
+        assert raw.read_outcome().affected_rows == 1
+        assert query(connection, f"SELECT LENGTH(v) FROM {database}.t") == [(length,)]
+
+
+def test_rows_are_loaded_from_memory_and_counted(server: SqlServer, database: str) -> None:
+    buffers = [b"1\ta\n2\t", b"b\n", b"3\t" + b"z" * 2_500_000 + b"\n", b"3\tdouble\n"]
+    with sink(server) as connection:
+        raw = RawConnection(connection, role=Role.SINK)
+        raw.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY, v LONGTEXT)")
+        outcome = raw.load_rows(f"LOAD DATA LOCAL INFILE 'm' INTO TABLE {database}.t", buffers)
+        held = query(connection, f"SELECT COUNT(*), MAX(LENGTH(v)) FROM {database}.t")
+    assert (outcome.affected_rows, outcome.warnings) == (3, 1)
+    assert outcome.message.startswith("Records: 4  Deleted: 0  Skipped: 1")
+    assert held == [(3, 2_500_000)]
+
+
+def test_rows_that_fail_on_the_way_leave_nothing_behind(server: SqlServer, database: str) -> None:
+    def broken() -> Iterator[bytes]:
+        yield b"1\n"
+        yield b"2\n" * 600_000
+        raise ValueError("the rows end here")
+
+    with sink(server) as connection:
+        raw = RawConnection(connection, role=Role.SINK)
+        raw.execute(f"CREATE TABLE {database}.t (id INT)")
+        with pytest.raises(ValueError, match="end here"):
+            raw.load_rows(f"LOAD DATA LOCAL INFILE 'm' INTO TABLE {database}.t", broken())
+        assert not connection.open
+    assert server.execute(f"SELECT COUNT(*) FROM {database}.t") == [(0,)]
+
+
+def test_no_server_gets_a_file_of_this_machine(server: SqlServer, database: str) -> None:
+    """A hostile server may answer any query by asking for a file."""
+    server.execute(f"CREATE TABLE {database}.t (v TEXT)")
+    statement = f"LOAD DATA LOCAL INFILE '/etc/hostname' INTO TABLE {database}.t"
+    with sink(server) as connection, pytest.raises(RefusedError, match="asked for a file"):
+        RawConnection(connection, role=Role.SINK).start_query(statement)
+    with source(server) as connection, pytest.raises(CdcError):
+        query(connection, statement)
+    assert server.execute(f"SELECT COUNT(*) FROM {database}.t") == [(0,)]
+
+
+def test_a_connection_cut_in_a_result_is_not_its_end(server: SqlServer) -> None:
+    with source(server) as connection:
+        session = query(connection, "SELECT CONNECTION_ID()")[0][0]
+        raw = RawConnection(connection)
+        raw.start_query("SELECT REPEAT('x', 1000) FROM information_schema.COLUMNS")
+        buffer = memoryview(bytearray(1 << 16))
+        raw.recv_into(buffer[:10])
+        server.execute(f"KILL {session}")
+
+        def read_on() -> None:
+            for _ in range(100_000):
+                raw.recv_into(buffer)
+
+        with pytest.raises(SourceUnreachableError):
+            read_on()
+
+
+def test_a_connection_is_usable_after_a_result_was_read_raw(server: SqlServer) -> None:
+    with source(server) as connection:
+        raw = RawConnection(connection)
+        (field,) = raw.start_query("SELECT 'abc' AS name")
+        buffer = memoryview(bytearray(1 << 16))
+        have = raw.recv_into(buffer)
+        while bytes(buffer[have - 5 : have - 4]) != b"\xfe":
+            have += raw.recv_into(buffer[have:])
+        raw.finish_result()
+        assert field.name == "name"
+        assert bytes(buffer[:8]).endswith(b"\x03abc")
+        assert query(connection, "SELECT 1") == [(1,)]
+
+
+def test_an_error_in_a_result_is_understood(server: SqlServer) -> None:
+    with source(server) as connection:
+        raw = RawConnection(connection)
+        with pytest.raises(RefusedError, match="1064"):
+            raw.start_query("SELEC 1")
+        packet = b"\xff" + (1205).to_bytes(2, "little") + b"#HY000Lock wait timeout"
+        assert type(raw.error_of(packet)) is RetryableError
+
+
+def test_an_unknown_certificate_authority_is_refused(mysql_server: SqlServer) -> None:
+    """Asked for by an option on this machine, always off it."""
+    endpoint = replace(
+        Endpoint.parse(mysql_server.dsn()), ssl_ca="/etc/ssl/certs/ca-certificates.crt"
+    )
+    with pytest.raises(CdcError, match=r"(?i)certificate|ssl"):
+        connect(endpoint, purpose="test")
+
+
+def test_missing_certificate_files_are_named(mysql_server: SqlServer) -> None:
+    endpoint = replace(Endpoint.parse(mysql_server.dsn()), ssl_ca="/nowhere/ca.pem")
+    with pytest.raises(RefusedError, match="ssl_ca"):
+        connect(endpoint, purpose="test")

@@ -1,0 +1,235 @@
+"""Boundaries cut any table into splits that cover each key once, in the server's own order."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_cdc_provider.core.errors import UnsupportedTableError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.keys import Key, KeyRange
+from airflow_cdc_provider.core.split_planner import cut_in_two, splits_between
+from airflow_cdc_provider.core.splits import SnapshotSplit
+from airflow_cdc_provider.core.sql import range_predicate
+from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.mysql.connection import query
+from airflow_cdc_provider.mysql.introspection import read_schema
+from airflow_cdc_provider.mysql.key_bounds import boundaries, split_middle
+from tests.mysql.sessions import BOTH_FAMILIES, source
+from tests.servers.given import SqlServer
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.mysql.connection import ServerConnection
+
+SPLIT_ROWS = 7
+
+
+@pytest.fixture(params=BOTH_FAMILIES)
+def server(request: pytest.FixtureRequest) -> SqlServer:
+    found = request.getfixturevalue(request.param)
+    assert isinstance(found, SqlServer)
+    return found
+
+
+@pytest.fixture
+def database(server: SqlServer, fresh_database: Callable[[SqlServer], str]) -> str:
+    return fresh_database(server)
+
+
+def rows_of(connection: ServerConnection, split: SnapshotSplit) -> int:
+    condition = range_predicate(split.key_columns, split.keys)
+    return int(query(connection, f"SELECT COUNT(*) FROM {split.table} WHERE {condition}")[0][0])
+
+
+def planned(
+    connection: ServerConnection, schema: TableSchema, split_rows: int = SPLIT_ROWS
+) -> list[SnapshotSplit]:
+    cuts = boundaries(connection, schema, split_rows)
+    return list(splits_between(schema.table, schema.primary_key, schema.key_kinds, cuts))
+
+
+WORDS = [f"{a}{b}" for a, b in itertools.product("aZbYzß-_ é", "xYÖ 1")]
+KEYS: dict[str, tuple[str, list[str]]] = {
+    "integers with holes": ("k INT", [str(i * i) for i in range(40)]),
+    "dense integers": ("k INT", [str(i) for i in range(-30, 30)]),
+    "integers at both ends of the type": (
+        "k BIGINT",
+        [str(i) for i in (*range(-(1 << 63), -(1 << 63) + 30), *range((1 << 63) - 30, 1 << 63))],
+    ),
+    "unsigned integers at the end of the type": (
+        "k BIGINT UNSIGNED",
+        [str(i) for i in range((1 << 64) - 60, 1 << 64)],
+    ),
+    "years": ("k YEAR", ["0", *map(str, range(1999, 2040))]),
+    "decimals": ("k DECIMAL(30,10)", [f"{i * abs(i)}.{abs(i):010}" for i in range(-25, 25)]),
+    "texts in a case-insensitive collation": (
+        "k VARCHAR(9) COLLATE utf8mb4_unicode_ci",
+        [f"'{word}'" for word in dict.fromkeys(w.lower().rstrip() for w in WORDS)],
+    ),
+    "texts in a binary collation": (
+        "k VARCHAR(9) COLLATE utf8mb4_bin",
+        [f"'{word}'" for word in dict.fromkeys(w.rstrip() for w in WORDS)],
+    ),
+    "texts in latin1": (
+        "k CHAR(9) CHARACTER SET latin1 COLLATE latin1_german1_ci",
+        [f"'{a}{i:02}'" for i in range(20) for a in ("é", "ß", "z")],
+    ),
+    "texts in utf16": (
+        "k VARCHAR(9) CHARACTER SET utf16",
+        [f"'{a}{i:02}'" for i in range(20) for a in ("漢", "x", "z")],
+    ),
+    "texts in sjis": (
+        "k VARCHAR(9) CHARACTER SET sjis",
+        [f"'{a}{i:02}'" for i in range(20) for a in ("漢", "ソ", "z")],
+    ),
+    "binary": ("k BINARY(3)", [f"x'{i:02x}{255 - i:02x}'" for i in range(0, 250, 5)]),
+    "var binary": ("k VARBINARY(9)", [f"x'{'00' * (i % 4)}{i:02x}'" for i in range(60)]),
+    "dates with impossible ones": (
+        "k DATE",
+        [
+            "'0000-00-00'",
+            "'2024-00-15'",
+            *(f"'2024-{m:02}-{d}'" for m in (1, 2) for d in range(10, 32)),
+        ],
+    ),
+    "times with fractions": (
+        "k DATETIME(6)",
+        [f"'2024-01-01 00:00:00.{i:06}'" for i in range(0, 600, 11)],
+    ),
+    "timestamps": ("k TIMESTAMP(3)", [f"'2024-03-31 01:59:5{i % 10}.{i:03}'" for i in range(50)]),
+}
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_every_row_of_a_table_is_in_one_split(server: SqlServer, database: str, name: str) -> None:
+    definition, values = KEYS[name]
+    with source(server) as connection:
+        query(connection, f"CREATE TABLE {database}.t ({definition} PRIMARY KEY, v INT)")
+        listed = ", ".join(f"({value}, 1)" for value in values)
+        query(connection, f"INSERT INTO {database}.t VALUES {listed}")
+        schema = read_schema(connection, TableId(database, "t"))
+        splits = planned(connection, schema)
+        counts = [rows_of(connection, split) for split in splits]
+    assert sum(counts) == len(values)
+    assert len(splits) > 3
+    assert max(counts) <= 2 * SPLIT_ROWS
+    assert (splits[0].keys.start, splits[-1].keys.end) == (None, None)
+
+
+def test_a_composite_key_is_cut_behind_a_first_column_that_hardly_varies(
+    server: SqlServer, database: str
+) -> None:
+    with source(server) as connection:
+        query(
+            connection,
+            f"CREATE TABLE {database}.t (a INT, b VARCHAR(9), c DATE, PRIMARY KEY (a, b, c))",
+        )
+        rows = [(1, f"k{i % 3}", f"2024-01-{1 + i // 3:02}") for i in range(90)]
+        listed = ", ".join(f"({a}, '{b}', '{c}')" for a, b, c in rows)
+        query(connection, f"INSERT INTO {database}.t VALUES {listed}")
+        schema = read_schema(connection, TableId(database, "t"))
+        splits = planned(connection, schema, 10)
+        counts = [rows_of(connection, split) for split in splits]
+    assert counts == [10] * 9
+    assert {len(split.keys.end) for split in splits if split.keys.end} == {3}
+
+
+def test_a_range_of_a_composite_key_reads_its_own_rows_only(
+    server: SqlServer, database: str
+) -> None:
+    """A predicate the index cannot serve would read the table again for each split."""
+    with source(server) as connection:
+        query(connection, f"CREATE TABLE {database}.t (a INT, b INT, v INT, PRIMARY KEY (a, b))")
+        listed = ", ".join(f"(1, {i}, 0)" for i in range(1000))
+        query(connection, f"INSERT INTO {database}.t VALUES {listed}")
+        condition = range_predicate(("a", "b"), KeyRange((1, 900), (1, 910)))
+        query(connection, "FLUSH STATUS")
+        found = query(
+            connection, f"SELECT SUM(v) FROM {database}.t FORCE INDEX (PRIMARY) WHERE {condition}"
+        )
+        status = query(connection, "SHOW SESSION STATUS LIKE 'Handler_read_next'")
+    assert found == [(0,)]
+    assert int(status[0][1]) < 20
+
+
+def test_planning_goes_on_behind_the_last_stored_boundary(server: SqlServer, database: str) -> None:
+    with source(server) as connection:
+        query(connection, f"CREATE TABLE {database}.t (k VARCHAR(9) PRIMARY KEY)")
+        listed = ", ".join(f"('k{i:03}')" for i in range(100))
+        query(connection, f"INSERT INTO {database}.t VALUES {listed}")
+        schema = read_schema(connection, TableId(database, "t"))
+        whole = list(boundaries(connection, schema, SPLIT_ROWS))
+        rest = list(boundaries(connection, schema, SPLIT_ROWS, start=whole[4]))
+    assert rest == whole[5:]
+
+
+def test_a_hole_between_dense_keys_makes_no_empty_splits(server: SqlServer, database: str) -> None:
+    far = 10**15
+    with source(server) as connection:
+        query(connection, f"CREATE TABLE {database}.t (k BIGINT PRIMARY KEY)")
+        keys = [*range(200), *range(far, far + 200)]
+        query(connection, f"INSERT INTO {database}.t VALUES {', '.join(f'({k})' for k in keys)}")
+        schema = read_schema(connection, TableId(database, "t"))
+        splits = planned(connection, schema, 20)
+        counts = [rows_of(connection, split) for split in splits]
+    assert sum(counts) == 400
+    assert len(splits) <= 40
+    assert min(counts) > 0
+
+
+def test_rows_deleted_while_planning_end_it_in_order(server: SqlServer, database: str) -> None:
+    with source(server) as connection:
+        query(connection, f"CREATE TABLE {database}.t (k VARCHAR(9) PRIMARY KEY)")
+        listed = ", ".join(f"('k{i:03}')" for i in range(100))
+        query(connection, f"INSERT INTO {database}.t VALUES {listed}")
+        schema = read_schema(connection, TableId(database, "t"))
+        cuts = boundaries(connection, schema, SPLIT_ROWS)
+        first = next(cuts)
+        query(connection, f"DELETE FROM {database}.t WHERE k > 'k010'")
+        assert list(cuts) == []
+    assert first == ("k007",)
+
+
+@pytest.mark.parametrize(
+    "definition",
+    ["k FLOAT PRIMARY KEY", "k TEXT, PRIMARY KEY (k(5))", "k ENUM('1','2','3'), PRIMARY KEY (k)"],
+)
+def test_a_key_that_bounds_no_range_is_one_split(
+    server: SqlServer, database: str, definition: str
+) -> None:
+    with source(server) as connection:
+        query(connection, f"CREATE TABLE {database}.t ({definition})")
+        query(connection, f"INSERT INTO {database}.t VALUES (1), (2), (3)")
+        schema = read_schema(connection, TableId(database, "t"))
+        (split,) = planned(connection, schema, 1)
+        assert split.keys == KeyRange()
+        with pytest.raises(UnsupportedTableError, match="cannot be cut"):
+            split_middle(connection, split)
+
+
+def test_a_split_is_cut_in_its_middle(server: SqlServer, database: str) -> None:
+    with source(server) as connection:
+        query(connection, f"CREATE TABLE {database}.t (a VARCHAR(9), b INT, PRIMARY KEY (a, b))")
+        listed = ", ".join(f"('{'aB'[i % 2]}', {i})" for i in range(50))
+        query(connection, f"INSERT INTO {database}.t VALUES {listed}")
+        schema = read_schema(connection, TableId(database, "t"))
+        start: Key = ("a", 10)
+        split = SnapshotSplit(
+            schema.table, 0, schema.primary_key, schema.key_kinds, KeyRange(start, None)
+        )
+        halves = cut_in_two(split, split_middle(connection, split), next_number=1)
+        counts = [rows_of(connection, half) for half in halves]
+    assert counts == [22, 23]
+
+
+def test_a_split_of_one_row_cannot_be_cut(server: SqlServer, database: str) -> None:
+    with source(server) as connection:
+        query(connection, f"CREATE TABLE {database}.t (k INT PRIMARY KEY)")
+        query(connection, f"INSERT INTO {database}.t VALUES (1)")
+        schema = read_schema(connection, TableId(database, "t"))
+        (split,) = planned(connection, schema)
+        with pytest.raises(UnsupportedTableError, match="1 rows"):
+            split_middle(connection, split)
