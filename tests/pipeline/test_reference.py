@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+from airflow_cdc_provider.pipeline.loader import parse_pipeline
 from airflow_cdc_provider.pipeline.model import PipelineFile
 from airflow_cdc_provider.pipeline.reference import PAGE, SCHEMA, json_schema, reference_page
 
+ROOT = Path(__file__).parents[2]
 REMAKE = "run: python -m airflow_cdc_provider.pipeline.reference"
 
 
@@ -27,3 +30,13 @@ def test_every_key_has_a_meaning() -> None:
             referred = schema["$defs"].get(value.get("$ref", "").rpartition("/")[2], {})
             said = value.get("description") or referred.get("description")
             assert said, f"{section['title']}.{key}"
+
+
+def test_the_example_is_a_pipeline_file() -> None:
+    text = (ROOT / "dags/pipelines/shop_to_dr.yaml.example").read_text(encoding="utf-8")
+    assert str(parse_pipeline(text).model.name) == "shop_to_dr"
+
+
+def test_the_smallest_file_of_the_page_is_a_pipeline_file() -> None:
+    block = PAGE.read_text(encoding="utf-8").split("```yaml\n")[1].split("```")[0]
+    assert str(parse_pipeline(block).model.name) == "shop_to_dr"
