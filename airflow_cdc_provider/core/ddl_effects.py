@@ -172,7 +172,8 @@ class _Reading:
         return ""
 
     def _skip_account(self) -> None:
-        self.take_mark("=")
+        if not self.take_mark("="):
+            return  # SQL SECURITY DEFINER
         self.position += 1
         if self.take_mark("@") or self.take_mark("("):  # user@host or CURRENT_USER()
             self.position += 1

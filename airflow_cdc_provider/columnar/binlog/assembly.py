@@ -144,7 +144,7 @@ class BatchAssembly:
         Yields what is committed first, in a batch of its own; the part has no end.
         """
         changes, size = ordinal - self._committed_ordinal, byte - self._committed_byte
-        large = changes >= self._limits.changes or size >= self._limits.bytes
+        large = changes > self._limits.changes or size > self._limits.bytes
         if not large or not changes:
             return
         committed = self.flush()

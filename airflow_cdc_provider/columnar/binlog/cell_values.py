@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columnar.binlog import date_cells, number_cells, text_cells
 from airflow_cdc_provider.columnar.binlog.date_cells import DateColumn
@@ -10,6 +10,9 @@ from airflow_cdc_provider.columnar.binlog.row_walk import Cells
 from airflow_cdc_provider.columnar.binlog.wire_types import Wire
 from airflow_cdc_provider.columnar.value_model import ZeroDates
 from airflow_cdc_provider.core.table_schema import ColumnType
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def decode_cells(

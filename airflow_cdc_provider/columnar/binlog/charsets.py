@@ -147,7 +147,7 @@ def _one_byte(charset: str) -> tuple[str | None, ...] | None:
 
 @cache
 def _lookup(charset: str) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
-    """Return UTF-8 bytes (256 x 3) and their number by byte; 0 bytes where there is no character."""
+    """Return UTF-8 bytes (256 x 3) and how many by byte; none where there is no character."""
     table = np.zeros((256, 3), np.uint8)
     lengths = np.zeros(256, np.uint8)
     for octet, character in enumerate(_one_byte(charset) or ()):

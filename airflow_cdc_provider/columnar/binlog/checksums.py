@@ -86,7 +86,7 @@ def _all_right(copied: npt.NDArray[np.uint8], inner: Ints, gap: int) -> bool:
         turn = (_SETTLED ^ _INITIAL).to_bytes(4, "little")
         for offset in range(4):
             copied[inner + offset] ^= turn[offset]
-    return zlib.crc32(memoryview(copied)) ^ 0xFFFFFFFF == _SETTLED
+    return zlib.crc32(copied.data) ^ 0xFFFFFFFF == _SETTLED
 
 
 def _first_broken_alone(

@@ -8,23 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 
 from airflow_cdc_provider.columnar.binlog.byte_reader import ByteReader
 from airflow_cdc_provider.columnar.binlog.wire_types import Wire
 
-_SIGNEDNESS = 1
-_DEFAULT_CHARSET = 2
-_COLUMN_CHARSET = 3
-_COLUMN_NAME = 4
-_SET_MEMBERS = 5
-_ENUM_MEMBERS = 6
-_GEOMETRY_TYPE = 7
-_SIMPLE_PRIMARY_KEY = 8
-_PRIMARY_KEY_WITH_PREFIX = 9
-_MEMBERS_DEFAULT_CHARSET = 10
-_MEMBERS_COLUMN_CHARSET = 11
-_VISIBILITY = 12
-_VECTOR_DIMENSIONS = 13
+
+class _Field(IntEnum):
+    SIGNEDNESS = 1
+    DEFAULT_CHARSET = 2
+    COLUMN_CHARSET = 3
+    COLUMN_NAME = 4
+    SET_MEMBERS = 5
+    ENUM_MEMBERS = 6
+    GEOMETRY_TYPE = 7
+    SIMPLE_PRIMARY_KEY = 8
+    PRIMARY_KEY_WITH_PREFIX = 9
+    MEMBERS_DEFAULT_CHARSET = 10
+    MEMBERS_COLUMN_CHARSET = 11
+    VISIBILITY = 12
+    VECTOR_DIMENSIONS = 13
 
 
 @dataclass(slots=True)
@@ -52,25 +55,37 @@ class OptionalMetadata:
 
     def _read_field(self, kind: int, value: ByteReader, wires: Sequence[Wire]) -> None:
         match kind:
-            case 1:
+            case _Field.SIGNEDNESS:
                 self.unsigned = dict(zip(_places(wires, "numeric"), _top_bits(value), strict=False))
-            case 2 | 10:
-                self._default_charset(value, _places(wires, "text" if kind == 2 else "members"))
-            case 3 | 11:
-                places = _places(wires, "text" if kind == 3 else "members")
-                self.collations.update({place: value.packed() for place in places})
-            case 4:
+            case _Field.DEFAULT_CHARSET:
+                self._default_charset(value, _places(wires, "text"))
+            case _Field.MEMBERS_DEFAULT_CHARSET:
+                self._default_charset(value, _places(wires, "members"))
+            case _Field.COLUMN_CHARSET:
+                self.collations.update({p: value.packed() for p in _places(wires, "text")})
+            case _Field.MEMBERS_COLUMN_CHARSET:
+                self.collations.update({p: value.packed() for p in _places(wires, "members")})
+            case _Field.COLUMN_NAME:
                 self.names = tuple(value.counted().decode() for _ in wires)
-            case 5 | 6:
-                self._members(value, _places(wires, "set" if kind == 5 else "enum"))
-            case 7:
-                self.geometries = {place: value.packed() for place in _places(wires, "geometry")}
-            case 8 | 9:
-                self._primary_key(value, prefixed=kind == 9)
-            case 12:
+            case _Field.SET_MEMBERS:
+                self._members(value, _places(wires, "set"))
+            case _Field.ENUM_MEMBERS:
+                self._members(value, _places(wires, "enum"))
+            case _:
+                self._read_rare(kind, value, wires)
+
+    def _read_rare(self, kind: int, value: ByteReader, wires: Sequence[Wire]) -> None:
+        match kind:
+            case _Field.GEOMETRY_TYPE:
+                self.geometries = {p: value.packed() for p in _places(wires, "geometry")}
+            case _Field.VECTOR_DIMENSIONS:
+                self.dimensions = {p: value.packed() for p in _places(wires, "vector")}
+            case _Field.SIMPLE_PRIMARY_KEY:
+                self._primary_key(value, prefixed=False)
+            case _Field.PRIMARY_KEY_WITH_PREFIX:
+                self._primary_key(value, prefixed=True)
+            case _Field.VISIBILITY:
                 self.visible = tuple(_top_bits(value))[: len(wires)]
-            case 13:
-                self.dimensions = {place: value.packed() for place in _places(wires, "vector")}
             case _:
                 return
 

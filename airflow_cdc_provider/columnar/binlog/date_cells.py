@@ -45,7 +45,8 @@ class _Parts:
         """Return days since 1970-01-01; only where real."""
         months = (self.year - 1970) * 12 + self.month - 1
         first = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
-        return first + self.day - 1
+        days: Ints = first + self.day - 1
+        return days
 
 
 @dataclass(slots=True)
@@ -127,7 +128,8 @@ def _fraction(cells: Cells, behind: int, wire: Wire) -> Ints:
     width = wire.width - behind
     if not width:
         return np.zeros(len(cells.places), np.int64)
-    return cells.octets.big(cells.places + behind, width) * 10 ** (6 - 2 * width)
+    digits: Ints = cells.octets.big(cells.places + behind, width) * 10 ** (6 - 2 * width)
+    return digits
 
 
 def _no_day(parts: _Parts, row: int) -> ValueRefusedError:

@@ -179,27 +179,31 @@ class ColumnDecoder:
         match meaning:
             case Meaning.BARRIER:
                 yield from self._barrier(logged, end, second)
-            case Meaning.BEGIN | Meaning.XA_START:
-                self._begin(distributed=meaning is Meaning.XA_START)
+            case Meaning.BEGIN:
+                self._begin(distributed=False)
             case Meaning.ROLLBACK:
                 yield from self._roll_back(end, second)
             case Meaning.ROLLBACK_TO_SAVEPOINT:
                 self._refuse_partial_rollback()
-            case Meaning.XA_COMMIT:
-                rows = self._prepared.commit(xa_name_of(logged.sql))
-                stamped = restamped(rows, self._runs.number, self._runs.ordinal)
-                self._runs.put_rows(stamped)
-                yield from self._runs.end(end, second)
-            case Meaning.XA_ROLLBACK:
-                self._prepared.roll_back(xa_name_of(logged.sql))
-                yield from self._runs.end(end, second)
             case Meaning.COMMIT:
                 yield from self._runs.end(end, second)
-            case Meaning.XA_END:
-                return
             case Meaning.HARMLESS:
                 if not self._is_begun:
                     yield from self._runs.end(end, second)
+            case _:
+                yield from self._xa(meaning, logged.sql, end, second)
+
+    def _xa(self, meaning: Meaning, sql: str, end: int, second: int) -> Iterator[ChangeBatch]:
+        """Follow a distributed transaction; its rows belong to the one that commits it."""
+        if meaning is Meaning.XA_START:
+            self._begin(distributed=True)
+        elif meaning is Meaning.XA_COMMIT:
+            rows = self._prepared.commit(xa_name_of(sql))
+            self._runs.put_rows(restamped(rows, self._runs.number, self._runs.ordinal))
+            yield from self._runs.end(end, second)
+        elif meaning is Meaning.XA_ROLLBACK:
+            self._prepared.roll_back(xa_name_of(sql))
+            yield from self._runs.end(end, second)
 
     @property
     def _is_begun(self) -> bool:

@@ -68,7 +68,7 @@ _TEXTS = (
 
 
 def kinds_of(frames: Frames, known_maps: dict[int, bytes]) -> Kinds:
-    """Sort events; a table map is skipped only if it repeats, byte by byte, the one known by its id."""
+    """Sort events; a table map is skipped only if it repeats, byte by byte, the known one."""
     kinds = _BY_TYPE[frames.types]
     queries = np.flatnonzero(frames.types == EventType.QUERY)
     if len(queries):

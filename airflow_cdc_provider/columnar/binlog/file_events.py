@@ -26,7 +26,7 @@ def read_file(path: Path, chunk_bytes: int = CHUNK_BYTES) -> Iterator[EventChunk
         carried = b""
         while piece := file.read(chunk_bytes):
             chunk, used = frame_events(carried + piece)
-            carried = chunk.buffer[used:]
+            carried = bytes(chunk.buffer[used:])
             if chunk.starts:
                 yield chunk
 

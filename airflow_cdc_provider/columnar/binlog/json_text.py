@@ -24,7 +24,6 @@ _DOUBLE, _STRING, _OPAQUE = 0x0B, 0x0C, 0x0F
 _LITERALS = {0: "null", 1: "true", 2: "false"}
 _DATE, _TIME, _DATETIME, _TIMESTAMP, _DECIMAL = 10, 11, 12, 7, 246
 _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
-_escape = json.encoder.ESCAPE_DCT.get
 
 
 def json_text(document: bytes) -> str:
@@ -106,7 +105,7 @@ def _length(octets: bytes, place: int) -> tuple[int, int]:
 
 
 def quoted(text: str) -> str:
-    """Quote a string as the server does: only what JSON demands, control characters as \\u."""
+    """Quote a string as the server does: only what JSON demands is escaped."""
     return json.dumps(text, ensure_ascii=False)
 
 
@@ -135,12 +134,12 @@ def _temporal(kind: int, packed: int) -> str:
         sign = "-" if packed < 0 else ""
         clock = f"{whole >> 12 & 0x3FF:02d}:{whole >> 6 & 63:02d}:{whole & 63:02d}"
         return f"{sign}{clock}.{micro:06d}"
-    date, clock = whole >> 17, whole & 0x1FFFF
+    date, second = whole >> 17, whole & 0x1FFFF
     months = date >> 5
     text = f"{months // 13:04d}-{months % 13:02d}-{date & 31:02d}"
     if kind == _DATE:
         return text
-    return f"{text} {clock >> 12:02d}:{clock >> 6 & 63:02d}:{clock & 63:02d}.{micro:06d}"
+    return f"{text} {second >> 12:02d}:{second >> 6 & 63:02d}:{second & 63:02d}.{micro:06d}"
 
 
 def _decimal(octets: bytes) -> str:

@@ -8,11 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_cdc_provider.columnar.binlog.octets import Bools
+from airflow_cdc_provider.columnar.binlog.octets import Bools, Ints
 from airflow_cdc_provider.columnar.binlog.row_walk import Cells
 from airflow_cdc_provider.columnar.binlog.wire_types import Wire
 
 _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
+_WORD_BYTES = 8
+_INT64_DIGITS = 18
 _LIMB_BITS = np.uint64(32)
 _LIMB = np.uint64(0xFFFFFFFF)
 
@@ -64,28 +66,51 @@ def years(cells: Cells, wanted: pa.DataType) -> pa.Array:
 
 def decimals(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
     """Decode packed decimals: groups of nine digits, big-endian, the sign in the top bit."""
+    if wire.width < _WORD_BYTES:
+        return _narrow(cells, wire, wanted)
     packed = cells.octets.blocks(cells.places, wire.width)
     positive = packed[:, 0] >= 128
     packed = np.where(positive[:, None], packed, packed ^ 0xFF)
     packed[:, 0] ^= 0x80
     groups = _groups(packed, wire)
-    if wire.length <= 18:
+    if wire.length <= _INT64_DIGITS:
         value = np.zeros(len(packed), np.int64)
         for digits, group in groups:
             value = value * 10**digits + group
-        value = np.where(positive, value, -value)
-        limbs = np.empty((len(value), wanted.bit_width // 64), np.int64)
-        limbs[:, 0] = value
-        limbs[:, 1:] = (value >> 63)[:, None]
-        return as_arrow(limbs, cells.nulls, wanted)
+        return _of_int64(np.where(positive, value, -value), cells.nulls, wanted)
     return _wide(groups, positive, cells.nulls, wanted)
 
 
-def _groups(packed: npt.NDArray[np.uint8], wire: Wire) -> list[tuple[int, npt.NDArray[np.int64]]]:
+def _narrow(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
+    """Decode decimals of up to seven bytes as one number each, cut into groups by shifts."""
+    bits = 8 * wire.width
+    packed = cells.octets.big(cells.places, wire.width)
+    negative = packed >> (bits - 1) == 0
+    flip = (1 << bits) - 1
+    packed = (packed ^ np.where(negative, flip, 0)) & (flip >> 1)
+    value, left = np.zeros(len(packed), np.int64), bits
+    for digits in _group_digits(wire):
+        width = 8 * _DIGIT_BYTES[digits]
+        left -= width
+        value = value * 10**digits + (packed >> left & ((1 << width) - 1))
+    return _of_int64(np.where(negative, -value, value), cells.nulls, wanted)
+
+
+def _of_int64(value: Ints, nulls: Bools | None, wanted: pa.DataType) -> pa.Array:
+    limbs = np.empty((len(value), wanted.bit_width // 64), np.int64)
+    limbs[:, 0] = value
+    limbs[:, 1:] = (value >> 63)[:, None]
+    return as_arrow(limbs, nulls, wanted)
+
+
+def _group_digits(wire: Wire) -> list[int]:
     whole, scale = wire.length - wire.scale, wire.scale
-    sizes = [whole % 9, *[9] * (whole // 9), *[9] * (scale // 9), scale % 9]
+    return [whole % 9, *[9] * (whole // 9), *[9] * (scale // 9), scale % 9]
+
+
+def _groups(packed: npt.NDArray[np.uint8], wire: Wire) -> list[tuple[int, npt.NDArray[np.int64]]]:
     found, place = [], 0
-    for digits in sizes:
+    for digits in _group_digits(wire):
         width = _DIGIT_BYTES[digits]
         if width:
             value = np.zeros(len(packed), np.int64)

@@ -205,14 +205,17 @@ class Side:
         cells: list[Cells] = []
         for run, (first, behind, prefix) in enumerate(layout.runs):
             start = self._pick(self._images.run_starts[run])
-            cells.extend(self._run_cells(layout, start, nulls, (first, behind, prefix)))
+            behind_run = None
+            if run + 1 < len(layout.runs):
+                behind_run = self._pick(self._images.run_starts[run + 1])
+            cells.extend(self._run_cells(start, behind_run, nulls, (first, behind, prefix)))
         return cells
 
     def _run_cells(
-        self, layout: RowLayout, start: Ints, nulls: Bools | None, run: tuple[int, int, int]
+        self, place: Ints, behind_run: Ints | None, nulls: Bools | None, run: tuple[int, int, int]
     ) -> list[Cells]:
         first, behind, prefix = run
-        place = start
+        widths = self._images.layout.widths
         cells: list[Cells] = []
         last = behind + (prefix > 0)
         for column in range(first, last):
@@ -222,17 +225,20 @@ class Side:
             if column < behind:
                 readable = place if absent is None else np.where(absent, 0, place)
                 cells.append(Cells(self._octets, readable, None, self._without(absent)))
-                width = int(layout.widths[column])
+                width = int(widths[column])
                 place = place + (width if absent is None else width * ~absent)
             else:
-                cells.append(self._variable(place, prefix, absent))
+                cells.append(self._variable(place, behind_run, prefix, absent))
         return cells
 
-    def _variable(self, place: Ints, prefix: int, absent: Bools | None) -> Cells:
+    def _variable(
+        self, place: Ints, behind: Ints | None, prefix: int, absent: Bools | None
+    ) -> Cells:
+        """Find values behind their lengths; each ends where the next run of columns begins."""
         if absent is not None:
             place = np.where(absent, 0, place)
-        lengths = self._octets.little(place, prefix)
         places = place + prefix
+        lengths = self._octets.little(place, prefix) if behind is None else behind - places
         if absent is not None:
             lengths = np.where(absent, 0, lengths)
             places = np.where(absent, 0, places)

@@ -8,8 +8,8 @@ the definition at that moment, so it stays right over every ALTER TABLE. What th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from airflow_cdc_provider.columnar.binlog.byte_reader import ByteReader
 from airflow_cdc_provider.columnar.binlog.column_metadata import OptionalMetadata
@@ -18,12 +18,8 @@ from airflow_cdc_provider.core.errors import IntegrityError, UnknownTypeError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
 
-
-class SchemaSource(Protocol):
-    """Knows tables' definitions as the server states them."""
-
-    def __call__(self, table: TableId) -> TableSchema | None:
-        """Return the definition, None if it is not known."""
+SchemaSource = Callable[[TableId], TableSchema | None]
+"""Returns a table's definition as the server states it, None if it is not known."""
 
 
 def no_schema(_table: TableId) -> TableSchema | None:
@@ -64,7 +60,7 @@ def read_table_map(body: bytes, schemas: SchemaSource, flavour: str) -> TableMap
     codes = reader.take(count)
     details = ByteReader(reader.counted())
     wires = tuple(read_wire(code, details) for code in codes)
-    nullable = _bits(reader.take((count + 7) // 8), count, from_top=False)
+    nullable = _bits(reader.take((count + 7) // 8), count)
     metadata = OptionalMetadata.read(reader.rest(), wires)
     if not metadata.names:
         raise IntegrityError(
@@ -91,9 +87,8 @@ def read_table_map(body: bytes, schemas: SchemaSource, flavour: str) -> TableMap
     return TableMap(table, columns, wires, metadata.primary_key)
 
 
-def _bits(octets: bytes, count: int, *, from_top: bool) -> tuple[bool, ...]:
-    shift = (lambda i: 7 - i % 8) if from_top else (lambda i: i % 8)
-    return tuple(bool(octets[i // 8] >> shift(i) & 1) for i in range(count))
+def _bits(octets: bytes, count: int) -> tuple[bool, ...]:
+    return tuple(bool(octets[place // 8] >> place % 8 & 1) for place in range(count))
 
 
 def _column_type(table: TableId, wire: Wire, metadata: OptionalMetadata, place: int) -> ColumnType:

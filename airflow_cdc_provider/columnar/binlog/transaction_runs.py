@@ -46,9 +46,8 @@ class OpenTransaction:
     """One name."""
     start: BinlogPosition
     first_ordinal: int
-    standalone: bool = False
-    """MariaDB: one event, and no COMMIT behind it."""
     begun: bool = False
+    """Statements belong to it until something commits; else the first ends it."""
     distributed: bool = False
     """XA: its rows wait for XA COMMIT."""
     captured: bool = False
@@ -212,12 +211,12 @@ class TransactionRuns:
 
     def _opened(self, frames: Frames, place: int, log_end: int, ordinal: int) -> OpenTransaction:
         size = int(frames.octets.little(frames.starts[place : place + 1] + 9, 4)[0])
-        is_mariadb = frames.types[place] == EventType.MARIADB_GTID
+        grouped = frames.types[place] == EventType.MARIADB_GTID and not is_standalone(frames, place)
         return OpenTransaction(
             gtids=read_gtids(frames, np.array([place])),
             start=self._assembly.at(log_end - size),
             first_ordinal=ordinal,
-            standalone=bool(is_mariadb) and is_standalone(frames, place),
+            begun=bool(grouped),
         )
 
     def point(self, log_end: int, second: int) -> TransactionPoints:
@@ -264,6 +263,7 @@ class TransactionRuns:
         """Take the open transaction's rows out of the log."""
         if self.open is None:
             return []
+        self.ordinal = self.open.first_ordinal
         return self._assembly.pending.since(self.open.first_ordinal)
 
     def put_rows(self, pieces: list[Piece]) -> None:

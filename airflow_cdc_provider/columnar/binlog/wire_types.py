@@ -78,17 +78,22 @@ _NUMERIC = frozenset({"numeric"})
 _TEXT = frozenset({"text"})
 
 
+_PLAIN = {
+    **{code: Wire("integer", width, groups=_NUMERIC) for code, (_, width) in _INTEGERS.items()},
+    10: Wire("date", width=3),
+    13: Wire("year", width=1, groups=_NUMERIC),
+    14: Wire("date", width=3),
+}
+"""Types without field metadata."""
+
+
 def read_wire(code: int, details: ByteReader) -> Wire:
     """Read one column's wire type from its code and the table map's field metadata."""
-    if code in _INTEGERS:
-        return Wire("integer", width=_INTEGERS[code][1], groups=_NUMERIC)
+    if code in _PLAIN:
+        return _PLAIN[code]
     match code:
         case 4 | 5:
             return Wire("real", width=details.number(1), groups=_NUMERIC)
-        case 10 | 14:
-            return Wire("date", width=3)
-        case 13:
-            return Wire("year", width=1, groups=_NUMERIC)
         case 15 | 253:
             length = details.number(2)
             return Wire("varchar", prefix=1 if length < 256 else 2, length=length, groups=_TEXT)
