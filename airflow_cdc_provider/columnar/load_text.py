@@ -1,7 +1,7 @@
-"""Rows become what LOAD DATA LOCAL reads: from Arrow, or from the source's own bytes.
+r"""Rows become what LOAD DATA LOCAL reads: from Arrow, or from the source's own bytes.
 
 **From Arrow** (`load_rows`): fields end with a tab, lines with a newline; backslash, tab and
-newline inside a field are preceded by a backslash, NULL is `\\N`.
+newline inside a field are preceded by a backslash, NULL is `\N`.
 
 **From the text protocol** (`load_chunk`): a row there is `[4-byte header][length][field]
 [length][field]..`. If every field is shorter than 251 bytes, each length is one byte, and these

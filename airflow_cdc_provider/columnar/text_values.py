@@ -24,6 +24,7 @@ from airflow_cdc_provider.columnar.zero_dates import Numbers, Octets, no_day_in_
 from airflow_cdc_provider.core.identifiers import quote_identifier
 from airflow_cdc_provider.core.table_schema import Column, ColumnType
 
+_BINARY = pa.binary()
 SESSION_STATEMENTS = ("SET NAMES utf8mb4", "SET time_zone = '+00:00'")
 """What a session that selects for these decoders must have set."""
 
@@ -69,24 +70,26 @@ def decode_field(
     wanted = arrow_type(column_type, zero_dates)
     if pa.types.is_duration(wanted):
         return Decoded(_durations(buffer, located, column_type.fraction))
-    raw = gathered(buffer, located)
     if pa.types.is_binary(wanted):
-        return Decoded(raw)
-    if column_type.name in DATE_TYPES and not pa.types.is_string(wanted):
+        return Decoded(gathered(buffer, located))
+    if pa.types.is_string(wanted):  # the cast looks whether it is UTF-8
+        return Decoded(_parsed(gathered(buffer, located), wanted))
+    raw = gathered(buffer, located, pa.string())
+    if column_type.name in DATE_TYPES:
         return _dates(buffer, located, raw, wanted, zero_dates)
     return Decoded(_parsed(raw, wanted))
 
 
-def gathered(buffer: bytearray, located: Field) -> pa.Array:
-    """Copy one column's fields together, as binary."""
+def gathered(buffer: bytearray, located: Field, kind: pa.DataType = _BINARY) -> pa.Array:
+    """Copy one column's fields together; as strings, they are not checked to be UTF-8."""
     rows = len(located.start)
     if rows == 0:
-        return pa.array([], pa.binary())
+        return pa.array([], kind)
     offsets = np.empty(2 * rows, np.int32)
     offsets[0::2] = located.start
     offsets[1::2] = located.start + located.length
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(buffer)]
-    with_gaps = pa.Array.from_buffers(pa.binary(), 2 * rows - 1, buffers)
+    with_gaps = pa.Array.from_buffers(kind, 2 * rows - 1, buffers)
     places = _even(rows)
     if located.null is not None:
         places = pa.array(np.arange(0, 2 * rows, 2, dtype=np.int32), mask=located.null)
@@ -98,10 +101,8 @@ def _even(rows: int) -> pa.Array:
     return pa.array(np.arange(0, 2 * rows, 2, dtype=np.int32))
 
 
-def _parse(raw: pa.Array, wanted: pa.DataType) -> pa.Array:
-    text = raw.cast(pa.string())
-    if pa.types.is_string(wanted):
-        return text
+def _parse(text: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Parse numbers and dates; the parsers refuse anything else, whatever its encoding."""
     if pa.types.is_float32(wanted):
         return text.cast(pa.float64()).cast(pa.float32())
     if pa.types.is_timestamp(wanted):
@@ -118,7 +119,7 @@ def _parsed(raw: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _reason(raw: pa.Array, row: int, wanted: pa.DataType) -> str:
-    shown = raw[row].as_py()[:64].decode(errors="backslashreplace")
+    shown = raw[row].as_buffer().to_pybytes()[:64].decode(errors="backslashreplace")
     return f"the server's text {shown!r} is no {wanted}"
 
 
@@ -149,11 +150,11 @@ def _dates(
         return Decoded(_parsed(raw, wanted))
     if zero_dates is ZeroDates.FAIL:
         row = int(np.flatnonzero(no_day)[0])
-        shown = raw[row].as_py().decode(errors="backslashreplace")
+        shown = raw[row].as_py()
         raise FieldRefusedError(row, f"{shown!r} is no day of the calendar")
     null = no_day if located.null is None else no_day | located.null
     kept = Field(located.start, located.length, null, short=False)
-    return Decoded(_parsed(gathered(buffer, kept), wanted), nulled=int(no_day.sum()))
+    return Decoded(_parsed(gathered(buffer, kept, pa.string()), wanted), nulled=int(no_day.sum()))
 
 
 def _durations(buffer: bytearray, located: Field, fraction: int) -> pa.Array:
