@@ -1,0 +1,225 @@
+"""An Airflow of one's own: headless, in a folder that goes away, on a free loopback port.
+
+`airflow standalone` starts the API server, scheduler, triggerer and DAG processor. Ending it by
+its process id alone would leave those behind, so all are ended as one process group; tasks have
+groups of their own and are ended by what they carry in their environment: the folder's name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psutil
+
+from tests.servers.throwaway import free_port
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+_START_TIMEOUT_S = 180.0
+_CALL_TIMEOUT_S = 30.0
+
+
+class AirflowFailedError(Exception):
+    """Airflow did not do what was asked; the message has the end of its log."""
+
+
+class AirflowServer:
+    """A context manager: Airflow with our DAGs and the given connections."""
+
+    def __init__(self, connections: Mapping[str, str], *, dags: Path, keep: bool = False) -> None:
+        self.home = Path(tempfile.mkdtemp(prefix="cdc-airflow-"))
+        self.port = free_port()
+        self.password = secrets.token_urlsafe(9)
+        self._dags = dags
+        self._connections = connections
+        self._keep = keep
+        self._process: subprocess.Popen[bytes] | None = None
+        self._token = ""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """Return the id of the process group's leader."""
+        return self._process.pid if self._process is not None else 0
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._keep or error is not None:
+            self.stop()
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of every process of this Airflow."""
+        passwords = self.home / "passwords.json"
+        passwords.write_text(json.dumps({"admin": self.password}))
+        settings = {
+            "CORE__LOAD_EXAMPLES": "False",
+            "CORE__DAGS_FOLDER": str(self._dags),
+            "CORE__PARALLELISM": "4",
+            "CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin",
+            "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
+            "CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
+            "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home}/airflow.db",
+            "API__PORT": str(self.port),
+            "API__HOST": "127.0.0.1",
+            "API__BASE_URL": self.url,
+            "API__WORKERS": "1",
+            "SCHEDULER__ENABLE_HEALTH_CHECK": "False",
+            "TRIGGERER__DEFAULT_CAPACITY": "100",
+            "USAGE_DATA_COLLECTION__ENABLED": "False",
+            "CDC__JOB_LOG_FOLDER": str(self.home / "jobs"),
+        }
+        return {
+            **os.environ,
+            "AIRFLOW_HOME": str(self.home),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}",
+            **{f"AIRFLOW__{name}": value for name, value in settings.items()},
+            **{f"AIRFLOW_CONN_{name.upper()}": dsn for name, dsn in self._connections.items()},
+        }
+
+    def start(self) -> None:
+        """Start it and return when it answers."""
+        with (self.home / "airflow.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "airflow", "standalone"],
+                env=self.environment(),
+                cwd=self.home,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while not self._is_healthy():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise AirflowFailedError(f"Airflow did not start:\n{self.log_tail()}")
+            time.sleep(0.5)
+        self._token = self._call("POST", "/auth/token", self._credentials())["access_token"]
+
+    def stop(self) -> None:
+        """End all of it: services, tasks, and the Spark jobs they started."""
+        process, self._process = self._process, None
+        if process is not None:
+            _signal_group(process.pid, signal.SIGTERM)
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                _signal_group(process.pid, signal.SIGKILL)
+                process.wait(10)
+            _signal_group(process.pid, signal.SIGKILL)
+        self._end_left_over()
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def _end_left_over(self) -> None:
+        """Kill what still runs with this folder as its Airflow."""
+        left = []
+        for candidate in psutil.process_iter():
+            try:
+                if candidate.environ().get("AIRFLOW_HOME") == str(self.home):
+                    candidate.kill()
+                    left.append(candidate)
+            except (psutil.NoSuchProcess, psutil.AccessDenied):
+                continue
+        psutil.wait_procs(left, timeout=10)
+
+    def trigger(self, dag_id: str) -> str:
+        """Unpause a DAG and start a run of it; returns the run's id."""
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while True:
+            try:
+                self._call("PATCH", f"/api/v2/dags/{dag_id}", {"is_paused": False})
+                break
+            except urllib.error.HTTPError as error:
+                if error.code != 404 or time.monotonic() > deadline:
+                    raise AirflowFailedError(
+                        f"DAG {dag_id} was not found:\n{self.log_tail()}"
+                    ) from None
+                time.sleep(1)
+        run = self._call(
+            "POST", f"/api/v2/dags/{dag_id}/dagRuns", {"logical_date": None, "conf": {}}
+        )
+        return str(run["dag_run_id"])
+
+    def run_state(self, dag_id: str, run_id: str) -> str:
+        """Return a run's state: queued, running, success or failed."""
+        return str(self._call("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}")["state"])
+
+    def task_states(self, dag_id: str, run_id: str) -> dict[str, str]:
+        """Return the state of each task of a run."""
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances"
+        return {
+            task["task_id"]: str(task["state"]) for task in self._call("GET", path)["task_instances"]
+        }
+
+    def xcoms(self, dag_id: str, run_id: str, task_id: str) -> list[dict[str, Any]]:
+        """Return everything a task told the others."""
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries"
+        keys = [entry["key"] for entry in self._call("GET", path)["xcom_entries"]]
+        return [self._call("GET", f"{path}/{key}") for key in keys]
+
+    def log_tail(self, lines: int = 30) -> str:
+        """Return the end of the newest logs of services, tasks and jobs."""
+        logs = [self.home / "airflow.log", *self.home.rglob("attempt=*.log")]
+        logs += [path for path in (self.home / "jobs").rglob("*") if path.is_file()]
+        newest = sorted(logs, key=lambda path: path.stat().st_mtime if path.exists() else 0)[-3:]
+        parts = []
+        for path in newest:
+            if path.exists():
+                text = path.read_text(errors="replace").splitlines()[-lines:]
+                parts.append("\n".join([f"--- {path}", *text]))
+        return "\n".join(parts)
+
+    def _credentials(self) -> dict[str, str]:
+        return {"username": "admin", "password": self.password}
+
+    def _is_healthy(self) -> bool:
+        try:
+            health = self._call("GET", "/api/v2/monitor/health")
+        except (OSError, urllib.error.URLError, ValueError):
+            return False
+        parts = ("metadatabase", "scheduler", "triggerer", "dag_processor")
+        return all(health.get(part, {}).get("status") == "healthy" for part in parts)
+
+    def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        request = urllib.request.Request(  # noqa: S310 - our own server on loopback
+            self.url + path,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json", "Authorization": f"Bearer {self._token}"},
+        )
+        with urllib.request.urlopen(request, timeout=_CALL_TIMEOUT_S) as answer:  # noqa: S310
+            return json.loads(answer.read() or b"null")
+
+
+def _signal_group(leader: int, number: signal.Signals) -> None:
+    try:
+        os.killpg(leader, number)
+    except ProcessLookupError:
+        return
