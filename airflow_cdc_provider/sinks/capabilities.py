@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _ROW_ALIAS = (8, 0, 19)
 _FOR_SHARE = (8, 0, 1)
 _STATEMENT_BYTES = 4 << 20
+_LOAD_PACKETS = 2 << 20
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 
 
@@ -26,7 +27,7 @@ class SinkCapabilities:
     version: tuple[int, int, int]
     max_allowed_packet: int
     takes_local_files: bool
-    """LOAD DATA LOCAL is allowed."""
+    """LOAD DATA LOCAL is allowed, and its rows may come in packets of a megabyte."""
 
     @property
     def has_row_alias(self) -> bool:
@@ -49,8 +50,11 @@ class SinkCapabilities:
 
     @property
     def largest_statement(self) -> int:
-        """Bytes of the largest statement the server takes; the packet counts its command."""
-        return self.max_allowed_packet - 1
+        """Bytes of the largest statement the server takes.
+
+        The packet counts its command's byte, and has to be smaller than the limit, not equal.
+        """
+        return self.max_allowed_packet - 2
 
 
 def ask_capabilities(connection: ServerConnection, *, local_files: bool) -> SinkCapabilities:
@@ -68,5 +72,5 @@ def ask_capabilities(connection: ServerConnection, *, local_files: bool) -> Sink
         is_mariadb="mariadb" in str(text).lower(),
         version=(int(match[1]), int(match[2]), int(match[3])),
         max_allowed_packet=int(packet),
-        takes_local_files=local_files and bool(int(allowed)),
+        takes_local_files=local_files and bool(int(allowed)) and int(packet) > _LOAD_PACKETS,
     )

@@ -80,9 +80,7 @@ class Tables:
         pytest.param("mariadb_server", marks=pytest.mark.mariadb),
     ]
 )
-def tables(
-    request: pytest.FixtureRequest, fresh_database: Callable[[SqlServer], str]
-) -> Tables:
+def tables(request: pytest.FixtureRequest, fresh_database: Callable[[SqlServer], str]) -> Tables:
     server = request.getfixturevalue(request.param)
     return Tables(server, fresh_database(server), fresh_database(server))
 

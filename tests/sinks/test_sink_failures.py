@@ -1,0 +1,193 @@
+"""The sink dies, loses replies, is locked, or takes only small packets."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from airflow_cdc_provider.core.errors import (
+    RowRefusedError,
+    SinkBusyError,
+    SinkUnreachableError,
+)
+from tests.behaviours.sink_world import SinkWorld, at, insert, update, worlds
+from tests.servers.given import SqlServer
+from tests.servers.throwaway import MySqlServer
+
+pytestmark = pytest.mark.mysql
+
+
+@pytest.fixture(scope="module")
+def mortal() -> Iterator[MySqlServer]:
+    """A server of this module's own, to be killed; it takes packets of 64 KiB."""
+    with MySqlServer({"max-allowed-packet": 65536}) as server:
+        yield server
+
+
+@pytest.fixture
+def mortal_world(
+    mortal: MySqlServer, fresh_database: Callable[[SqlServer], str]
+) -> Iterator[SinkWorld]:
+    yield from worlds(SinkWorld(mortal, fresh_database(mortal)))
+
+
+@pytest.fixture
+def world(mysql_sink: SqlServer, fresh_database: Callable[[SqlServer], str]) -> Iterator[SinkWorld]:
+    yield from worlds(SinkWorld(mysql_sink, fresh_database(mysql_sink)))
+
+
+def kill_server_before(
+    words: str, session: Any, server: MySqlServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGKILL the server just before the statement that begins with `words` is sent."""
+    raw = session.raw
+    send = raw.send_statement
+
+    def sending(parts: Any) -> Any:
+        if bytes(parts[0]).startswith(words.encode()):
+            server.kill()
+        return send(parts)
+
+    monkeypatch.setattr(raw, "send_statement", sending)
+
+
+@pytest.mark.parametrize("words", ["REPLACE INTO `airflow_cdc`", "COMMIT"])
+def test_a_server_killed_before_the_end_keeps_neither_rows_nor_report(
+    mortal_world: SinkWorld, mortal: MySqlServer, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = mortal_world
+    world.publish(world.splits(), world.split(), (1, "before"))
+    sink = world.splits()
+    kill_server_before(words, sink._session, mortal, monkeypatch)
+    with pytest.raises(SinkUnreachableError):
+        world.publish(sink, world.split(), (2, "after"), high=200)
+    mortal.start()
+    world.ledger = world.opened(world.sink.open_ledger())
+    assert world.held() == [(1, "before")]
+    assert [report.high for _, report in world.ledger.reports()] == [at(100)]
+    world.publish(world.splits(), world.split(), (2, "after"), high=200)
+    assert world.held() == [(2, "after")]
+
+
+@pytest.mark.parametrize("words", ["INSERT INTO", "UPDATE `airflow_cdc`", "COMMIT"])
+def test_a_server_killed_between_two_statements_has_rows_and_position_together(
+    mortal_world: SinkWorld, mortal: MySqlServer, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = mortal_world
+    world.put((1, "a"))
+    world.hand_off()
+    sink = world.changes()
+    batch = world.batch([update((1, "a"), (1, "b"))], [insert(2, "c")])
+    kill_server_before(words, sink._sessions[0], mortal, monkeypatch)
+    with pytest.raises(SinkUnreachableError):
+        sink.apply(batch)
+    mortal.start()
+    world.ledger = world.opened(world.sink.open_ledger())
+    assert world.held() == [(1, "a")]
+    assert world.ledger.stream().start == at(100)
+    world.changes().apply(batch)
+    assert world.held() == [(1, "b"), (2, "c")]
+
+
+def test_a_commit_whose_reply_was_lost_is_recognised(
+    world: SinkWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = world.splits()
+    _lose_commit_replies(sink._session, monkeypatch)
+    with pytest.raises(SinkUnreachableError):
+        world.publish(sink, world.split(), (1, "a"))
+    world.server.execute(f"UPDATE `{world.database}`.orders SET name = 'not written again'")
+    world.publish(world.splits(), world.split(), (1, "a"))
+    assert world.held() == [(1, "not written again")]
+
+
+def test_a_batch_whose_commit_lost_its_reply_is_not_applied_again(
+    world: SinkWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.hand_off()
+    sink = world.changes()
+    _lose_commit_replies(sink._sessions[0], monkeypatch)
+    batch = world.batch([insert(1, "a")])
+    with pytest.raises(SinkUnreachableError):
+        sink.apply(batch)
+    world.server.execute(f"UPDATE `{world.database}`.orders SET name = 'not written again'")
+    assert world.changes().apply(batch).changes == 0
+    assert world.held() == [(1, "not written again")]
+
+
+def _lose_commit_replies(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = session.commit
+
+    def committed_but_unheard() -> None:
+        commit()
+        session.close()
+        raise SinkUnreachableError("the reply was lost")
+
+    monkeypatch.setattr(session, "commit", committed_but_unheard)
+
+
+def test_a_lock_that_is_released_in_time_is_waited_out(world: SinkWorld) -> None:
+    world.put((1, "locked"))
+    sink = world.splits()
+    sink._session.execute("SET SESSION innodb_lock_wait_timeout = 1")
+    other = world.server.connect(world.database, autocommit=False)
+    other.cursor().execute("SELECT * FROM orders WHERE id = 1 FOR UPDATE")
+    release = threading.Timer(1.5, other.rollback)
+    release.start()
+    began = time.monotonic()
+    world.publish(sink, world.split(), (1, "written"))
+    assert time.monotonic() - began > 1
+    assert world.held() == [(1, "written")]
+    release.join()
+    other.close()
+
+
+def test_a_lock_that_stays_is_named_as_busy(world: SinkWorld) -> None:
+    world.put((1, "locked"))
+    sink = world.splits()
+    sink._session.execute("SET SESSION innodb_lock_wait_timeout = 1")
+    other = world.server.connect(world.database, autocommit=False)
+    other.cursor().execute("SELECT * FROM orders WHERE id = 1 FOR UPDATE")
+    with pytest.raises(SinkBusyError, match="1205"):
+        world.publish(sink, world.split(), (1, "written"))
+    other.close()
+    assert world.held() == [(1, "locked")]
+
+
+def test_statements_fill_the_packet_to_the_last_byte_and_never_more(
+    mortal_world: SinkWorld,
+) -> None:
+    world = mortal_world
+    world.server.execute(f"ALTER TABLE `{world.database}`.orders MODIFY name LONGTEXT")
+    sink = world.opened(world.under(1, local_files=False).open_splits())
+    with pytest.raises(RowRefusedError, match="key 7") as refused:
+        world.publish(sink, world.split(), (1, "fits"), (7, "x" * 70_000))
+    assert world.held() == []
+    found = re.search(r"a row is (\d+) bytes as SQL, the sink takes (\d+)", str(refused.value))
+    assert found is not None
+    largest = 70_000 - (int(found[1]) - int(found[2]))
+    with pytest.raises(RowRefusedError, match="key 7"):
+        world.publish(sink, world.split(), (7, "x" * (largest + 1)))
+    world.publish(sink, world.split(), (7, "x" * largest))
+    assert [len(name) for _, name in world.held()] == [largest]
+    many = [(i, "y" * (i % 977)) for i in range(3000)]
+    world.publish(sink, world.split(), *many, high=300)
+    assert world.held() == many
+
+
+def test_a_sink_of_small_packets_is_not_sent_large_ones_by_load(mortal_world: SinkWorld) -> None:
+    rows = [(i, "x" * 190) for i in range(20_000)]
+    mortal_world.publish(mortal_world.splits(), mortal_world.split(), *rows)
+    assert mortal_world.held() == rows
+
+
+def test_rows_of_many_megabytes_are_loaded(world: SinkWorld) -> None:
+    world.server.execute(f"ALTER TABLE `{world.database}`.orders MODIFY name LONGTEXT")
+    rows = [(i, "x") for i in range(300)] + [(900, "z" * 20_000_000), (901, "end")]
+    world.publish(world.splits(), world.split(), *rows)
+    assert world.held() == rows
