@@ -1,0 +1,109 @@
+"""A small shop on real servers, and its DAG run by a real Airflow in this process."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow.dag_processing.bundles.manager import DagBundlesManager
+from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+
+from airflow_cdc_provider.operators.dags import sync_dag
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from airflow.sdk import DAG
+
+    from tests.servers.given import SqlServer
+
+PIPELINE = """
+pipeline: {name}
+source: {{conn_id: shop_source, tables: ["{source}.*"], server_id: 62000-62009}}
+sink: {{conn_id: shop_sink, route: {{"{source}.*": "{sink}.*"}}}}
+state: {{conn_id: shop_state}}
+snapshot: {{split_rows: 400, max_connections: 2}}
+stream: {{mode: {mode}}}
+spark: {{conf: {{spark.master: "local[2]", spark.ui.enabled: false}}}}
+"""
+TABLES = ("orders", "customers")
+ROWS = 3000
+
+
+@dataclass
+class Shop:
+    """Two databases and the pipeline file between them."""
+
+    source: SqlServer
+    sink: SqlServer
+    source_database: str
+    sink_database: str
+    folder: Path
+    name: str
+
+    def fill(self) -> None:
+        """Make the source's tables, with more rows than one split holds."""
+        for sql in (
+            "CREATE TABLE customers (id INT PRIMARY KEY, name VARCHAR(40), UNIQUE (name))",
+            "CREATE TABLE orders (id INT PRIMARY KEY, customer INT, total DECIMAL(9,2))",
+        ):
+            self.source.execute(sql, database=self.source_database)
+        numbers = (
+            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < "
+            f"{ROWS}) SELECT "
+        )
+        depth = "/*+ SET_VAR(cte_max_recursion_depth = 100000) */"
+        for table, columns in (
+            ("customers", "i, CONCAT('customer ', i)"),
+            ("orders", "i, 1 + i % 100, i / 7"),
+        ):
+            statement = f"INSERT {depth} INTO {table} {numbers} {columns} FROM n"
+            self.source.execute(statement, database=self.source_database)
+
+    def change(self, round_: int) -> None:
+        """Insert, update, delete and move keys."""
+        for sql in (
+            f"INSERT INTO orders VALUES ({100_000 + round_}, 1, {round_})",
+            f"UPDATE orders SET total = total + 1 WHERE id % 50 = {round_}",
+            f"DELETE FROM orders WHERE id = {10 + round_}",
+            f"UPDATE customers SET id = id + 1000000 WHERE id = {20 + round_}",
+        ):
+            self.source.execute(sql, database=self.source_database)
+
+    def write_pipeline(self, mode: str = "bounded") -> Path:
+        """Write the pipeline file."""
+        path = self.folder / f"{self.name}.yaml"
+        text = PIPELINE.format(
+            name=self.name, source=self.source_database, sink=self.sink_database, mode=mode
+        )
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def connections(self) -> dict[str, str]:
+        """Return the environment in which Airflow finds the pipeline's connections."""
+        return {
+            "AIRFLOW_CONN_SHOP_SOURCE": self.source.dsn(),
+            "AIRFLOW_CONN_SHOP_SINK": self.sink.dsn(),
+            "AIRFLOW_CONN_SHOP_STATE": f"sqlite:///{self.folder}/state.db",
+            "AIRFLOW__CDC__JOB_LOG_FOLDER": str(self.folder / "jobs"),
+        }
+
+    def rows(self, server: SqlServer, table: str) -> list[Any]:
+        """Return all of a table."""
+        database = self.source_database if server is self.source else self.sink_database
+        return server.execute(f"SELECT * FROM {table} ORDER BY id", database=database)
+
+    def is_equal(self) -> bool:
+        """Compare source and sink in full, without the product's help."""
+        return all(self.rows(self.source, name) == self.rows(self.sink, name) for name in TABLES)
+
+
+def known_dag(path: Path) -> DAG:
+    """Make a pipeline's DAG and store it where Airflow expects a DAG to be before it runs."""
+    dag = sync_dag(path, default_args={"retry_delay": 0, "retries": 1})
+    DagBundlesManager().sync_bundles_to_db()
+    bag = DagBag(os.devnull)
+    bag.bag_dag(dag)
+    sync_bag_to_db(bag, "dags-folder", None)
+    return dag

@@ -1,0 +1,121 @@
+"""The trigger on a real state store: what it stores, and what it tells."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.lifecycle import Phase, Wanted
+from airflow_cdc_provider.triggers.stream import CLASS_PATH, CdcStreamTrigger
+from airflow_cdc_provider.triggers.verdict import StreamEvent, Verdict
+from tests.airflow.conftest import SHOP, beat, streaming
+
+if TYPE_CHECKING:
+    from airflow.triggers.base import TriggerEvent
+
+    from airflow_cdc_provider.state.store import SqlStateStore
+
+TABLE = "shop.orders"
+
+
+def trigger(state_dsn: str, **changes: Any) -> CdcStreamTrigger:
+    path = state_dsn.removeprefix("sqlite:///")
+    return CdcStreamTrigger(
+        **{"pipeline": "shop", "state": {"path": path}, "poll_s": 0.02, **changes}
+    )
+
+
+def event_of(watching: CdcStreamTrigger, timeout_s: float = 10.0) -> StreamEvent:
+    async def first() -> TriggerEvent:
+        try:
+            async with asyncio.timeout(timeout_s):
+                async for event in watching.run():
+                    return event
+        finally:
+            await watching.cleanup()
+        raise AssertionError("the trigger ended without an event")
+
+    return StreamEvent.from_payload(asyncio.run(first()).payload)
+
+
+def test_a_trigger_is_made_again_equal_from_what_is_stored(state_dsn: str) -> None:
+    watching = trigger(state_dsn, goal="consistent", since_us=5, deadline_us=9, stale_s=3.0)
+    path, arguments = watching.serialize()
+    assert path == CLASS_PATH
+    stored = json.loads(json.dumps(arguments))
+    assert CdcStreamTrigger(**stored).serialize() == watching.serialize()
+
+
+def test_a_trigger_stored_by_any_release_can_be_made() -> None:
+    for path in (Path(__file__).parents[1] / "data" / "triggers").glob("*.json"):
+        classpath, arguments = json.loads(path.read_text(encoding="utf-8"))
+        assert classpath == CLASS_PATH
+        CdcStreamTrigger(**arguments)
+
+
+def test_what_is_stored_has_no_secret_in_it() -> None:
+    watching = CdcStreamTrigger(pipeline="shop", state={"conn_id": "shop_state"})
+    assert "shop_state" in repr(watching)
+    assert "://" not in repr(watching)
+
+
+def test_a_lost_stream_wakes_the_sensor(store: SqlStateStore, state_dsn: str) -> None:
+    generation = streaming(store)
+    beat(store, generation, heartbeat_us=1)
+    event = event_of(trigger(state_dsn, since_us=1, stale_s=1.0))
+    assert (event.verdict, event.generation) == (Verdict.LOST, generation)
+    assert "no heartbeat" in event.detail
+
+
+def test_a_trigger_waits_until_the_stream_has_stopped(store: SqlStateStore, state_dsn: str) -> None:
+    generation = streaming(store)
+    beat(store, generation)
+
+    def stop() -> None:
+        store.want(SHOP, Wanted.STOP)
+        store.move(SHOP, generation, expected=Phase.STREAMING, to=Phase.STOPPED)
+
+    timer = threading.Timer(0.3, stop)
+    timer.start()
+    assert event_of(trigger(state_dsn)).verdict is Verdict.STOPPED
+    timer.join()
+
+
+def test_a_failure_is_handed_on_by_name(store: SqlStateStore, state_dsn: str) -> None:
+    generation = streaming(store)
+    store.move(
+        SHOP, generation, expected=Phase.STREAMING, to=Phase.FAILED, error="CDC-LOG-002 purged"
+    )
+    event = event_of(trigger(state_dsn))
+    assert (event.verdict, event.detail) == (Verdict.FAILED, "CDC-LOG-002 purged")
+
+
+def test_a_deadline_is_the_triggers_own(store: SqlStateStore, state_dsn: str) -> None:
+    beat(store, streaming(store))
+    assert event_of(trigger(state_dsn, deadline_us=1)).verdict is Verdict.TIMEOUT
+
+
+def test_a_state_store_that_is_away_is_waited_for(tmp_path: Path, state_dsn: str) -> None:
+    away = f"sqlite:///{tmp_path}/no/such/folder/state.db"
+    with pytest.raises(TimeoutError):
+        event_of(trigger(away), timeout_s=0.5)
+
+
+def test_the_states_connection_is_found_in_the_triggerer(
+    store: SqlStateStore, state_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP_STATE", state_dsn)
+    beat(store, streaming(store))
+    watching = trigger(state_dsn, state={"conn_id": "shop_state"}, goal="consistent")
+    assert event_of(watching).verdict is Verdict.REACHED
+
+
+def test_a_missing_environment_variable_is_named(state_dsn: str) -> None:
+    with pytest.raises(RefusedError, match="NO_SUCH_DSN"):
+        event_of(trigger(state_dsn, state={"dsn_env": "NO_SUCH_DSN"}))
