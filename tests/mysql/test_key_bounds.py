@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +15,7 @@ from airflow_cdc_provider.core.split_planner import cut_in_two, splits_between
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.core.sql import range_predicate
 from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.mysql import key_bounds
 from airflow_cdc_provider.mysql.connection import query
 from airflow_cdc_provider.mysql.introspection import read_schema
 from airflow_cdc_provider.mysql.key_bounds import boundaries, split_middle
@@ -47,8 +48,14 @@ def rows_of(connection: ServerConnection, split: SnapshotSplit) -> int:
 def planned(
     connection: ServerConnection, schema: TableSchema, split_rows: int = SPLIT_ROWS
 ) -> list[SnapshotSplit]:
+    return list(planned_lazily(connection, schema, split_rows))
+
+
+def planned_lazily(
+    connection: ServerConnection, schema: TableSchema, split_rows: int
+) -> Iterator[SnapshotSplit]:
     cuts = boundaries(connection, schema, split_rows)
-    return list(splits_between(schema.table, schema.primary_key, schema.key_kinds, cuts))
+    return splits_between(schema.table, schema.primary_key, schema.key_kinds, cuts)
 
 
 WORDS = [f"{a}{b}" for a, b in itertools.product("aZbYzß-_ é", "xYÖ 1")]
@@ -177,6 +184,24 @@ def test_a_hole_between_dense_keys_makes_no_empty_splits(server: SqlServer, data
         counts = [rows_of(connection, split) for split in splits]
     assert sum(counts) == 400
     assert len(splits) <= 40
+    assert min(counts) > 0
+
+
+def test_holes_that_no_probe_met_are_jumped_over(
+    server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dense wherever it is looked, with far more numbers than rows between."""
+    monkeypatch.setattr(key_bounds, "_PROBE_WIDTH", 20)
+    far = 10**12
+    keys = [far * spot // 7 + i for spot in range(8) for i in range(20)]
+    with source(server) as connection:
+        query(connection, f"CREATE TABLE {database}.t (k BIGINT PRIMARY KEY)")
+        query(connection, f"INSERT INTO {database}.t VALUES {', '.join(f'({k})' for k in keys)}")
+        schema = read_schema(connection, TableId(database, "t"))
+        splits = list(itertools.islice(planned_lazily(connection, schema, 20), 100))
+        counts = [rows_of(connection, split) for split in splits]
+    assert sum(counts) == len(keys)
+    assert len(splits) < 20
     assert min(counts) > 0
 
 
