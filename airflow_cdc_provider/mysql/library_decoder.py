@@ -14,16 +14,14 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, assert_never
 from uuid import UUID
 
-import pyarrow as pa
 from pymysql.protocol import MysqlPacket
 from pymysqlreplication.packet import BinLogPacketWrapper
 
 from airflow_cdc_provider.columnar.binlog.table_map import SchemaSource, no_schema
-from airflow_cdc_provider.columnar.changes import ChangeBatch, Op, Statement, TableChanges
+from airflow_cdc_provider.columnar.changes import ChangeBatch, Op, Statement
 from airflow_cdc_provider.columnar.events import BatchLimits, EventChunk
 from airflow_cdc_provider.columnar.value_model import ZeroDates, arrow_schema
 from airflow_cdc_provider.core.ddl_effects import StatementKind, effect_of
@@ -38,11 +36,10 @@ from airflow_cdc_provider.core.gtid import Gtid, GtidSource, MariaDbGtid
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import (
     AnyGtid,
-    BinlogPosition,
     LogPosition,
-    TransactionPoint,
 )
 from airflow_cdc_provider.mysql.event_framing import rotation_target
+from airflow_cdc_provider.mysql.library_batches import Image, OpenTransaction, RowBatches
 from airflow_cdc_provider.mysql.library_values import (
     CapturedTableMap,
     ExactDeleteRows,
@@ -50,6 +47,9 @@ from airflow_cdc_provider.mysql.library_values import (
     ExactWriteRows,
     captured_columns,
 )
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _QUERY, _STOP, _ROTATE, _FORMAT, _XID, _TABLE_MAP = 2, 3, 4, 15, 16, 19
 _HEARTBEAT, _GTID, _ANONYMOUS_GTID, _XA_PREPARE = 27, 33, 34, 38
@@ -77,30 +77,6 @@ _HEADER = 19
 _DISGUISED = {"uuid", "inet4", "inet6"}
 _MARIADB_STANDALONE = 1
 _MARIADB_XA = 64 | 128
-
-
-@dataclass(slots=True)
-class _Rows:
-    """The changes of one table since the last batch."""
-
-    schema: pa.Schema
-    transaction: list[int] = field(default_factory=list)
-    ordinal: list[int] = field(default_factory=list)
-    op: list[int] = field(default_factory=list)
-    before: list[tuple[Any, ...] | None] = field(default_factory=list)
-    after: list[tuple[Any, ...] | None] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Open:
-    """The transaction being read."""
-
-    gtid: AnyGtid | None
-    start: BinlogPosition
-    committed_us: int
-    standalone: bool = False
-    captured: bool = False
-    index: int = -1
 
 
 class _Dialect:
@@ -133,91 +109,29 @@ class LibraryDecoder:
         self._schemas = schemas
         self._server_uuid = server_uuid
         self._dialect = _Dialect(flavour)
-        self._limits = limits or BatchLimits()
         self._zero_dates = zero_dates
-        self._position = start
-        self._batch_start = start
+        self._batches = RowBatches(start, limits or BatchLimits())
         self._at = start.binlog
         self._checksums = True
         self._tables: dict[int, Any] = {}
         self._columns: dict[int, tuple[TableId, pa.Schema]] = {}
-        self._open: _Open | None = None
-        self._clear()
 
     @property
     def position(self) -> LogPosition:
         """Return the last boundary seen, with the GTIDs up to there."""
-        return self._position
+        return self._batches.position
 
     def feed(self, chunk: EventChunk) -> Iterator[ChangeBatch]:
         """Take events in log order; yield the batches that the limits or a barrier end."""
         view = memoryview(chunk.buffer)
         for start, end in zip(chunk.starts, chunk.ends, strict=True):
             barrier = self._event(bytes(view[start:end]))
-            if barrier is not None:
-                yield self._take(barrier)
-            elif self._is_full():
-                yield self._take()
+            if self._at is not None and (barrier is not None or self._batches.is_full):
+                yield self._batches.take(self._at, barrier)
 
     def flush(self) -> ChangeBatch | None:
         """Return what is complete but not yet handed out, up to the last boundary."""
-        if self._open is not None and self._open.index >= 0:
-            return self._take_finished()
-        if self._changes == 0 and self._position == self._batch_start:
-            return None
-        return self._take()
-
-    # --- batches ------------------------------------------------------------------------------
-
-    def _clear(self) -> None:
-        self._rows: dict[tuple[TableId, str], _Rows] = {}
-        self._points: list[TransactionPoint] = []
-        self._changes = 0
-        self._bytes = 0
-
-    def _is_full(self) -> bool:
-        if self._open is not None:
-            return self._bytes >= self._limits.bytes and self._open.index >= 0
-        return self._changes >= self._limits.changes or self._bytes >= self._limits.bytes
-
-    def _take(self, barrier: Statement | None = None) -> ChangeBatch:
-        """Hand out everything; in the middle of a transaction the batch has no end."""
-        part = self._open is not None and self._open.index >= 0
-        if part and self._open is not None and self._at is not None:
-            self._points[self._open.index] = self._point(self._open, self._at)
-        tables = tuple(_changes_of(table, rows) for (table, _), rows in self._rows.items())
-        batch = ChangeBatch(
-            start=self._batch_start,
-            end=None if part else self._position,
-            transactions=tuple(self._points),
-            tables=tables,
-            barrier=barrier,
-            bytes=self._bytes,
-        )
-        self._batch_start = self._position
-        self._clear()
-        if part and self._open is not None:
-            self._open.index = -1
-        return batch
-
-    def _take_finished(self) -> ChangeBatch | None:
-        """Hand out what precedes the open transaction and keep its rows."""
-        if self._position == self._batch_start:
-            return None
-        kept, first = self._rows, self._open.index if self._open else 0
-        opened = self._open
-        own = {key: _split_off(rows, first) for key, rows in kept.items()}
-        self._points = self._points[:first]
-        self._rows = {key: rows for key, rows in kept.items() if rows.op}
-        self._open = None
-        batch = self._take()
-        self._rows = {key: rows for key, rows in own.items() if rows.op}
-        self._changes = sum(len(rows.op) for rows in self._rows.values())
-        self._open = opened
-        if opened is not None and self._at is not None:
-            opened.index = 0
-            self._points = [self._point(opened, self._at)]
-        return batch
+        return self._batches.flush(self._at)
 
     # --- events -------------------------------------------------------------------------------
 
@@ -226,7 +140,7 @@ class LibraryDecoder:
         log_pos = int.from_bytes(event[13:17], "little")
         if kind == _FORMAT:
             self._read_format(event)
-        self._bytes += len(event)
+        self._batches.count_bytes(len(event))
         if kind == _ROTATE:
             self._at = rotation_target(event)
             self._move()
@@ -280,14 +194,11 @@ class LibraryDecoder:
         return event[_HEADER:-4]
 
     def _move(self) -> None:
-        """Move the boundary here if no transaction is open."""
-        if self._open is None and self._at is not None:
-            known = self._position.binlog
-            if known is None or self._at > known:
-                self._position = LogPosition(self._server_uuid, self._at, self._position.gtids)
+        if self._at is not None:
+            self._batches.move_to(self._at, self._server_uuid)
 
     def _begin_group(self, kind: int, event: bytes, body: bytes) -> None:
-        if self._open is not None:
+        if self._batches.open is not None:
             self._unexpected("a transaction begins inside another")
         if self._at is None:
             self._unexpected("a transaction comes before the log file's name")
@@ -302,12 +213,16 @@ class LibraryDecoder:
             if body[12] & _MARIADB_XA:
                 self._refuse_xa()
             standalone = bool(body[12] & _MARIADB_STANDALONE)
-            self._open = _Open(gtid, start, seconds * 1_000_000, standalone=standalone)
+            self._batches.open = OpenTransaction(
+                self._server_uuid, gtid, start, seconds * 1_000_000, standalone=standalone
+            )
             return
         source = GtidSource(str(UUID(bytes=body[1:17])))
         number = int.from_bytes(body[17:25], "little")
         named = Gtid(source, number) if kind == _GTID else None
-        self._open = _Open(named, start, _committed_us(body, seconds), standalone=True)
+        self._batches.open = OpenTransaction(
+            self._server_uuid, named, start, _committed_us(body, seconds), standalone=True
+        )
 
     def _query(self, body: bytes) -> Statement | None:
         status_length = int.from_bytes(body[11:13], "little")
@@ -317,9 +232,9 @@ class LibraryDecoder:
         words = sql.upper().split(None, 2)
         first = words[0].rstrip(";") if words else ""
         if first == "BEGIN":
-            if self._open is None:
+            if self._batches.open is None:
                 self._unexpected("BEGIN without a GTID event")
-            self._open.standalone = False
+            self._batches.open.standalone = False
         elif first == "COMMIT":
             self._end()
         elif first == "ROLLBACK" and words[1:2] != ["TO"]:
@@ -332,7 +247,7 @@ class LibraryDecoder:
 
     def _statement(self, database: str, sql: str) -> Statement | None:
         """Judge a statement; one that may concern a captured table is a barrier."""
-        opened = self._open
+        opened = self._batches.open
         if opened is None or self._at is None:
             self._unexpected("a statement without a GTID event")
         effect = effect_of(sql, default_database=database)
@@ -351,31 +266,19 @@ class LibraryDecoder:
             if concerns:
                 self._unexpected(f"a statement inside a transaction: {sql[:200]}")
             return None
-        point = self._point(opened, self._at)
-        self._end()
+        point = self._batches.commit(self._at)
         return Statement(database, sql, point) if concerns else None
 
     def _end(self, *, keep: bool = True) -> None:
-        opened = self._open
+        opened = self._batches.open
         if opened is None or self._at is None:
             self._unexpected("a commit without a transaction")
-        point = self._point(opened, self._at)
-        if opened.index >= 0:
-            if keep:
-                self._points[opened.index] = point
-            else:
-                for rows in self._rows.values():
-                    _split_off(rows, opened.index)
-                del self._points[opened.index :]
-        elif opened.captured and not keep:
+        if keep:
+            self._batches.commit(self._at)
+        elif opened.handed_out:
             self._unexpected("a transaction whose rows were handed out is rolled back")
-        self._open = None
-        self._position = self._position.after(point)
-
-    def _point(self, opened: _Open, end: BinlogPosition) -> TransactionPoint:
-        return TransactionPoint(
-            self._server_uuid, opened.gtid, opened.start, end, opened.committed_us
-        )
+        else:
+            self._batches.roll_back(self._at)
 
     # --- rows ---------------------------------------------------------------------------------
 
@@ -441,29 +344,15 @@ class LibraryDecoder:
         number = int.from_bytes(event[_HEADER : _HEADER + 6], "little")
         if number not in self._columns:
             return
-        opened = self._open
-        if opened is None or self._at is None:
+        if self._batches.open is None:
             self._unexpected("rows outside a transaction")
         table, schema = self._columns[number]
         op, reader = _ROWS[kind]
         rows_event = self._library_event(reader, event)
         rows_event.zero_dates = self._zero_dates
         self._check_image(rows_event, table)
-        if opened.index < 0:
-            opened.index = len(self._points)
-            self._points.append(self._point(opened, self._at))
-        opened.captured = True
-        rows = self._rows.setdefault((table, str(schema)), _Rows(schema))
-        for row in rows_event.rows:
-            rows.transaction.append(opened.index)
-            rows.ordinal.append(self._changes)
-            rows.op.append(int(op))
-            values = row.get("values")
-            before = row.get("before_values") if op is Op.UPDATE else values
-            after = row.get("after_values") if op is Op.UPDATE else values
-            rows.before.append(None if op is Op.INSERT else tuple(before.values()))
-            rows.after.append(None if op is Op.DELETE else tuple(after.values()))
-            self._changes += 1
+        images = [_images_of(op, row) for row in rows_event.rows]
+        self._batches.add(table, schema, op, images)
 
     def _check_image(self, rows_event: Any, table: TableId) -> None:
         count = rows_event.number_of_columns
@@ -482,7 +371,7 @@ class LibraryDecoder:
 
     @property
     def _where(self) -> str:
-        gtid = self._open.gtid if self._open is not None else None
+        gtid = self._batches.open.gtid if self._batches.open is not None else None
         return f"{self._at}" + (f", transaction {gtid}" if gtid else "")
 
     def _refuse(self, kind: int) -> NoReturn:
@@ -522,37 +411,14 @@ def _committed_us(body: bytes, seconds: int) -> int:
     return immediate
 
 
-def _split_off(rows: _Rows, first: int) -> _Rows:
-    """Cut the entries of transactions from `first` on off `rows`; return them renumbered."""
-    cut = next((i for i, number in enumerate(rows.transaction) if number >= first), len(rows.op))
-    ordinals = rows.ordinal[cut:]
-    tail = _Rows(
-        rows.schema,
-        [number - first for number in rows.transaction[cut:]],
-        ordinals,
-        rows.op[cut:],
-        rows.before[cut:],
-        rows.after[cut:],
-    )
-    for column in (rows.transaction, rows.ordinal, rows.op, rows.before, rows.after):
-        del column[cut:]
-    return tail
-
-
-def _changes_of(table: TableId, rows: _Rows) -> TableChanges:
-    return TableChanges(
-        table=table,
-        transaction=pa.array(rows.transaction, pa.int32()),
-        ordinal=pa.array(rows.ordinal, pa.int64()),
-        op=pa.array(rows.op, pa.int8()),
-        before=_images(rows.before, rows.schema),
-        after=_images(rows.after, rows.schema),
-    )
-
-
-def _images(images: list[tuple[Any, ...] | None], schema: pa.Schema) -> pa.RecordBatch:
-    width = len(schema)
-    absent = (None,) * width
-    columns = list(zip(*(image or absent for image in images), strict=True)) or [()] * width
-    arrays = [pa.array(values, part.type) for values, part in zip(columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+def _images_of(op: Op, row: dict[str, dict[str, Any]]) -> tuple[Image, Image]:
+    """Return a row before and after its change."""
+    match op:
+        case Op.INSERT:
+            return None, tuple(row["values"].values())
+        case Op.DELETE:
+            return tuple(row["values"].values()), None
+        case Op.UPDATE:
+            return tuple(row["before_values"].values()), tuple(row["after_values"].values())
+        case _:
+            assert_never(op)
