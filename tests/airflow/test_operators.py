@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from airflow_cdc_provider.state.store import SqlStateStore
 
-WORKING = [
+WORKING: list[type[BaseOperator]] = [
     CdcPreflightOperator,
     CdcPlanOperator,
     CdcSnapshotOperator,

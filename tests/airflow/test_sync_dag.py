@@ -2,34 +2,119 @@
 
 from __future__ import annotations
 
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, quote_plus
 
 import pytest
-from airflow.utils.state import DagRunState  # noqa: TID251 - what `dag.test` answers with
 
+from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.state.store import open_store
 from tests.airflow.shop import Shop, known_dag
+from tests.servers.given import SqlServer
+from tests.servers.template import PASSWORD
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from airflow.sdk import DAG
-
-    from tests.servers.given import SqlServer
 
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.usefixtures("airflow_db"),
     # Tasks run in this process, and a warning of Airflow's own would be an error in them.
     pytest.mark.filterwarnings("default"),
+    pytest.mark.timeout(900),
 ]
+MONDAY, TUESDAY = datetime(2026, 2, 2, tzinfo=UTC), datetime(2026, 2, 3, tzinfo=UTC)
+FORMS = {PASSWORD, quote(PASSWORD, safe=""), quote(PASSWORD), quote_plus(PASSWORD)}
+
+
+class Run:
+    """One run of the DAG, and what its tasks returned."""
+
+    def __init__(self, dag: DAG, day: datetime, **options: Any) -> None:
+        run = dag.test(logical_date=day, **options)
+        self.state = str(run.state)
+        self.tasks = {task.task_id: task for task in run.get_task_instances()}
+
+    def returned(self, task_id: str) -> dict[str, Any]:
+        value = self.tasks[task_id].xcom_pull(task_ids=task_id)
+        assert isinstance(value, dict)
+        return value
+
+    def states(self) -> dict[str, str]:
+        return {name: str(task.state) for name, task in self.tasks.items()}
+
+
+class Runs:
+    """The runs of this module, each made when the first test asks for it."""
+
+    def __init__(self, shop: Shop, dag: DAG) -> None:
+        self.shop = shop
+        self.dag = dag
+        self.made: dict[str, Run] = {}
+        self.shown = ""
+        self.arguments: set[bytes] = set()
+
+    def first(self, capfd: pytest.CaptureFixture[str]) -> Run:
+        """Make the run that copies everything; what it shows is kept."""
+        if "first" not in self.made:
+            capfd.readouterr()
+            with arguments_of_processes(self.arguments):
+                self.made["first"] = Run(self.dag, MONDAY)
+            self.shown = "".join(capfd.readouterr())
+        return self.made["first"]
+
+    def cleared(self, capfd: pytest.CaptureFixture[str]) -> Run:
+        """Clear the snapshot and all after it, after some changes, and let them run again."""
+        self.first(capfd)
+        if "cleared" not in self.made:
+            self.shop.change(1)
+            self.made["cleared"] = Run(self.dag, MONDAY, mark_success_pattern="preflight|plan")
+        return self.made["cleared"]
+
+    def second(self, capfd: pytest.CaptureFixture[str]) -> Run:
+        """Run the DAG once more, after some changes."""
+        self.first(capfd)
+        if "second" not in self.made:
+            self.shop.change(2)
+            self.made["second"] = Run(self.dag, TUESDAY)
+        return self.made["second"]
+
+
+@contextmanager
+def arguments_of_processes(seen: set[bytes]) -> Iterator[None]:
+    """Collect the arguments of all processes there are in the meantime."""
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.2):
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                try:
+                    seen.add(path.read_bytes())
+                except OSError:
+                    continue  # it has ended
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
 
 
 @pytest.fixture(scope="module")
-def shop(
+def runs(
     mysql_server: SqlServer,
     mysql_sink: SqlServer,
+    airflow_db: None,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Shop]:
+) -> Iterator[Runs]:
     shop = Shop(
         mysql_server,
         mysql_sink,
@@ -43,40 +128,90 @@ def shop(
             patch.setenv(name, value)
         mysql_server.execute(f"CREATE DATABASE {shop.source_database}")
         shop.fill()
-        yield shop
+        yield Runs(shop, known_dag(shop.write_pipeline()))
     mysql_server.execute(f"DROP DATABASE {shop.source_database}")
     mysql_sink.execute(f"DROP DATABASE IF EXISTS {shop.sink_database}")
 
 
-@pytest.fixture(scope="module")
-def dag(shop: Shop, airflow_db: None) -> DAG:
-    return known_dag(shop.write_pipeline())
+def generation_of(shop: Shop) -> int:
+    store = open_store(f"sqlite:///{shop.folder}/state.db")
+    try:
+        state = store.pipeline(PipelineName(shop.name))
+        assert state is not None
+        return state.generation
+    finally:
+        store.close()
 
 
-class Run:
-    """One run of the DAG, and what its tasks returned."""
-
-    def __init__(self, dag: DAG) -> None:
-        run = dag.test()
-        self.state = run.state
-        self.tasks = {task.task_id: task for task in run.get_task_instances()}
-
-    def returned(self, task_id: str) -> dict[str, Any]:
-        value = self.tasks[task_id].xcom_pull(task_ids=task_id)
-        assert isinstance(value, dict)
-        return value
-
-    def states(self) -> dict[str, str]:
-        return {name: str(task.state) for name, task in self.tasks.items()}
-
-
-@pytest.fixture(scope="module")
-def first(dag: DAG) -> Run:
-    return Run(dag)
-
-
-def test_the_first_run_copies_catches_up_and_proves_it(shop: Shop, first: Run) -> None:
+def test_the_first_run_copies_catches_up_and_proves_it(
+    runs: Runs, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first = runs.first(capfd)
     assert set(first.states().values()) == {"success"}
-    assert first.state == DagRunState.SUCCESS
+    assert first.returned("snapshot")["ran"] is True
+    assert first.returned("snapshot")["splits"] > 2
     assert first.returned("verify")["equal"] is True
-    assert shop.is_equal()
+    if not {"cleared", "second"} & set(runs.made):
+        assert runs.shop.is_equal()
+
+
+def test_the_sinks_unique_keys_are_there_after_the_consistent_point(
+    runs: Runs, capfd: pytest.CaptureFixture[str]
+) -> None:
+    runs.first(capfd)
+    keys = runs.shop.sink.execute("SHOW KEYS FROM customers", database=runs.shop.sink_database)
+    assert "name" in {row[2] for row in keys}
+
+
+def test_tasks_that_are_cleared_in_the_middle_do_only_what_is_left(
+    runs: Runs, capfd: pytest.CaptureFixture[str]
+) -> None:
+    cleared = runs.cleared(capfd)
+    assert set(cleared.states().values()) == {"success"}
+    assert cleared.returned("snapshot")["ran"] is False
+    assert cleared.returned("verify")["equal"] is True
+    if "second" not in runs.made:
+        assert runs.shop.is_equal()
+
+
+def test_a_second_run_only_streams(runs: Runs, capfd: pytest.CaptureFixture[str]) -> None:
+    first, second = runs.first(capfd), runs.second(capfd)
+    assert set(second.states().values()) == {"success"}
+    assert second.returned("plan")["is_new"] is False
+    assert second.returned("snapshot")["ran"] is False
+    assert second.returned("plan")["plan_id"] == first.returned("plan")["plan_id"]
+    assert runs.shop.is_equal()
+
+
+def test_every_run_takes_a_new_generation(runs: Runs, capfd: pytest.CaptureFixture[str]) -> None:
+    first, second = runs.first(capfd), runs.second(capfd)
+    assert second.returned("stream")["generation"] > first.returned("stream")["generation"]
+    assert generation_of(runs.shop) >= second.returned("stream")["generation"]
+
+
+def test_other_tasks_find_references_and_summaries_in_xcom_and_no_rows(
+    runs: Runs, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first = runs.first(capfd)
+    returned = {name: first.returned(name) for name in first.tasks}
+    assert {value["pipeline"] for value in returned.values()} == {"shop"}
+    assert len(str(returned)) < 10_000
+    assert "customer 17" not in str(returned)
+    handed_off = returned["hand_off"]["tables"][f"{runs.shop.source_database}.orders"]
+    assert handed_off["splits"] == returned["snapshot"]["splits"] // 2
+
+
+def test_the_password_is_in_no_log_no_xcom_and_no_argument(
+    runs: Runs, capfd: pytest.CaptureFixture[str]
+) -> None:
+    runs.first(capfd)
+    assert "snapshot job started" in runs.shown or "job started" in runs.shown
+    assert [argument for argument in runs.arguments if b"spark.main" in argument]
+    logs = list(runs.shop.folder.rglob("*.log"))
+    assert logs
+    kept = [Path(os.environ["AIRFLOW_HOME"]), runs.shop.folder]
+    files = [path for folder in kept for path in folder.rglob("*") if path.is_file()]
+    for form in FORMS:
+        assert form not in runs.shown
+        assert not [argument for argument in runs.arguments if form.encode() in argument]
+        assert not [path for path in files if form.encode() in path.read_bytes()]
