@@ -4,11 +4,13 @@ r"""Rows become what LOAD DATA LOCAL reads: from Arrow, or from the source's own
 newline inside a field are preceded by a backslash, NULL is `\N`.
 
 **From the text protocol** (`load_chunk`): a row there is `[4-byte header][length][field]
-[length][field]..`. If every field is shorter than 251 bytes, each length is one byte, and these
-bytes can be overwritten by separators where they stand: 0x1E ends the line before, 0x1D1D1D and
-the first length begin the line, each other length becomes 0x1F. Nothing moves. It needs that no
-field is NULL and no field holds any of these three bytes, which is looked up for the whole chunk
-at once; any other chunk goes through Arrow.
+[length][field]..`. A field shorter than 251 bytes has a length of one byte, and these bytes are
+overwritten by separators where they stand: 0x1E ends the line before, 0x1D1D1D and the first
+length begin the line, each other length becomes 0x1F. Nothing moves; only longer lengths have
+bytes to spare, and with them in a chunk the rest is copied together. A NULL, which is a length
+without a field, becomes an empty field, and the clause turns empty fields of its column back into
+NULL. A chunk goes through Arrow instead if a column of it has both NULLs and empty texts, or if
+any field holds one of the three separators; both is looked up for all rows at once.
 
 The two have different clauses, and both are written without string literals, so that no sql_mode
 changes them. MySQL refuses bytes that are not UTF-8 in a file said to be UTF-8, even for a BLOB;
@@ -29,7 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_cdc_provider.columnar.sql_text import rows_of
-from airflow_cdc_provider.columnar.text_protocol import HEADER_BYTES, Field, TextChunk
+from airflow_cdc_provider.columnar.text_protocol import HEADER_BYTES, Field, Positions, TextChunk
 from airflow_cdc_provider.columnar.value_model import (
     BINARY_TYPES,
     CHARACTER_TYPES,
@@ -44,6 +46,7 @@ from airflow_cdc_provider.core.table_schema import Column
 
 _ESCAPED = np.zeros(256, np.bool_)
 _ESCAPED[[ord("\\"), ord("\t"), ord("\n")]] = True
+_LONGEST_LENGTH = 9
 _LINE_END, _LINE_START, _FIELD_END = 0x1E, 0x1D, 0x1F
 
 _ROWS_DIALECT = "FIELDS TERMINATED BY 0x09 ESCAPED BY 0x5C LINES TERMINATED BY 0x0A"
@@ -90,24 +93,64 @@ def load_chunk(
     chunk stays as it is, so that a publish can be tried again.
     """
     fields = chunk.fields()
-    if not all(located.short for located in fields):
-        return None
     if zero_dates is not ZeroDates.TEXT and _has_zero_dates(chunk, fields, columns):
+        return None
+    null_columns = _null_columns(fields, columns)
+    if null_columns is None:
         return None
     # The last line is ended too: at the end of a file, an empty last field would be a missing one.
     body = chunk.buffer + bytes([_LINE_END])
     octets = np.frombuffer(body, np.uint8)
-    lengths = [located.start - 1 for located in fields]
-    for at in (*(chunk.starts + i for i in range(HEADER_BYTES)), *lengths):
+    lengths = _lengths_at(chunk, fields)
+    header = [chunk.starts + i for i in range(HEADER_BYTES)]
+    surplus = _surplus_lengths(fields, lengths)
+    for at in (*header, *lengths, surplus):
         octets[at] = 0
     if bool(((octets[:-1] >= _LINE_START) & (octets[:-1] <= _FIELD_END)).any()):
         return None
-    octets[chunk.starts] = _LINE_END
-    for at in (*(chunk.starts + i for i in range(1, HEADER_BYTES)), lengths[0]):
+    octets[header[0]] = _LINE_END
+    for at in (*header[1:], lengths[0]):
         octets[at] = _LINE_START
     for at in lengths[1:]:
         octets[at] = _FIELD_END
-    return LoadText(memoryview(body)[1:], _clause(_CHUNK_DIALECT, columns), chunk.rows)
+    lines = memoryview(body)
+    if len(surplus):
+        kept = np.ones(len(octets), np.bool_)
+        kept[surplus] = False
+        lines = octets[kept].data
+    return LoadText(lines[1:], _clause(_CHUNK_DIALECT, columns, null_columns), chunk.rows)
+
+
+def _null_columns(fields: Sequence[Field], columns: Sequence[Column]) -> frozenset[str] | None:
+    """Return the columns with NULLs; None if one has empty texts as well, which look the same."""
+    found = []
+    for located, column in zip(fields, columns, strict=True):
+        if located.null is None:
+            continue
+        if bool(((located.length == 0) & ~located.null).any()):
+            return None
+        found.append(column.name)
+    return frozenset(found)
+
+
+def _lengths_at(chunk: TextChunk, fields: Sequence[Field]) -> list[Positions]:
+    """Return where each field's length begins: behind the field before."""
+    ends = [located.start + located.length for located in fields[:-1]]
+    return [chunk.starts + HEADER_BYTES, *ends]
+
+
+def _surplus_lengths(fields: Sequence[Field], lengths: Sequence[Positions]) -> Positions:
+    """Return the places of all length bytes but the first of each field."""
+    surplus = [np.empty(0, np.int64)]
+    for located, at in zip(fields, lengths, strict=True):
+        if located.short:
+            continue
+        for i in range(1, _LONGEST_LENGTH):
+            longer = np.flatnonzero(located.start - at > i)
+            if not len(longer):
+                break
+            surplus.append(at[longer] + i)
+    return np.concatenate(surplus)
 
 
 def _has_zero_dates(chunk: TextChunk, fields: Sequence[Field], columns: Sequence[Column]) -> bool:
@@ -123,19 +166,26 @@ _BYTES = BINARY_TYPES | GEOMETRY_TYPES | {"vector"}
 _CHARACTERS = CHARACTER_TYPES | {"enum", "set", "json", "uuid", "inet4", "inet6"}
 
 
-def _clause(dialect: str, columns: Sequence[Column]) -> str:
+def _clause(
+    dialect: str, columns: Sequence[Column], null_columns: frozenset[str] = frozenset()
+) -> str:
+    """Write the clause; in `null_columns` an empty field stands for NULL."""
     has_bytes = any(_is_bytes(column) for column in columns)
     targets, assignments = [], []
     for number, column in enumerate(columns):
         name, variable = quote_identifier(column.name), f"@c{number}"
+        value = variable
         if column.type.name == "bit":
-            assignments.append(f"{name} = CAST({variable} AS UNSIGNED)")
+            value = f"CAST({variable} AS UNSIGNED)"
         elif has_bytes and column.type.name in _CHARACTERS and not _is_bytes(column):
-            assignments.append(f"{name} = CONVERT({variable} USING utf8mb4)")
-        else:
+            value = f"CONVERT({variable} USING utf8mb4)"
+        if column.name in null_columns:
+            value = f"IF(LENGTH({variable}) = 0, NULL, {value})"
+        if value == variable:
             targets.append(name)
             continue
         targets.append(variable)
+        assignments.append(f"{name} = {value}")
     charset = "binary" if has_bytes else "utf8mb4"
     clause = f"CHARACTER SET {charset} {dialect} ({', '.join(targets)})"
     return f"{clause} SET {', '.join(assignments)}" if assignments else clause

@@ -154,11 +154,12 @@ def test_loaded_rows_of_every_type_arrive_unchanged(
     assert different(server, source, copy) == []
 
 
+@pytest.mark.parametrize("chunk_bytes", [64, 1 << 20])
 def test_chunks_rewritten_where_they_stand_arrive_unchanged(
-    server: SqlServer, tables: Tables, tmp_path: Path
+    server: SqlServer, tables: Tables, tmp_path: Path, chunk_bytes: int
 ) -> None:
     source, copy = tables
-    ways = set()
+    ways, clauses = set(), set()
     for column in source.columns:
         if column.name not in REWRITTEN:
             continue
@@ -167,11 +168,13 @@ def test_chunks_rewritten_where_they_stand_arrive_unchanged(
         decoder = TextDecoder(part)
         sql = f"SELECT {decoder.select_list} FROM {quote_table(source.table)}"
         texts = []
-        for chunk in select_chunks(server, sql, chunk_bytes=64):
+        for chunk in select_chunks(server, sql, chunk_bytes=chunk_bytes):
             text = load_chunk(chunk, decoder.columns)
             ways.add(text is not None)
+            clauses.add("NULL" in text.clause if text else None)
             texts.append(text or load_rows(decoder.to_arrow(chunk), decoder.columns))
         server.execute(f"DELETE FROM {quote_table(copy.table)}")
         load(server, copied, texts, tmp_path)
         assert different(server, part, copied) == [], column.name
     assert ways == {True, False}
+    assert clauses >= {True, None}
