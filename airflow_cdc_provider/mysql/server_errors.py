@@ -39,6 +39,8 @@ class Role(StrEnum):
     SINK = "sink"
 
 
+_CLIENT = range(2000, 2060)
+_TLS_SIGNS = ("CERTIFICATE_VERIFY_FAILED", "SSL is required", "certificate verify failed")
 _UNREACHABLE = {
     *range(2000, 2060),  # the client library's: cannot connect, gone away, lost
     0,  # PyMySQL's for a connection that is closed already
@@ -131,7 +133,11 @@ _ROW = {
     3819,
     4025,
 }
-_REFUSED = {1007, 1008, 1046, 1049, 1050, 1051, 1054, 1064, 1072, 1091, 1146, 1193, 1231, 1290}
+_REFUSED = {
+    *(1007, 1008, 1046, 1049, 1050, 1051, 1054, 1064, 1072, 1091, 1146, 1193, 1231, 1290),
+    *(1071, 1075, 1115, 1170, 1235, 1273, 1286, 1506, 3109, 4161),  # a definition it cannot have
+    *(1005, 1215, 1822, 1823, 1824, 1825, 1826, 3780),  # a foreign key it cannot have
+}
 _TABLE_MOVED = {1412, 1615}
 _LOG = {1220, 1236, 1789}
 
@@ -169,6 +175,11 @@ def _kind(number: int, text: str, role: Role) -> tuple[type[CdcError], str]:
     unreachable = SourceUnreachableError if role is Role.SOURCE else SinkUnreachableError
     if number in _LOG:
         return _log_error(text)
+    if number in _CLIENT and any(sign in text for sign in _TLS_SIGNS):
+        return RefusedError, (
+            "give the authority that signed the server's certificate as ssl_ca; "
+            "ssl_verify_identity=false skips the host's name, ssl_disabled=true all of TLS"
+        )
     if number == 1290 and "read-only" in text:
         return unreachable, "the server is read-only; it is tried again until it is writable"
     kinds: tuple[tuple[set[int], type[CdcError], str], ...] = (
