@@ -196,9 +196,9 @@ class SnapshotReader:
         return self._tables.get(table)
 
     def _checked_low(self, low: LogPosition) -> LogPosition:
-        """Require that L contains the one before: the log of one server only grows."""
+        """Require that L contains the one before: the log only grows, also over a failover."""
         before = self._last_low
-        if before is not None and (before.server_uuid != low.server_uuid or not low.covers(before)):
+        if before is not None and not low.covers(before):
             raise SourceIdentityError(
                 f"the log went back from {before} to {low} between two splits",
                 str(self._endpoint),
@@ -287,7 +287,9 @@ class SnapshotReader:
         total = 0
         for change in self.tail.changes(split.table, low, high.binlog):
             if isinstance(change, Statement):
-                self._check_statement(change, split)
+                if self._is_settled(change, split):  # what came before it was seen, or is gone
+                    table, total = None, 0
+                    waiting.clear()
                 continue
             waiting.append(change)
             total += len(change)
@@ -298,16 +300,23 @@ class SnapshotReader:
             table = replay(_table(rows, table), waiting, schema, split.keys)
         return (rows if table is None else ArrowRows(table)), total
 
-    def _check_statement(self, statement: Statement, split: SnapshotSplit) -> None:
+    def _is_settled(self, statement: Statement, split: SnapshotSplit) -> bool:
+        """Tell whether a statement changed the table before it was read; while it was is an error.
+
+        False if it does not concern the table.
+        """
         effect = effect_of(statement.sql, default_database=statement.database)
-        if effect.concerns(split.table, ignore_case=True):
-            raise SchemaMovedError(
-                f"{split.table} was changed by a statement while it was read: "
-                f"{statement.sql[:200]}",
-                f"{statement.point.start}",
-                "none: the rows read so far are dropped",
-                "the split is read again",
-            )
+        if not effect.concerns(split.table, ignore_case=True):
+            return False
+        settled = None if self._session is None else self._session.watermarks.settled
+        if settled is not None and statement.point.end <= settled:
+            return True
+        raise SchemaMovedError(
+            f"{split.table} was changed by a statement while it was read: {statement.sql[:200]}",
+            f"{statement.point.start}",
+            "none: the rows read so far are dropped",
+            "the split is read again",
+        )
 
     def _exact(self, high: LogPosition, low: LogPosition) -> LogPosition:
         """Add H's GTIDs: those of L, and those the log had up to H's place."""

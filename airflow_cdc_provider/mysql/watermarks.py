@@ -49,6 +49,12 @@ class Watermarks(Protocol):
     """One session's way to L and H; `low`, the read, `high`, `release`, in this order."""
 
     mode: WatermarkMode
+    settled: BinlogPosition | None
+    """Where the log ended when L was taken, if L lies well before it.
+
+    A definition logged before this place was complete when the rows were read: it holds its table
+    against readers until it is, and began when no transaction on the table was open.
+    """
 
     def low(self) -> LogPosition:
         """Take L. The next statement of the session sees at least everything up to it."""
@@ -88,6 +94,7 @@ class _SessionWatermarks:
     """What the ways on MySQL share: each read is one statement in autocommit mode."""
 
     mode: WatermarkMode
+    settled: BinlogPosition | None = None
 
     def __init__(self, connection: ServerConnection, capabilities: Capabilities) -> None:
         self._connection = connection
@@ -176,6 +183,7 @@ class FileStartWatermarks(_SessionWatermarks):
         _wait_for_no_prepared(self._connection)
         end = log_end(self._connection, self._capabilities)
         _require_no_prepared(self._connection)
+        self.settled = end
         return LogPosition(self._capabilities.server_uuid, end.at(_FIRST_EVENT))
 
 
@@ -183,6 +191,7 @@ class SnapshotWatermarks:
     """MariaDB: the transaction's own snapshot knows its place in the log, so L = H."""
 
     mode = WatermarkMode.CONSISTENT_SNAPSHOT
+    settled: BinlogPosition | None = None
 
     def __init__(self, connection: ServerConnection, capabilities: Capabilities) -> None:
         self._connection = connection

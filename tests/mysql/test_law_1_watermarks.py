@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import BinlogPosition
 from tests.mysql.counters import COUNTERS, counting, make_counters, truth_of
@@ -156,7 +157,14 @@ def test_law_1_whatever_was_committed_before_h_was_taken_is_contained_in_it(
     assert tuples(rows) == [LATE]
 
 
-def count_and_read(server: SqlServer, database: str, seed: int, *, rounds: int = 16) -> None:
+def count_and_read(
+    server: SqlServer,
+    database: str,
+    seed: int,
+    *,
+    rounds: int = 16,
+    endpoint: Endpoint | None = None,
+) -> None:
     """Read splits while counters run; each row must be what the log says it was at H."""
     print(f"seed {seed}")
     table = make_counters(server, database)
@@ -165,7 +173,7 @@ def count_and_read(server: SqlServer, database: str, seed: int, *, rounds: int =
     reads = []
     with (
         counting(server, table, writers=4, seed=seed),
-        reader_of(server, schema) as reader,
+        reader_of(server, schema, endpoint=endpoint) as reader,
     ):
         for turn in range(rounds):
             low = (turn % 4) * (COUNTERS // 4)
@@ -198,6 +206,17 @@ def test_law_1_counters_read_while_they_run_are_what_the_log_says_at_h(
     with MySqlServer(options) as server:
         server.execute("CREATE DATABASE d")
         count_and_read(server, "d", seed=20261)
+
+
+def test_law_1_counters_read_by_an_account_that_knows_only_the_log_files_start() -> None:
+    with MySqlServer({"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}) as server:
+        server.execute("CREATE DATABASE d")
+        server.execute("CREATE USER plain IDENTIFIED BY 'plain_secret'")
+        server.execute(
+            "GRANT SELECT, REPLICATION CLIENT, REPLICATION SLAVE, XA_RECOVER_ADMIN ON *.* TO plain"
+        )
+        plain = Endpoint.parse(server.dsn("plain", "plain_secret"))
+        count_and_read(server, "d", seed=20262, endpoint=plain)
 
 
 def test_law_1_counters_on_mariadb_are_what_the_log_says_at_the_snapshots_place(
