@@ -52,11 +52,13 @@ class Pipeline:
     sink_database: str
     folder: Path
     source_dsn: str = ""
+    sink_dsn: str = ""
     overrides: dict[str, Any] = field(default_factory=dict)
     store: SqlStateStore = field(init=False)
 
     def __post_init__(self) -> None:
         self.source_dsn = self.source_dsn or self.source.dsn()
+        self.sink_dsn = self.sink_dsn or self.sink.dsn()
         self.state_dsn = f"sqlite:///{self.folder / 'state.db'}"
         self.store = open_store(self.state_dsn)
 
@@ -64,7 +66,7 @@ class Pipeline:
     def environment(self) -> dict[str, str]:
         return {
             SOURCE_DSN_ENV: self.source_dsn,
-            SINK_DSN_ENV: self.sink.dsn(),
+            SINK_DSN_ENV: self.sink_dsn,
             STATE_DSN_ENV: self.state_dsn,
         }
 

@@ -82,7 +82,7 @@ def test_a_reader_killed_between_rows_and_report_leaves_no_stale_row(
     assert max(state.attempt for state in pipeline.store.splits(pipeline.name)) == 2
 
 
-def wait_until(condition: Callable[[], bool], *, seconds: float = 90) -> None:
+def wait_until(condition: Callable[[], bool], *, seconds: float = 200) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"

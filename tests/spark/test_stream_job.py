@@ -73,12 +73,10 @@ def test_a_bounded_run_with_nothing_new_ends(
 
 
 def started(pipeline: Pipeline, **settings: object) -> tuple[JobSpec, subprocess.Popen[bytes]]:
-    """Start a continuous stream as a process, and wait until it has begun."""
+    """Start a continuous stream as a process of its own."""
     settings = {"stream_mode": StreamMode.CONTINUOUS, **settings}
     spec = pipeline.spec(JobKind.STREAM, pipeline.take_over(), **settings)
-    process = pipeline.start(spec)
-    assert "failed" not in pipeline.log_of(spec).read_text()
-    return spec, process
+    return spec, pipeline.start(spec)
 
 
 def test_a_continuous_stream_applies_within_a_second_and_stops_when_asked(
@@ -87,7 +85,7 @@ def test_a_continuous_stream_applies_within_a_second_and_stops_when_asked(
     pipeline = make_pipeline()
     handed_off(pipeline, spark, 300)
     spec, process = started(pipeline)
-    with ended(process):
+    with ended(pipeline, process):
         change(pipeline, 1)
         wait_until(lambda: arrived(pipeline, 1))
         delays = []
@@ -122,12 +120,12 @@ def test_a_killed_driver_is_followed_by_one_that_misses_nothing(
 ) -> None:
     pipeline = make_pipeline()
     handed_off(pipeline, spark, 1000)
-    with writing(pipeline):
+    with writing(pipeline, every_s=0.05):
         for _ in range(2):
-            _, process = started(pipeline, max_batch_changes=50)
-            with ended(process):
+            _, process = started(pipeline, max_batch_changes=5)
+            with ended(pipeline, process):
                 before = applied(pipeline)
-                wait_until(lambda: applied(pipeline) > before + 200)  # noqa: B023
+                wait_until(lambda: applied(pipeline) > before + 50)  # noqa: B023
                 process.kill()
     result = run(pipeline, spark, JobKind.STREAM)
     assert result.consistent
@@ -140,7 +138,7 @@ def test_of_two_streams_the_older_is_fenced(
     pipeline = make_pipeline()
     handed_off(pipeline, spark, 300)
     spec, process = started(pipeline)
-    with ended(process), writing(pipeline, every_s=0.05):
+    with ended(pipeline, process), writing(pipeline, every_s=0.05):
         wait_until(lambda: applied(pipeline) > 0)
         run(pipeline, spark, JobKind.STREAM)
         assert process.wait(timeout=60) == ExitCode.FAILED
@@ -161,7 +159,7 @@ def test_the_stream_goes_on_when_the_source_was_killed_and_came_back(
         pipeline = make_pipeline(source, "shop")
         handed_off(pipeline, spark, 300)
         _, process = started(pipeline)
-        with ended(process):
+        with ended(pipeline, process):
             change(pipeline, 1)
             wait_until(lambda: arrived(pipeline, 1))
             source.kill()
@@ -201,10 +199,14 @@ def test_a_purged_log_ends_the_stream_with_its_name(
 
 
 @contextmanager
-def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Leave no process behind."""
+def ended(pipeline: Pipeline, process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Leave no process behind; if the test fails, show what the job said."""
     try:
         yield
+    except BaseException:
+        for log in sorted(pipeline.folder.glob("*.log")):
+            print(f"--- {log.name}\n{log.read_text()[-8000:]}")
+        raise
     finally:
         process.kill()
         process.wait()
@@ -239,7 +241,7 @@ def lag_of(pipeline: Pipeline) -> int | None:
 
 
 def wait_until(
-    condition: Callable[[], bool], *, seconds: float = 90, every_s: float = 0.05
+    condition: Callable[[], bool], *, seconds: float = 200, every_s: float = 0.05
 ) -> None:
     deadline = time.monotonic() + seconds
     while not condition():

@@ -1,0 +1,194 @@
+"""A standalone cluster, spark-submit, and passwords that nobody gets to see."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import pyspark
+
+from airflow_cdc_provider.core.jobspec import JobKind
+from airflow_cdc_provider.spark.job_result import ExitCode, Outcome
+from tests.servers.given import SqlServer
+from tests.servers.throwaway import free_port
+from tests.spark.conftest import MakePipeline
+from tests.spark.workload import TABLES, fill
+
+SPARK_HOME = Path(pyspark.__file__).parent
+
+
+@contextmanager
+def daemon(name: str, *arguments: str, log: Path) -> Iterator[None]:
+    """Run one of Spark's daemons until it says that it has started; stop it in the end."""
+    command = [str(SPARK_HOME / "bin" / "spark-class"), name, *arguments]
+    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        deadline = time.monotonic() + 120
+        while not any(word in log.read_text() for word in ("elected leader", "registered with")):
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.2)
+        yield
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[str]:
+    """Start a master and a worker of two cores on the loopback interface."""
+    port = free_port()
+    deploy = "org.apache.spark.deploy"
+    with ExitStack() as stack:
+        where = ("--host", "127.0.0.1")
+        web = ("--webui-port", str(free_port()))
+        stack.enter_context(
+            daemon(
+                f"{deploy}.master.Master", *where, "--port", str(port), *web, log=folder / "m.log"
+            )
+        )
+        url = f"spark://127.0.0.1:{port}"
+        worker = (*where, "--cores", "2", "--memory", "1g", "--work-dir", str(folder / "work"))
+        web = ("--webui-port", str(free_port()))
+        stack.enter_context(
+            daemon(f"{deploy}.worker.Worker", *worker, *web, url, log=folder / "w.log")
+        )
+        yield url
+
+
+class Watcher:
+    """Looks at command lines and at Spark's UI while a job runs."""
+
+    def __init__(self, secret: str, ui: str) -> None:
+        self.secret = secret
+        self.ui = ui
+        self.pages = 0
+        self.seen: list[str] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+
+    def __enter__(self) -> Watcher:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.5):
+            for line in Path("/proc").glob("[0-9]*/cmdline"):
+                try:
+                    self._look(str(line), line.read_text(errors="replace"))
+                except OSError:
+                    continue  # it has ended
+            for page in ("environment/", "SQL/", "jobs/", "executors/", "api/v1/applications"):
+                try:
+                    with urllib.request.urlopen(f"{self.ui}/{page}", timeout=5) as answer:
+                        self._look(page, answer.read().decode(errors="replace"))
+                        self.pages += 1
+                except OSError:
+                    continue  # not up yet, or over
+
+    def _look(self, where: str, text: str) -> None:
+        if self.secret in text or quote(self.secret, safe="") in text:
+            self.seen.append(where)
+
+
+def test_a_standalone_cluster_copies_and_follows_and_no_password_is_seen(
+    make_pipeline: MakePipeline, mysql_server: SqlServer, mysql_sink: SqlServer, tmp_path: Path
+) -> None:
+    secret = f"pl/nted {secrets.token_hex(6)}"
+    for server in (mysql_server, mysql_sink):
+        server.execute("DROP USER IF EXISTS planted@'127.0.0.1'")
+        server.execute("CREATE USER planted@'127.0.0.1' IDENTIFIED BY %s", (secret,))
+        server.execute("GRANT ALL ON *.* TO planted@'127.0.0.1'")
+    pipeline = make_pipeline(source_dsn=mysql_server.dsn("planted", secret))
+    pipeline.sink_dsn = mysql_sink.dsn("planted", secret)
+    fill(pipeline, 2000)
+    pipeline.plan(TABLES)
+    events = tmp_path / "events"
+    events.mkdir()
+    port = free_port()
+    conf = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": events.as_uri(),
+        "spark.ui.enabled": "true",
+        "spark.ui.port": port,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.cores.max": 2,
+    }
+    words = " ".join(f"--conf {name}={value}" for name, value in conf.items())
+    more = {"PYSPARK_SUBMIT_ARGS": f"{words} pyspark-shell"}
+    with cluster(tmp_path) as master, Watcher(secret, f"http://127.0.0.1:{port}") as watcher:
+        for kind in (JobKind.SNAPSHOT, JobKind.STREAM):
+            spec = pipeline.spec(kind, pipeline.take_over(), split_rows=500)
+            code = pipeline.start(spec, master=master, more=more).wait(timeout=280)
+            assert code == ExitCode.FINE, pipeline.log_of(spec).read_text()[-5000:]
+            result = pipeline.result_of(spec)
+            assert result.outcome is Outcome.FINISHED
+            if kind is JobKind.SNAPSHOT:
+                assert result.rows == 6000
+                pipeline.hand_off()
+                pipeline.source.execute(
+                    "DELETE FROM orders WHERE id < 100", database=pipeline.source_database
+                )
+    pipeline.assert_equal()
+    assert watcher.pages > 0
+    assert watcher.seen == []
+    logs = [file for file in tmp_path.rglob("*") if file.is_file() and file.suffix != ".jar"]
+    assert any(events in file.parents for file in logs)
+    for file in logs:
+        text = file.read_bytes().decode(errors="replace")
+        assert secret not in text, file
+        assert quote(secret, safe="") not in text, file
+
+
+def test_spark_submit_runs_a_job_and_its_wrong_password_is_not_in_the_error(
+    make_pipeline: MakePipeline,
+) -> None:
+    pipeline = make_pipeline()
+    fill(pipeline, 100)
+    pipeline.plan(TABLES)
+    good = pipeline.source_dsn
+    secret = f"wrong{secrets.token_hex(6)}"
+    for dsn, code in (
+        (pipeline.source.dsn(pipeline.source.user, secret), ExitCode.REFUSED),
+        (good, ExitCode.FINE),
+    ):
+        pipeline.source_dsn = dsn
+        spec = pipeline.spec(JobKind.SNAPSHOT, pipeline.take_over())
+        job = pipeline.folder / "job.json"
+        job.write_text(spec.to_json())
+        main = Path(__file__).parents[2] / "airflow_cdc_provider" / "spark" / "main.py"
+        submit = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", "local[2]"]
+        ended = subprocess.run(
+            [*submit, str(main), "--job", f"@{job}"],
+            env={**os.environ, **pipeline.environment},
+            capture_output=True,
+            text=True,
+            timeout=280,
+            check=False,
+        )
+        assert ended.returncode == code, ended.stdout + ended.stderr
+        assert secret not in ended.stdout + ended.stderr
+    pipeline.assert_equal()
