@@ -13,6 +13,7 @@ from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import (
     RetryableError,
     SchemaMovedError,
+    SourceIdentityError,
     SourceUnreachableError,
     SplitTooBigError,
     TableChangedError,
@@ -33,6 +34,7 @@ from tests.mysql.splits import (
 )
 from tests.servers.given import SqlServer
 from tests.servers.proxy import CuttingProxy, Fault
+from tests.servers.throwaway import MySqlServer
 
 
 @pytest.fixture
@@ -258,3 +260,47 @@ def test_mariadb_reads_each_split_at_its_own_exact_place(
     assert second.low == second.high
     assert second.low.covers(first.high)
     assert not first.high.covers(second.low)
+
+
+def test_a_log_that_was_reset_between_two_splits_is_noticed() -> None:
+    with MySqlServer() as server:
+        server.execute("CREATE DATABASE d")
+        server.execute("CREATE TABLE d.t (id INT PRIMARY KEY, v VARCHAR(20))")
+        schema = schema_of(server, TableId("d", "t"))
+        with reader_of(server, schema) as reader:
+            reader.read(split_of(schema, None, (5,)))
+            server.execute("RESET BINARY LOGS AND GTIDS")
+            with pytest.raises(SourceIdentityError, match="went back"):
+                reader.read(split_of(schema, (5,), None))
+
+
+def test_a_server_that_restarts_between_two_splits_is_read_on() -> None:
+    with MySqlServer() as server:
+        server.execute("CREATE DATABASE d")
+        server.execute("CREATE TABLE d.t (id INT PRIMARY KEY, v VARCHAR(20))")
+        server.execute(f"INSERT INTO d.t VALUES {numbered([1, 8])}")
+        schema = schema_of(server, TableId("d", "t"))
+        with reader_of(server, schema) as reader:
+            reader.read(split_of(schema, None, (5,)))
+            server.restart()
+            with pytest.raises(SourceUnreachableError):
+                reader.read(split_of(schema, (5,), None))
+            rows, _ = reader.read(split_of(schema, (5,), None))
+            assert tuples(rows) == [(8, "v8")]
+
+
+def test_a_killed_server_is_read_on_after_it_came_back() -> None:
+    with MySqlServer() as server:
+        server.execute("CREATE DATABASE d")
+        server.execute("CREATE TABLE d.t (id INT PRIMARY KEY, v VARCHAR(20))")
+        server.execute(f"INSERT INTO d.t VALUES {numbered([1, 8])}")
+        schema = schema_of(server, TableId("d", "t"))
+        hooks = Hooks(before_high=server.kill)
+        with reader_of(server, schema, listener=hooks) as reader:
+            with pytest.raises(SourceUnreachableError):
+                reader.read(split_of(schema))
+            hooks.actions.clear()
+            server.start()
+            server.execute("DELETE FROM d.t WHERE id = 1")
+            rows, _ = reader.read(split_of(schema))
+            assert tuples(rows) == [(8, "v8")]
