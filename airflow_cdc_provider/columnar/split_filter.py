@@ -28,10 +28,51 @@ from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.positions import LogPosition, TransactionPoint
 from airflow_cdc_provider.core.stream_split import TableProgress
 
-_FEW = 16
-"""Up to so many transactions, asking one by one is quicker than building arrays."""
-
 Numbers = npt.NDArray[np.int64]
+
+
+class _Points:
+    """The transactions of a batch as numbers, made once; `LogPosition.contains` for many."""
+
+    def __init__(self, transactions: Sequence[TransactionPoint]) -> None:
+        count = len(transactions)
+        self._transactions = transactions
+        gtids = [point.gtid for point in transactions]
+        self._named = all(isinstance(gtid, Gtid) for gtid in gtids)
+        named = [gtid for gtid in gtids if isinstance(gtid, Gtid)] if self._named else []
+        self._sources = list(dict.fromkeys(gtid.source for gtid in named))
+        place = {source: i for i, source in enumerate(self._sources)}
+        self._source = np.fromiter((place[gtid.source] for gtid in named), np.int64, len(named))
+        self._number = np.fromiter((gtid.number for gtid in named), np.int64, len(named))
+        self._servers = {point.server_uuid for point in transactions}
+        self._file = np.fromiter((p.end.file_number for p in transactions), np.int64, count)
+        self._offset = np.fromiter((p.end.offset for p in transactions), np.int64, count)
+
+    def within(self, position: LogPosition, chosen: Numbers) -> Mask:
+        """Tell which of the chosen transactions lie at or before a position."""
+        if isinstance(position.gtids, GtidSet) and self._named:
+            return self._in_set(position.gtids, chosen)
+        binlog = position.binlog
+        has_gtids = isinstance(position.gtids, GtidSet)
+        if binlog is not None and not has_gtids and self._servers <= {position.server_uuid}:
+            file, offset = self._file[chosen], self._offset[chosen]
+            passed: Mask = file < binlog.file_number
+            passed |= (file == binlog.file_number) & (offset <= binlog.offset)
+            return passed
+        some, back = np.unique(chosen, return_inverse=True)
+        answers = [position.contains(self._transactions[i]) for i in some.tolist()]
+        return np.array(answers, np.bool_)[back]
+
+    def _in_set(self, gtids: GtidSet, chosen: Numbers) -> Mask:
+        source, number = self._source[chosen], self._number[chosen]
+        inside = np.zeros(len(chosen), np.bool_)
+        for place, each in enumerate(self._sources):
+            spans = gtids.intervals.get(each, ())
+            if spans:
+                # An odd place in [start0, end0, start1, ...] is inside an interval.
+                found = np.searchsorted(np.array(spans).ravel(), number, side="right") % 2 == 1
+                inside |= (source == place) & found
+        return inside
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +95,25 @@ def owned(
     """Tell which keys of the changes the stream applies; `key` names the key in index order."""
     op = _numbers(changes.op)
     transaction = _numbers(changes.transaction)
-    fresh = ~_contained(progress.applied_through, transactions)[transaction]
-    sides = []
-    for rows, absent in ((changes.before, Op.INSERT), (changes.after, Op.DELETE)):
-        mine = fresh & (op != absent)
-        if progress.finished and mine.any():
-            wanted = np.flatnonzero(mine)
-            places = pa.array(wanted)
-            columns = [rows.column(name).take(places) for name in key]
-            mine[wanted] = _after_their_split(columns, transaction[wanted], transactions, progress)
-        sides.append(pa.array(mine))
-    return Owned(*sides)
+    points = _Points(transactions)
+    fresh = ~points.within(progress.applied_through, np.arange(len(transactions)))[transaction]
+    before, after = fresh & (op != Op.INSERT), fresh & (op != Op.DELETE)
+    if progress.finished and len(op):
+        sides = [np.flatnonzero(before), np.flatnonzero(after)]
+        columns = [
+            pa.concat_arrays(
+                [
+                    rows.column(name).take(pa.array(wanted))
+                    for rows, wanted in zip((changes.before, changes.after), sides, strict=True)
+                ]
+            )
+            for name in key
+        ]
+        of = np.concatenate([transaction[wanted] for wanted in sides])
+        applies = _after_their_split(columns, of, points, progress)
+        before[sides[0]] = applies[: len(sides[0])]
+        after[sides[1]] = applies[len(sides[0]) :]
+    return Owned(pa.array(before), pa.array(after))
 
 
 def filtered(
@@ -106,21 +155,17 @@ def _numbers(array: pa.Array) -> Numbers:
 
 
 def _after_their_split(
-    columns: KeyColumns,
-    transaction: Numbers,
-    transactions: Sequence[TransactionPoint],
-    progress: TableProgress,
+    columns: KeyColumns, transaction: Numbers, points: _Points, progress: TableProgress
 ) -> Mask:
     """Tell which keys' transactions their split's watermark does not contain."""
     split = split_numbers(columns, progress)
     applies = np.ones(len(split), np.bool_)
     order = np.argsort(split, kind="stable")
     hit, first = np.unique(split[order], return_index=True)
-    for number, rows in zip(hit, np.split(order, first[1:]), strict=True):
-        watermark = progress.finished[number].watermark
-        some, back = np.unique(transaction[rows], return_inverse=True)
-        points = [transactions[i] for i in some]
-        applies[rows] = ~_contained(watermark, points)[back]
+    edges = [*first.tolist(), len(order)]
+    for number, start, end in zip(hit.tolist(), edges, edges[1:], strict=False):
+        rows = order[start:end]
+        applies[rows] = ~points.within(progress.finished[number].watermark, transaction[rows])
     return applies
 
 
@@ -154,27 +199,3 @@ def _by_halves(columns: KeyColumns, from_bound: Sequence[KeyRange]) -> Numbers:
         waiting.append((rows[reaches], middle + 1, high))
         waiting.append((rows[~reaches], low, middle))
     return numbers
-
-
-def _contained(position: LogPosition, points: Sequence[TransactionPoint]) -> Mask:
-    """Tell which transactions lie at or before a position."""
-    gtids = position.gtids
-    if len(points) > _FEW and isinstance(gtids, GtidSet):
-        named = [point.gtid for point in points]
-        if all(isinstance(gtid, Gtid) for gtid in named):
-            return _in_set(gtids, [gtid for gtid in named if isinstance(gtid, Gtid)])
-    return np.fromiter((position.contains(point) for point in points), np.bool_, len(points))
-
-
-def _in_set(gtids: GtidSet, named: Sequence[Gtid]) -> Mask:
-    number = np.fromiter((gtid.number for gtid in named), np.int64, len(named))
-    inside = np.zeros(len(named), np.bool_)
-    for source in {gtid.source for gtid in named}:
-        spans = gtids.intervals.get(source, ())
-        if not spans:
-            continue
-        ends = np.array(spans, np.int64).ravel()
-        of_source = np.fromiter((gtid.source == source for gtid in named), np.bool_, len(named))
-        # An odd place in [start0, end0, start1, ...] is inside an interval.
-        inside |= of_source & (np.searchsorted(ends, number, side="right") % 2 == 1)
-    return inside
