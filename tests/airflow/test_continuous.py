@@ -1,0 +1,129 @@
+"""A continuous stream that is killed comes back; one that is paused ends its run. All real."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.sdk.exceptions import TaskDeferred
+
+from airflow_cdc_provider.core.lifecycle import Wanted
+from airflow_cdc_provider.hooks.job_handle import JobHandle
+from airflow_cdc_provider.hooks.steps import CdcSteps
+from airflow_cdc_provider.operators.jobs import CdcSnapshotOperator, CdcStreamOperator, _detached
+from airflow_cdc_provider.operators.steps import CdcHandoffOperator, CdcPlanOperator
+from airflow_cdc_provider.sensors.stream import CdcStreamSensor
+from airflow_cdc_provider.triggers.stream import CdcStreamTrigger
+from airflow_cdc_provider.triggers.verdict import Verdict
+from tests.airflow.conftest import TaskState
+from tests.airflow.shop import Shop
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.servers.given import SqlServer
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+_PATIENCE_S = 240.0
+
+
+@pytest.fixture
+def shop(
+    mysql_server: SqlServer, mysql_sink: SqlServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Shop]:
+    shop = Shop(mysql_server, mysql_sink, "live_shop", "live_copy", tmp_path, "live")
+    for name, value in shop.connections().items():
+        monkeypatch.setenv(name, value)
+    mysql_server.execute(f"CREATE DATABASE {shop.source_database}")
+    shop.fill()
+    yield shop
+    for job in _detached:
+        if job.is_running:
+            job.stop()
+    _detached.clear()
+    mysql_server.execute(f"DROP DATABASE {shop.source_database}")
+    mysql_sink.execute(f"DROP DATABASE IF EXISTS {shop.sink_database}")
+
+
+def context() -> Any:
+    return {"task_state_store": TaskState()}
+
+
+def deferral(execute: Callable[[], Any]) -> TaskDeferred:
+    with pytest.raises(TaskDeferred) as deferred:
+        execute()
+    return deferred.value
+
+
+def event_of(deferred: TaskDeferred) -> dict[str, Any]:
+    """Let the trigger run as the triggerer would: made again from what is stored."""
+    _, arguments = deferred.trigger.serialize()
+
+    async def first() -> Any:
+        trigger = CdcStreamTrigger(**arguments)
+        async with asyncio.timeout(_PATIENCE_S):
+            event = await anext(trigger.run())
+        await trigger.cleanup()
+        return event.payload
+
+    payload: dict[str, Any] = asyncio.run(first())
+    return payload
+
+
+def verdict_of(sensor: CdcStreamSensor) -> Verdict:
+    try:
+        sensor.execute(context())
+    except TaskDeferred as deferred:
+        return Verdict(event_of(deferred)["verdict"])
+    return Verdict.REACHED
+
+
+def wait_until_equal(shop: Shop) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while not shop.is_equal():
+        assert time.monotonic() < deadline, "the stream does not bring the change"
+        time.sleep(0.5)
+
+
+def test_a_killed_stream_is_started_again_and_a_paused_one_ends(shop: Shop) -> None:
+    path = str(shop.write_pipeline("continuous"))
+    for operator in (CdcPlanOperator, CdcSnapshotOperator, CdcHandoffOperator):
+        operator(task_id="step", pipeline=path).execute(context())
+
+    streaming = context()
+    CdcStreamOperator(task_id="stream", pipeline=path).execute(streaming)
+    handle = JobHandle.from_payload(streaming["task_state_store"].get("job"))
+    assert handle is not None
+    assert handle.pid is not None  # it has outlived its task
+    shop.change(1)
+    wait_until_equal(shop)
+
+    consistent = CdcStreamSensor(
+        task_id="consistent", pipeline=path, goal="consistent", poke_interval=0.2
+    )
+    assert verdict_of(consistent) is Verdict.REACHED
+
+    follow = CdcStreamSensor(task_id="follow", pipeline=path, poke_interval=0.2, stale_s=6.0)
+    following = context()
+    watching = deferral(lambda: follow.execute(following))
+    os.killpg(handle.pid, signal.SIGKILL)
+    lost = event_of(watching)
+    assert lost["verdict"] == Verdict.LOST.value
+    shop.change(2)
+
+    again = deferral(lambda: follow.execute_complete(following, lost, **(watching.kwargs or {})))
+    assert (again.kwargs or {})["wait"]["restarts"] == 1
+    wait_until_equal(shop)
+
+    with CdcSteps(path, owner="a person") as steps:
+        steps.run.store.want(steps.run.name, Wanted.STOP)
+    stopped = event_of(again)
+    assert stopped["verdict"] == Verdict.STOPPED.value
+    ended = follow.execute_complete(following, stopped, **(again.kwargs or {}))
+    assert ended["phase"] == "stopped"
+    assert shop.is_equal()
