@@ -23,6 +23,7 @@ _INTEGERS = {0x05: "<h", 0x06: "<H", 0x07: "<i", 0x08: "<I", 0x09: "<q", 0x0A: "
 _DOUBLE, _STRING, _OPAQUE = 0x0B, 0x0C, 0x0F
 _LITERALS = {0: "null", 1: "true", 2: "false"}
 _DATE, _TIME, _DATETIME, _TIMESTAMP, _DECIMAL = 10, 11, 12, 7, 246
+_PLAIN_DIGITS = 15
 _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 
 
@@ -110,13 +111,26 @@ def quoted(text: str) -> str:
 
 
 def double_text(number: float) -> str:
-    """Print a double: the shortest digits that read back the same, never without a mark."""
-    text = repr(number)
-    mantissa, mark, exponent = text.partition("e")
-    if not mark:
-        return text
-    mantissa = mantissa.removesuffix(".0")
-    return f"{mantissa}e{int(exponent)}"
+    """Print a double: the shortest digits that read back the same, never without a mark.
+
+    It is written out if the point stands among the digits or up to 15 places from them, else with
+    an exponent.
+    """
+    sign, digits, exponent = Decimal(repr(number)).as_tuple()
+    text = "".join(map(str, digits)).lstrip("0")
+    point = len(text) + int(exponent)  # the value is 0.text times 10 to this power
+    text = text.rstrip("0")
+    if not text:
+        written = "0.0"
+    elif not (-_PLAIN_DIGITS < point <= _PLAIN_DIGITS or 0 < point < len(text)):
+        mantissa = text[0] + ("." + text[1:] if len(text) > 1 else "")
+        written = f"{mantissa}e{point - 1}"
+    elif point <= 0:
+        written = "0." + "0" * -point + text
+    else:
+        whole = text[:point].ljust(point, "0")
+        written = f"{whole}.{text[point:] or '0'}"
+    return "-" + written if sign else written
 
 
 def _opaque(kind: int, octets: bytes) -> str:
@@ -155,5 +169,6 @@ def _decimal(octets: bytes) -> str:
         width = _DIGIT_BYTES[digits]
         value = value * 10**digits + int.from_bytes(packed[place : place + width], "big")
         place += width
-    number = Decimal(-value if negative else value).scaleb(-scale)
-    return format(number, "f")
+    text = str(value).rjust(scale + 1, "0")
+    sign = "-" if negative else ""
+    return f"{sign}{text[:-scale]}.{text[-scale:]}" if scale else sign + text
