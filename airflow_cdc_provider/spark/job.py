@@ -16,7 +16,7 @@ from airflow_cdc_provider.core.ports import StateStore
 from airflow_cdc_provider.core.records import PipelineState, TablePlan
 from airflow_cdc_provider.sinks.opening import Sink, open_sink
 from airflow_cdc_provider.sinks.ports import Owner
-from airflow_cdc_provider.spark.secrets import Secrets
+from airflow_cdc_provider.spark.scrubbing import Secrets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

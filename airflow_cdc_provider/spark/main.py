@@ -24,7 +24,7 @@ from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.spark.job import Job, JobServers
 from airflow_cdc_provider.spark.job_result import ExitCode, JobResult
-from airflow_cdc_provider.spark.secrets import Secrets
+from airflow_cdc_provider.spark.scrubbing import Secrets
 from airflow_cdc_provider.spark.session import close_session, open_session
 from airflow_cdc_provider.spark.snapshot_job import run_snapshot
 from airflow_cdc_provider.spark.stream_job import run_stream

@@ -39,7 +39,7 @@ from airflow_cdc_provider.spark.opening import (
     split_middle_of,
 )
 from airflow_cdc_provider.spark.remote_assigner import AssignerAddress, RemoteAssigner
-from airflow_cdc_provider.spark.secrets import Secrets
+from airflow_cdc_provider.spark.scrubbing import Secrets
 
 log = logging.getLogger(__name__)
 

@@ -181,6 +181,8 @@ def test_spark_submit_runs_a_job_and_its_wrong_password_is_not_in_the_error(
         job.write_text(spec.to_json())
         main = Path(__file__).parents[2] / "airflow_cdc_provider" / "spark" / "main.py"
         submit = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", "local[2]"]
+        for setting in ("ui.enabled=false", "driver.host=127.0.0.1"):
+            submit += ["--conf", f"spark.{setting}"]
         ended = subprocess.run(
             [*submit, str(main), "--job", f"@{job}"],
             env={**os.environ, **pipeline.environment},

@@ -15,7 +15,7 @@ from airflow_cdc_provider.spark.errors_as_records import (
     error_to_json,
     spark_failure,
 )
-from airflow_cdc_provider.spark.secrets import Secrets
+from airflow_cdc_provider.spark.scrubbing import Secrets
 
 KINDS = [
     kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, CdcError)
