@@ -72,7 +72,7 @@ def check_generation(session: SinkSession, owner: Owner, *, lock: str = "") -> s
     generation, plan_id = (int(found[0][0]), str(found[0][1])) if found else (0, "")
     if generation != owner.generation:
         raise FencedError(
-            f"generation {generation} owns {owner.pipeline}, this writer has {owner.generation}",
+            f"generation {generation} owns {owner.pipeline}, this is {owner.generation}",
             where=f"ledger on {session.where}",
             risk="none: its transaction is rolled back",
             remedy="stop this job; the newer owner goes on from the ledger",

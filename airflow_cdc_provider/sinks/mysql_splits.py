@@ -20,7 +20,7 @@ from airflow_cdc_provider.columnar.keys import key_columns
 from airflow_cdc_provider.columnar.load_text import LoadText, load_chunk, load_rows
 from airflow_cdc_provider.columnar.rows import DecodesChunks, SplitRows
 from airflow_cdc_provider.columnar.text_protocol import TextChunk
-from airflow_cdc_provider.columnar.value_model import DATE_TYPES, ZeroDates
+from airflow_cdc_provider.columnar.value_model import ZeroDates
 from airflow_cdc_provider.core.errors import FencedError, IntegrityError
 from airflow_cdc_provider.core.identifiers import TableId, quote_table
 from airflow_cdc_provider.core.records import TablePlan
@@ -113,13 +113,13 @@ class MySqlSplitSink:
     def _load_texts(
         self, columns: Sequence[Column], chunks: Sequence[TextChunk], rows: SplitRows
     ) -> Iterator[LoadText]:
-        """Rewrite chunks in place; those that cannot be go by way of Arrow.
+        """Rewrite chunks in place; those that cannot be, or hold zero dates, go by way of Arrow.
 
         Rows that cannot decode a chunk by itself go by Arrow from the first such chunk on.
         """
         done = 0
         for chunk in chunks:
-            text = None if self._is_doubtful(chunk, columns) else load_chunk(chunk, columns)
+            text = load_chunk(chunk, columns, self._zero_dates)
             if text is None and isinstance(rows, DecodesChunks):
                 text = load_rows(rows.batch_of(chunk), columns)
             if text is None:
@@ -129,11 +129,6 @@ class MySqlSplitSink:
         if done < rows.rows:
             for batch in _behind(rows.batches(), done):
                 yield load_rows(batch, columns)
-
-    def _is_doubtful(self, chunk: TextChunk, columns: Sequence[Column]) -> bool:
-        """Tell whether there may be zero or partial dates: the value model judges them."""
-        has_dates = any(column.type.name in DATE_TYPES for column in columns)
-        return has_dates and self._zero_dates is not ZeroDates.TEXT and b"-00" in chunk.buffer
 
 
 def _behind(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:

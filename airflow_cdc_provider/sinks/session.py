@@ -49,13 +49,16 @@ class SinkSession:
     def open(cls, endpoint: Endpoint, *, purpose: str, local_files: bool = True) -> SinkSession:
         """Connect; `local_files` permits LOAD DATA LOCAL where the server allows it."""
         connection = connect(endpoint, purpose=purpose, role=Role.SINK, local_infile=local_files)
-        sink_session(connection)
-        query(
-            connection,
-            "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-            role=Role.SINK,
-        )
-        return cls(connection, ask_capabilities(connection, local_files=local_files))
+        session: SinkSession | None = None
+        try:
+            sink_session(connection)
+            isolation = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
+            query(connection, isolation, role=Role.SINK)
+            session = cls(connection, ask_capabilities(connection, local_files=local_files))
+            return session
+        finally:
+            if session is None:
+                connection.close()
 
     @property
     def is_lost(self) -> bool:
