@@ -30,8 +30,9 @@ def _point(number: int, source: int, *, named: bool) -> TransactionPoint:
 
 @st.composite
 def positions(draw: st.DrawFn, *, named: bool) -> LogPosition:
+    binlog = BinlogPosition(1, draw(st.integers(0, 42)) * 100 + draw(st.sampled_from([0, 99])))
     if not named:
-        return LogPosition(UUIDS[0], BinlogPosition(1, draw(st.integers(0, 4200))))
+        return LogPosition(UUIDS[0], binlog)
     text = ",".join(
         f"{uuid}:{low}-{low + more}"
         for uuid in UUIDS
@@ -39,7 +40,7 @@ def positions(draw: st.DrawFn, *, named: bool) -> LogPosition:
             st.lists(st.tuples(st.integers(1, 40), st.integers(0, 9)), max_size=3)
         )
     )
-    return LogPosition(UUIDS[0], None, GtidSet.parse(text))
+    return LogPosition(UUIDS[0], binlog, GtidSet.parse(text))
 
 
 @st.composite
@@ -69,8 +70,13 @@ def test_law_5_columns_are_filtered_as_single_changes_are(
     rows = data.draw(st.dictionaries(table.keys, st.integers(0, 9), max_size=6))
     run = data.draw(runs(table, rows))
     progress = data.draw(progresses(table, named=named))
+    unnamed_too = data.draw(st.booleans())
     points = [
-        _point(number, data.draw(st.integers(0, 1)), named=named)
+        _point(
+            number,
+            data.draw(st.integers(0, 1)),
+            named=named and not (unnamed_too and data.draw(st.booleans())),
+        )
         for number in range(1, data.draw(st.integers(1, 40)) + 1)
     ]
     of = [data.draw(st.integers(0, len(points) - 1)) for _ in run]
