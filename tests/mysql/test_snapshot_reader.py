@@ -197,14 +197,15 @@ def test_a_cancelled_read_raises_in_its_own_thread(mysql_server: SqlServer, tabl
     assert len(failures) == 1
 
 
+@pytest.mark.parametrize("backfill", [True, False])
 def test_a_definition_that_changes_while_a_split_is_read_has_it_read_again(
-    mysql_server: SqlServer, table: TableId
+    mysql_server: SqlServer, table: TableId, backfill: bool
 ) -> None:
     schema = schema_of(mysql_server, table)
     hooks = Hooks(
         before_high=runs(mysql_server, f"ALTER TABLE {table.database}.t ADD COLUMN w INT")
     )
-    with reader_of(mysql_server, schema, listener=hooks) as reader:
+    with reader_of(mysql_server, schema, listener=hooks, backfill=backfill) as reader:
         with pytest.raises(SchemaMovedError):
             reader.read(split_of(schema))
         hooks.actions.clear()
