@@ -20,7 +20,8 @@ from tests.servers.throwaway import MariaDbServer, MySqlServer, ThrowawayServer
 FOLDER = Path(__file__).parents[2] / "data" / "binlogs"
 
 SHOP = (
-    "CREATE TABLE orders (id INT PRIMARY KEY AUTO_INCREMENT, total DECIMAL(12,2), note VARCHAR(40))",
+    "CREATE TABLE orders "
+    "(id INT PRIMARY KEY AUTO_INCREMENT, total DECIMAL(12,2), note VARCHAR(40))",
     "CREATE TABLE lines_ (o INT, n INT, item VARCHAR(300), PRIMARY KEY (o, n))",
     *(f"INSERT INTO orders (total, note) VALUES ({i}.25, 'order {i}')" for i in range(1, 41)),
     "INSERT INTO lines_ SELECT id, 1, REPEAT(CONCAT('item ', id, ' '), 20) FROM orders",

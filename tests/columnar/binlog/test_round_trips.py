@@ -1,0 +1,166 @@
+"""Invented tables and statements go through a real server, and the log gives back its tables."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from airflow_cdc_provider.columnar.binlog.decoder import ColumnDecoder
+from airflow_cdc_provider.columnar.value_model import ZeroDates
+from airflow_cdc_provider.core.errors import ValueRefusedError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
+from airflow_cdc_provider.mysql.library_decoder import LibraryDecoder
+from tests.columnar.binlog.captured import SERVER, CapturedLog, captured_log, decoded, replayed
+from tests.columnar.raw_select import select_rows
+from tests.columnar.test_select_decoding import LENIENT, differences
+from tests.columnar.type_cases import MARIADB, MYSQL, TypeCase, cases_for
+from tests.servers.given import SqlServer
+
+ROUNDS = 6
+
+
+def invent(source: random.Random, kind: str) -> tuple[list[TypeCase], list[str], str]:
+    """Return some columns, statements that fill and change a table of them, and its DDL."""
+    cases = source.sample(cases_for(kind), source.randrange(1, 14))
+    columns = ", ".join(f"`{case.name}` {case.declared}" for case in cases)
+    place = source.choice(("", " FIRST"))
+    ddl = f"CREATE TABLE t ({columns}) DEFAULT CHARACTER SET utf8mb4"
+    key = f"ALTER TABLE t ADD COLUMN id INT NOT NULL PRIMARY KEY{place}"
+
+    def value(case: TypeCase) -> str:
+        return "NULL" if source.random() < 0.3 else source.choice(case.values)[0]
+
+    statements, fresh = [], iter(range(10_000))
+    for _ in range(source.randrange(5, 25)):
+        case = source.choice(cases)
+        low, high = sorted((source.randrange(120), source.randrange(120)))
+        match source.randrange(6):
+            case 0 | 1 | 2:
+                names = ", ".join(["id", *(f"`{each.name}`" for each in cases)])
+                rows = ", ".join(
+                    f"({', '.join([str(next(fresh)), *map(value, cases)])})"
+                    for _ in range(source.choice((1, 1, 3, 30)))
+                )
+                statements.append(f"INSERT INTO t ({names}) VALUES {rows}")
+            case 3 | 4:
+                where = f"WHERE id BETWEEN {low} AND {high}"
+                statements.append(f"UPDATE t SET `{case.name}` = {value(case)} {where}")
+            case _:
+                statements.append(f"DELETE FROM t WHERE id BETWEEN {low} AND {low + 5}")
+        if source.random() < 0.2:
+            statements.append(source.choice(("BEGIN", "COMMIT", "FLUSH TABLES")))
+    return cases, [ddl, key, *statements, "COMMIT"], place
+
+
+def run(server: SqlServer, database: str, statements: list[str]) -> CapturedLog:
+    connection = server.connect(database)
+    with captured_log(server) as log:
+        with connection, connection.cursor() as cursor:
+            cursor.execute(LENIENT)
+            cursor.execute("SET time_zone = '+00:00'")
+            for statement in statements:
+                cursor.execute(statement)
+        return log()
+
+
+@pytest.mark.parametrize("kind", [MYSQL, MARIADB])
+def test_invented_tables_and_statements_give_the_table_that_select_gives(
+    request: pytest.FixtureRequest, fresh_database: Any, kind: str
+) -> None:
+    server = request.getfixturevalue(f"{kind}_server")
+    for _ in range(ROUNDS):
+        seed = random.randrange(1 << 32)
+        print(f"seed {seed}")
+        source = random.Random(seed)
+        database = fresh_database(server)
+        cases, statements, place = invent(source, kind)
+        log = run(server, database, statements)
+        identity = Column("id", ColumnType("int"), nullable=False)
+        columns = [case.column for case in cases]
+        columns.insert(0 if place else len(columns), identity)
+        schema = TableSchema(TableId(database, "t"), tuple(columns), primary_key=("id",))
+        log.chunk_bytes = source.choice((700, 4 << 20))
+        batches = log.batches(schemas=lambda _table, schema=schema: schema)
+        selected = select_rows(server, schema, order_by="id").to_pylist()
+        found = [row for _, row in sorted(replayed(batches, "t").items())]
+        assert differences(found, selected) == []
+
+
+DATES = "CREATE TABLE z (id INT PRIMARY KEY, d DATE, t DATETIME(3), s TIMESTAMP(6) NULL)"
+ROWS = (
+    "INSERT INTO z VALUES (1, '2024-02-29', '2024-02-29 01:02:03.450', '2024-01-01 00:00:00')",
+    "INSERT INTO z VALUES (2, '0000-00-00', '2024-00-15 00:00:00', '0000-00-00 00:00:00')",
+    "INSERT INTO z VALUES (3, '2024-02-31', '0000-00-00 00:00:00', NULL)",
+    "INSERT INTO z VALUES (4, NULL, NULL, '1970-01-01 00:00:01.5')",
+)
+
+
+@pytest.mark.parametrize("kind", [MYSQL, MARIADB])
+def test_zero_and_partial_dates_follow_the_policy(
+    request: pytest.FixtureRequest, fresh_database: Any, kind: str
+) -> None:
+    server = request.getfixturevalue(f"{kind}_server")
+    database = fresh_database(server)
+    log = run(server, database, [DATES, *ROWS])
+    with pytest.raises(ValueRefusedError, match=r"table .*z, column d"):
+        log.batches()
+    decoder = log.decoder(zero_dates=ZeroDates.NULL)
+    rows = replayed(decoded(decoder, log.chunks()), "z")
+    assert [rows[2][name] for name in "dts"] == [None] * 3
+    assert rows[3]["d"] is None
+    assert rows[1]["d"] is not None
+    assert decoder.nulled == {
+        f"{database}.z.{name}": n for name, n in zip("dts", (2, 2, 1), strict=True)
+    }
+    texts = replayed(log.batches(zero_dates=ZeroDates.TEXT), "z")
+    shown = server.execute(
+        "SELECT id, CAST(d AS CHAR), CAST(t AS CHAR), CAST(s AS CHAR) FROM z", database=database
+    )
+    assert [tuple(texts[row[0]].values()) for row in shown] == list(shown)
+
+
+@pytest.mark.parametrize("kind", [MYSQL, MARIADB])
+def test_the_library_decoder_says_the_same_of_a_mixed_log(
+    request: pytest.FixtureRequest, fresh_database: Any, kind: str
+) -> None:
+    server = request.getfixturevalue(f"{kind}_server")
+    statements = [
+        "CREATE TABLE t (id INT PRIMARY KEY, n BIGINT UNSIGNED, s VARCHAR(30), d DECIMAL(20,4))",
+        "INSERT INTO t VALUES (1, 18446744073709551615, 'é', -1.5), (2, NULL, NULL, NULL)",
+        "UPDATE t SET s = CONCAT(id, 'x'), id = id + 10",
+        "BEGIN",
+        "INSERT INTO t VALUES (3, 3, '', 0)",
+        "DELETE FROM t WHERE id = 12",
+        "COMMIT",
+        "ALTER TABLE t ADD COLUMN w TIME(3)",
+        "INSERT INTO t VALUES (4, 4, 'w', 4, '-12:34:56.789')",
+    ]
+    log = run(server, fresh_database(server), statements)
+    batches = []
+    for decoder in (ColumnDecoder, LibraryDecoder):
+        made = decoder(
+            log.start,
+            server_uuid=SERVER,
+            flavour=kind,
+            captured=lambda table: table.table == "t",
+        )
+        batches.append(decoded(made, log.chunks()))  # type: ignore[arg-type]
+    ours, theirs = ([b for b in found if b.changes or b.barrier] for found in batches)
+    assert [(b.end, b.barrier) for b in ours] == [(b.end, b.barrier) for b in theirs]
+    for our, their in zip(ours, theirs, strict=True):
+        assert list(our.transactions) == list(their.transactions)
+        for mine, other in zip(our.tables, their.tables, strict=True):
+            assert mine.table == other.table
+            assert mine.op.to_pylist() == other.op.to_pylist()
+            assert mine.transaction.to_pylist() == other.transaction.to_pylist()
+            assert mine.ordinal.to_pylist() == other.ordinal.to_pylist()
+            assert _same(mine.before, other.before)
+            assert _same(mine.after, other.after)
+
+
+def _same(left: pa.RecordBatch, right: pa.RecordBatch) -> bool:
+    return bool(left.schema.equals(right.schema)) and left.to_pylist() == right.to_pylist()
