@@ -8,6 +8,7 @@ database: a named lock on MySQL and PostgreSQL, the write lock of the file on SQ
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,6 +51,8 @@ def _upgrade(connection: Connection) -> None:
     from alembic.config import Config  # noqa: PLC0415
     from alembic.util import CommandError  # noqa: PLC0415
 
+    # its lines at INFO would stand between a command's own, and on standard output under Airflow
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     config = Config()
     folder = Path(__file__).parent / "migrations"
     config.set_main_option("script_location", str(folder).replace("%", "%%"))

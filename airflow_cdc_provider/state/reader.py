@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, case, func, select
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import IntegrityError as DuplicateRowError
 
 from airflow_cdc_provider.core.codec import stream_from_json
 from airflow_cdc_provider.core.errors import StateUnreachableError
@@ -31,6 +32,8 @@ def explained() -> Iterator[None]:
     """Turn a database's failure into an error that says what to do; it may pass."""
     try:
         yield
+    except DuplicateRowError:
+        raise  # an answer, and the caller knows what it means
     except DBAPIError as error:
         raise StateUnreachableError(
             f"the state store did not answer: {error.orig}",

@@ -121,6 +121,19 @@ class StateStoreBehaviour:
             taken = list(pool.map(lambda n: store.take_over(SHOP, f"o{n}").generation, range(24)))
         assert sorted(taken) == list(range(1, 25))
 
+    def test_of_many_who_ensure_a_pipeline_at_once_all_get_it(self, store: SqlStateStore) -> None:
+        gate = threading.Barrier(6)
+
+        def ensure(_: int) -> list[Phase]:
+            found = []
+            for number in range(20):
+                gate.wait()
+                found.append(store.ensure(PipelineName(f"p{number}")).phase)
+            return found
+
+        with ThreadPoolExecutor(6) as pool:
+            assert {phase for found in pool.map(ensure, range(6)) for phase in found} == {Phase.NEW}
+
     def test_a_move_and_a_take_over_at_once_never_both_win_out_of_order(
         self, store: SqlStateStore
     ) -> None:

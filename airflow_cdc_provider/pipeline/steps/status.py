@@ -75,7 +75,7 @@ class PipelineStatus:
 
     @property
     def planning_done(self) -> bool:
-        return all(table.planning_done for table in self.tables)
+        return bool(self.tables) and all(table.planning_done for table in self.tables)
 
     @property
     def is_consistent(self) -> bool:
