@@ -19,7 +19,7 @@ from airflow_cdc_provider.core.errors import (
     SourceIdentityError,
     SourceUnreachableError,
 )
-from airflow_cdc_provider.core.gtid import GtidSet
+from airflow_cdc_provider.core.gtid import GtidSet, MariaDbGtidPosition
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.mysql.capabilities import read_capabilities
@@ -28,7 +28,7 @@ from airflow_cdc_provider.mysql.log_reader import LogReader
 from airflow_cdc_provider.mysql.log_start import log_end
 from tests.servers.given import SqlServer
 from tests.servers.proxy import CuttingProxy, Fault
-from tests.servers.throwaway import MySqlServer
+from tests.servers.throwaway import MariaDbServer, MySqlServer
 
 SERVER_ID = 7001
 
@@ -211,17 +211,77 @@ def test_changes_of_a_row_of_twenty_megabytes_are_read(
     assert value == b"x" * 20_000_000
 
 
-def test_mariadb_is_read_by_file_and_by_gtids(
-    mariadb_server: SqlServer, mariadb_database: str
-) -> None:
-    table = TableId(mariadb_database, "t")
-    mariadb_server.execute(f"CREATE TABLE {table.database}.t (id INT PRIMARY KEY, v VARCHAR(20))")
-    start = position_of(mariadb_server)
-    insert(mariadb_server, table, 1, 2)
-    end = position_of(mariadb_server)
-    with reading(mariadb_server, start, table) as reader:
+def mariadb_position(server: SqlServer) -> LogPosition:
+    """Ask a quiet MariaDB for its whole position."""
+    place = position_of(server)
+    gtids = MariaDbGtidPosition.parse(server.execute("SELECT @@global.gtid_binlog_pos")[0][0])
+    return LogPosition(place.server_uuid, place.binlog, gtids)
+
+
+@pytest.fixture
+def mariadb_table(mariadb_server: SqlServer, mariadb_database: str) -> TableId:
+    mariadb_server.execute(f"CREATE TABLE {mariadb_database}.t (id INT PRIMARY KEY, v VARCHAR(20))")
+    return TableId(mariadb_database, "t")
+
+
+def test_mariadb_is_read_by_file(mariadb_server: SqlServer, mariadb_table: TableId) -> None:
+    start = mariadb_position(mariadb_server)
+    insert(mariadb_server, mariadb_table, 1, 2)
+    end = mariadb_position(mariadb_server)
+    with reading(mariadb_server, start, mariadb_table) as reader:
         assert rows_of(list(reader.read_to(end.binlog))) == [("INSERT", 1), ("INSERT", 2)]
-        assert reader.position.binlog == end.binlog
+        assert reader.position == end
+
+
+def test_mariadb_is_read_by_gtids(mariadb_server: SqlServer, mariadb_table: TableId) -> None:
+    insert(mariadb_server, mariadb_table, 1)
+    start = mariadb_position(mariadb_server)
+    insert(mariadb_server, mariadb_table, 2)
+    mariadb_server.execute("FLUSH BINARY LOGS")
+    insert(mariadb_server, mariadb_table, 3)
+    end = mariadb_position(mariadb_server)
+    by_set = LogPosition(start.server_uuid, None, start.gtids)
+    with reading(mariadb_server, by_set, mariadb_table) as reader:
+        assert rows_of(list(reader.read_to(end.binlog))) == [("INSERT", 2), ("INSERT", 3)]
+        assert reader.position == end
+
+
+def test_mariadb_with_nothing_left_after_the_gtids_ends_at_its_end(
+    mariadb_server: SqlServer, mariadb_table: TableId
+) -> None:
+    insert(mariadb_server, mariadb_table, 1)
+    end = mariadb_position(mariadb_server)
+    by_set = LogPosition(end.server_uuid, None, end.gtids)
+    with reading(mariadb_server, by_set, mariadb_table) as reader:
+        assert rows_of(list(reader.read_to(end.binlog))) == []
+        assert reader.position == end
+
+
+def test_mariadbs_purged_log_is_named() -> None:
+    with MariaDbServer() as server:
+        server.execute("CREATE DATABASE d")
+        start = mariadb_position(server)
+        server.execute("CREATE DATABASE e")
+        server.execute("FLUSH BINARY LOGS")
+        server.execute("CREATE DATABASE f")
+        server.execute("FLUSH BINARY LOGS")
+        last = server.execute("SHOW BINARY LOGS")[-1][0]
+        deadline = time.monotonic() + 10
+        while len(server.execute("SHOW BINARY LOGS")) > 1 and time.monotonic() < deadline:
+            server.execute(f"PURGE BINARY LOGS TO '{last}'")
+            time.sleep(0.1)
+        by_set = LogPosition(start.server_uuid, None, start.gtids)
+        with pytest.raises(BinlogPurgedError), reading(server, by_set) as reader:
+            list(reader.read_to(mariadb_position(server).binlog))
+        by_file = LogPosition(start.server_uuid, start.binlog)
+        with pytest.raises(BinlogPurgedError, match="purged"), reading(server, by_file):
+            pass
+
+
+def test_a_mariadb_that_lacks_our_transactions_is_refused(mariadb_server: SqlServer) -> None:
+    ahead = LogPosition("server_id-9@elsewhere", None, MariaDbGtidPosition.parse("0-1-99999999"))
+    with pytest.raises(SourceIdentityError, match="0-1-99999999"), reading(mariadb_server, ahead):
+        pass
 
 
 def test_a_new_reader_with_the_same_server_id_ends_the_older_one_by_name(
