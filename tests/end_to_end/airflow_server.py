@@ -175,7 +175,8 @@ class AirflowServer:
         """Return the state of each task of a run."""
         path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances"
         return {
-            task["task_id"]: str(task["state"]) for task in self._call("GET", path)["task_instances"]
+            task["task_id"]: str(task["state"])
+            for task in self._call("GET", path)["task_instances"]
         }
 
     def xcoms(self, dag_id: str, run_id: str, task_id: str) -> list[dict[str, Any]]:

@@ -209,6 +209,4 @@ class Writer:
             number = self._rng.randint(0, 1000)
             if table in {"nation", "region"}:
                 number %= 5
-            self._run(
-                cursor, "updates", f"UPDATE tpch.{table} SET {column} WHERE {key} = {number}"
-            )
+            self._run(cursor, "updates", f"UPDATE tpch.{table} SET {column} WHERE {key} = {number}")
