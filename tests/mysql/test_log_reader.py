@@ -413,3 +413,28 @@ def test_a_log_without_checksums_is_read(fresh_database: Callable[[SqlServer], s
         end = position_of(server)
         with reading(server, start, TableId(name, "t")) as reader:
             assert rows_of(list(reader.read_to(end.binlog))) == [("INSERT", 1)]
+
+
+def test_the_log_is_read_over_tls() -> None:
+    with MySqlServer() as server:
+        server.execute("CREATE DATABASE d")
+        server.execute("CREATE TABLE d.t (id INT PRIMARY KEY, v LONGTEXT)")
+        start = position_of(server)
+        server.execute("INSERT INTO d.t VALUES (1, REPEAT('x', 3000000)), (2, 'y')")
+        for key in range(3, 60):
+            server.execute(f"INSERT INTO d.t VALUES ({key}, 'z')")
+        end = position_of(server)
+        endpoint = replace(
+            Endpoint.parse(server.dsn()),
+            ssl_ca=str(server.datadir / "ca.pem"),
+            ssl_verify_identity=False,
+        )
+        with reading(server, start, TableId("d", "t"), endpoint=endpoint) as reader:
+            began = time.monotonic()
+            batches = list(reader.read_to(end.binlog))
+            assert rows_of(batches) == [("INSERT", key) for key in range(1, 60)]
+            assert next(reader.read_to(None, max_wait_s=0.3)).changes == 0
+            server.execute("INSERT INTO d.t VALUES (60, 'late')")
+            last = position_of(server).binlog
+            assert rows_of(list(reader.read_to(last))) == [("INSERT", 60)]
+            assert time.monotonic() - began < 10
