@@ -14,7 +14,7 @@ from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.keys import KeyKind, KeyRange
 from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase, Wanted
 from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
-from airflow_cdc_provider.core.records import StreamState, TablePlan
+from airflow_cdc_provider.core.records import PipelineState, StreamState, TablePlan
 from airflow_cdc_provider.core.split_planner import splits_between
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
@@ -121,18 +121,18 @@ class StateStoreBehaviour:
             taken = list(pool.map(lambda n: store.take_over(SHOP, f"o{n}").generation, range(24)))
         assert sorted(taken) == list(range(1, 25))
 
-    def test_of_many_who_ensure_a_pipeline_at_once_all_get_it(self, store: SqlStateStore) -> None:
-        gate = threading.Barrier(6)
+    def test_the_slower_of_two_who_register_a_pipeline_gets_it_too(
+        self, store: SqlStateStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        look = store.pipeline
 
-        def ensure(_: int) -> list[Phase]:
-            found = []
-            for number in range(20):
-                gate.wait()
-                found.append(store.ensure(PipelineName(f"p{number}")).phase)
-            return found
+        def look_too_early(name: PipelineName) -> PipelineState | None:
+            monkeypatch.setattr(store, "pipeline", look)
+            store.take_over(name, "the faster one")
+            return None
 
-        with ThreadPoolExecutor(6) as pool:
-            assert {phase for found in pool.map(ensure, range(6)) for phase in found} == {Phase.NEW}
+        monkeypatch.setattr(store, "pipeline", look_too_early)
+        assert store.ensure(SHOP).owner == "the faster one"
 
     def test_a_move_and_a_take_over_at_once_never_both_win_out_of_order(
         self, store: SqlStateStore
