@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from airflow.dag_processing.bundles.manager import DagBundlesManager
 from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
 
 from airflow_cdc_provider.operators.dags import sync_dag
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from airflow.sdk import DAG
@@ -97,6 +100,22 @@ class Shop:
     def is_equal(self) -> bool:
         """Compare source and sink in full, without the product's help."""
         return all(self.rows(self.source, name) == self.rows(self.sink, name) for name in TABLES)
+
+
+@contextmanager
+def open_shop(source: SqlServer, sink: SqlServer, folder: Path, name: str) -> Iterator[Shop]:
+    """Make a shop on two servers, with the environment in which Airflow finds them."""
+    shop = Shop(source, sink, f"{name}_source", f"{name}_copy", folder, name)
+    with pytest.MonkeyPatch.context() as patch:
+        for variable, value in shop.connections().items():
+            patch.setenv(variable, value)
+        source.execute(f"CREATE DATABASE {shop.source_database}")
+        try:
+            shop.fill()
+            yield shop
+        finally:
+            source.execute(f"DROP DATABASE {shop.source_database}")
+            sink.execute(f"DROP DATABASE IF EXISTS {shop.sink_database}")
 
 
 def known_dag(path: Path) -> DAG:

@@ -21,7 +21,7 @@ from airflow_cdc_provider.sensors.stream import CdcStreamSensor
 from airflow_cdc_provider.triggers.stream import CdcStreamTrigger
 from airflow_cdc_provider.triggers.verdict import Verdict
 from tests.airflow.conftest import TaskState
-from tests.airflow.shop import Shop
+from tests.airflow.shop import Shop, open_shop
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,21 +33,13 @@ _PATIENCE_S = 240.0
 
 
 @pytest.fixture
-def shop(
-    mysql_server: SqlServer, mysql_sink: SqlServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Shop]:
-    shop = Shop(mysql_server, mysql_sink, "live_shop", "live_copy", tmp_path, "live")
-    for name, value in shop.connections().items():
-        monkeypatch.setenv(name, value)
-    mysql_server.execute(f"CREATE DATABASE {shop.source_database}")
-    shop.fill()
-    yield shop
-    for job in _detached:
-        if job.is_running:
-            job.stop()
-    _detached.clear()
-    mysql_server.execute(f"DROP DATABASE {shop.source_database}")
-    mysql_sink.execute(f"DROP DATABASE IF EXISTS {shop.sink_database}")
+def shop(mysql_server: SqlServer, mysql_sink: SqlServer, tmp_path: Path) -> Iterator[Shop]:
+    with open_shop(mysql_server, mysql_sink, tmp_path, "live") as shop:
+        yield shop
+        for job in _detached:
+            if job.is_running:
+                job.stop()
+        _detached.clear()
 
 
 def context() -> Any:

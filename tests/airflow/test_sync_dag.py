@@ -15,7 +15,7 @@ import pytest
 
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.state.store import open_store
-from tests.airflow.shop import Shop, known_dag
+from tests.airflow.shop import Shop, known_dag, open_shop
 from tests.servers.given import SqlServer
 from tests.servers.template import PASSWORD
 
@@ -39,15 +39,15 @@ class Run:
     def __init__(self, dag: DAG, day: datetime, **options: Any) -> None:
         run = dag.test(logical_date=day, **options)
         self.state = str(run.state)
-        self.tasks = {task.task_id: task for task in run.get_task_instances()}
+        tasks = run.get_task_instances()
+        self.states = {task.task_id: str(task.state) for task in tasks}
+        # at once: the next try of a task wipes what this one has left
+        self.xcom = {task.task_id: task.xcom_pull(task_ids=task.task_id) for task in tasks}
 
     def returned(self, task_id: str) -> dict[str, Any]:
-        value = self.tasks[task_id].xcom_pull(task_ids=task_id)
+        value = self.xcom[task_id]
         assert isinstance(value, dict)
         return value
-
-    def states(self) -> dict[str, str]:
-        return {name: str(task.state) for name, task in self.tasks.items()}
 
 
 class Runs:
@@ -115,22 +115,8 @@ def runs(
     airflow_db: None,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Runs]:
-    shop = Shop(
-        mysql_server,
-        mysql_sink,
-        "airflow_shop",
-        "airflow_copy",
-        tmp_path_factory.mktemp("shop"),
-        "shop",
-    )
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in shop.connections().items():
-            patch.setenv(name, value)
-        mysql_server.execute(f"CREATE DATABASE {shop.source_database}")
-        shop.fill()
+    with open_shop(mysql_server, mysql_sink, tmp_path_factory.mktemp("shop"), "shop") as shop:
         yield Runs(shop, known_dag(shop.write_pipeline()))
-    mysql_server.execute(f"DROP DATABASE {shop.source_database}")
-    mysql_sink.execute(f"DROP DATABASE IF EXISTS {shop.sink_database}")
 
 
 def generation_of(shop: Shop) -> int:
@@ -147,7 +133,7 @@ def test_the_first_run_copies_catches_up_and_proves_it(
     runs: Runs, capfd: pytest.CaptureFixture[str]
 ) -> None:
     first = runs.first(capfd)
-    assert set(first.states().values()) == {"success"}
+    assert set(first.states.values()) == {"success"}
     assert first.returned("snapshot")["ran"] is True
     assert first.returned("snapshot")["splits"] > 2
     assert first.returned("verify")["equal"] is True
@@ -167,7 +153,7 @@ def test_tasks_that_are_cleared_in_the_middle_do_only_what_is_left(
     runs: Runs, capfd: pytest.CaptureFixture[str]
 ) -> None:
     cleared = runs.cleared(capfd)
-    assert set(cleared.states().values()) == {"success"}
+    assert set(cleared.states.values()) == {"success"}
     assert cleared.returned("snapshot")["ran"] is False
     assert cleared.returned("verify")["equal"] is True
     if "second" not in runs.made:
@@ -176,7 +162,7 @@ def test_tasks_that_are_cleared_in_the_middle_do_only_what_is_left(
 
 def test_a_second_run_only_streams(runs: Runs, capfd: pytest.CaptureFixture[str]) -> None:
     first, second = runs.first(capfd), runs.second(capfd)
-    assert set(second.states().values()) == {"success"}
+    assert set(second.states.values()) == {"success"}
     assert second.returned("plan")["is_new"] is False
     assert second.returned("snapshot")["ran"] is False
     assert second.returned("plan")["plan_id"] == first.returned("plan")["plan_id"]
@@ -193,7 +179,7 @@ def test_other_tasks_find_references_and_summaries_in_xcom_and_no_rows(
     runs: Runs, capfd: pytest.CaptureFixture[str]
 ) -> None:
     first = runs.first(capfd)
-    returned = {name: first.returned(name) for name in first.tasks}
+    returned = {name: first.returned(name) for name in first.xcom}
     assert {value["pipeline"] for value in returned.values()} == {"shop"}
     assert len(str(returned)) < 10_000
     assert "customer 17" not in str(returned)
