@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -83,7 +84,7 @@ class StateStoreBehaviour:
         store.take_over(SHOP, "newer")
         before = (store.pipeline(SHOP), store.tables(SHOP), store.splits(SHOP))
         stream = StreamState(at(5))
-        writes = [
+        writes: list[Callable[[], object]] = [
             lambda: store.renew_lease(SHOP, old),
             lambda: store.release_lease(SHOP, old),
             lambda: store.move(SHOP, old, expected=Phase.NEW, to=Phase.PLANNING),
@@ -281,7 +282,7 @@ class StateStoreBehaviour:
         store.forget(SHOP, generation)
         state = store.ensure(SHOP)
         assert (state.generation, state.plan_id, state.phase) == (generation, "", Phase.NEW)
-        assert store.tables(SHOP) == store.splits(SHOP) == store.events(SHOP) == ()
+        assert [*store.tables(SHOP), *store.splits(SHOP), *store.events(SHOP)] == []
 
     def test_splits_are_stored_by_thousands(self, store: SqlStateStore) -> None:
         generation, _ = self.planned(store, count=1)

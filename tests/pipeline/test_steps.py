@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -61,9 +62,7 @@ def publish(shop: Shop, run: Run, reports: Sequence[tuple[SnapshotSplit, SplitRe
     owner = Owner(run.name, state.generation)
     with closing(SinkSession.open(shop.sink_endpoint, purpose="test")) as session:
         for split, report in reports:
-            session.transaction(
-                lambda s=split, r=report: store_report(session, owner, state.plan_id, s, r)
-            )
+            session.transaction(partial(store_report, session, owner, state.plan_id, split, report))
 
 
 def snapshot_done(shop: Shop, run: Run) -> None:
@@ -237,9 +236,8 @@ def test_a_dropped_pipeline_is_forgotten_and_old_owners_stay_fenced(shop: Shop) 
 
 def test_generations_grow_even_if_the_state_store_was_reset(shop: Shop) -> None:
     run = shop.run()
-    for _ in range(3):
-        with closing(open_ledger(run)) as ledger:
-            last = take_over(run, ledger).generation
+    with closing(open_ledger(run)) as ledger:
+        last = [take_over(run, ledger).generation for _ in range(3)][-1]
     shop.forget_state()
     rebuilt = shop.run()
     with closing(open_ledger(rebuilt)) as ledger:
