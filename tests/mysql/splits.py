@@ -81,11 +81,12 @@ def tuples(rows: SplitRows) -> list[tuple[Any, ...]]:
 
 
 def runs(server: SqlServer, *statements: str) -> Callable[[], None]:
-    """Return an action that runs statements on connections of their own."""
+    """Return an action that runs statements on a connection of its own."""
 
     def action() -> None:
-        for statement in statements:
-            server.execute(statement)
+        with closing(server.connect()) as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
 
     return action
 
