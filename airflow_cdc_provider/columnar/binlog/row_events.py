@@ -14,6 +14,7 @@ from airflow_cdc_provider.columnar.binlog.event_types import HEADER_BYTES, Event
 from airflow_cdc_provider.columnar.binlog.frames import Frames
 from airflow_cdc_provider.columnar.binlog.octets import Bools, Ints
 from airflow_cdc_provider.columnar.binlog.row_walk import Images, RowLayout, Side
+from airflow_cdc_provider.columnar.binlog.system_versions import current_changes
 from airflow_cdc_provider.columnar.binlog.table_map import TableMap
 from airflow_cdc_provider.columnar.changes import Op
 from airflow_cdc_provider.columnar.value_model import ZeroDates, arrow_schema
@@ -58,12 +59,15 @@ class TableDecoder:
         op = _OPS[types]
         counts = np.bincount(images.event, minlength=len(places))
         before, after, ops, changes = _sides(images, op, counts)
-        return RowChanges(
+        decoded = RowChanges(
             changes,
             ops,
             self._record_batch(Side(frames.octets, images, before)),
             self._record_batch(Side(frames.octets, images, after)),
         )
+        if self.map.row_end is None or not len(ops):
+            return decoded
+        return _current_only(decoded, self.map.row_end, self.map.hidden)
 
     def _row_starts(self, frames: Frames, places: Ints, types: npt.NDArray[np.uint8]) -> Ints:
         """Return where the first image of each event begins; the images must be whole."""
@@ -155,3 +159,19 @@ def _sides(
     before = np.where(ops == Op.INSERT, -1, leading)
     after = np.where(ops == Op.INSERT, leading, np.where(ops == Op.UPDATE, leading + 1, -1))
     return before, after, ops, np.where(updates, counts // 2, counts)
+
+
+def _current_only(changes: RowChanges, row_end: int, hidden: int) -> RowChanges:
+    """Leave out what only happened to a versioned table's past."""
+    kept, kinds, after = current_changes(
+        changes.op.astype(np.int64), changes.before, changes.after, row_end
+    )
+    event = np.repeat(np.arange(len(changes.counts)), changes.counts)
+    places = pa.array(np.flatnonzero(kept))
+    shown = changes.before.schema.names[: changes.before.num_columns - hidden]
+    return RowChanges(
+        np.bincount(event[kept], minlength=len(changes.counts)),
+        kinds[kept].astype(np.int8),
+        changes.before.select(shown).take(places),
+        after.select(shown).take(places),
+    )

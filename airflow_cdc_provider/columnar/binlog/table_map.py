@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from airflow_cdc_provider.columnar.binlog.byte_reader import ByteReader
 from airflow_cdc_provider.columnar.binlog.column_metadata import OptionalMetadata
+from airflow_cdc_provider.columnar.binlog.system_versions import hidden_columns, row_end_place
 from airflow_cdc_provider.columnar.binlog.wire_types import Wire, logged_type, read_wire
 from airflow_cdc_provider.core.errors import IntegrityError, UnknownTypeError
 from airflow_cdc_provider.core.identifiers import TableId
@@ -36,6 +37,10 @@ class TableMap:
     wires: tuple[Wire, ...]
     primary_key: tuple[int, ...] = ()
     """Places of the key's columns, as far as the log says."""
+    row_end: int | None = None
+    """MariaDB: the place of a system-versioned table's ROW END."""
+    hidden: int = 0
+    """Columns at the end that the server added and its catalogue does not show."""
 
 
 def read_table_id(body: bytes) -> TableId:
@@ -84,7 +89,11 @@ def read_table_map(body: bytes, schemas: SchemaSource, flavour: str) -> TableMap
     schema = schemas(table)
     if schema is not None:
         columns = _completed(columns, wires, schema)
-    return TableMap(table, columns, wires, metadata.primary_key)
+    row_end, hidden = None, 0
+    if flavour == "mariadb":
+        row_end = row_end_place(columns, metadata.primary_key, schema)
+        hidden = hidden_columns(columns, schema)
+    return TableMap(table, columns, wires, metadata.primary_key, row_end, hidden)
 
 
 def _bits(octets: bytes, count: int) -> tuple[bool, ...]:

@@ -6,9 +6,12 @@ import ipaddress
 import random
 import uuid
 
+import pytest
+
+from airflow_cdc_provider.core.errors import UnsupportedTableError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
-from tests.columnar.binlog.captured import captured_log, rows_after
+from tests.columnar.binlog.captured import captured_log, replayed, rows_after
 from tests.servers.given import SqlServer
 
 
@@ -62,3 +65,39 @@ def test_inet4_reads_as_the_server_prints_it(
     mariadb_server: SqlServer, mariadb_database: str
 ) -> None:
     check(mariadb_server, mariadb_database, "inet4", ["0.0.0.0", "1.2.0.0", "255.255.255.255"])
+
+
+@pytest.mark.parametrize("explicit", [False, True])
+def test_history_rows_never_take_the_place_of_current_ones(
+    mariadb_server: SqlServer,
+    mariadb_database: str,
+    explicit: bool,
+) -> None:
+    table = TableId(mariadb_database, "t")
+    period = (
+        ", a TIMESTAMP(6) GENERATED ALWAYS AS ROW START, b TIMESTAMP(6) GENERATED ALWAYS AS "
+        "ROW END, PERIOD FOR SYSTEM_TIME (a, b)"
+    )
+    ddl = f"CREATE TABLE t (id INT PRIMARY KEY, v INT{period if explicit else ''})"
+    ddl += " WITH SYSTEM VERSIONING"
+    schema = TableSchema(table, (), primary_key=("id",), create_statement=ddl)
+    with captured_log(mariadb_server) as log:
+        mariadb_server.execute(ddl, database=mariadb_database)
+        for statement in (
+            "INSERT INTO t (id, v) VALUES (1, 1), (2, 2), (3, 3), (4, 4)",
+            "UPDATE t SET v = v + 10 WHERE id <= 2",
+            "UPDATE t SET v = v + 10 WHERE id <= 2",
+            "DELETE FROM t WHERE id IN (1, 3)",
+            "INSERT INTO t (id, v) VALUES (3, 33)",
+            "UPDATE t SET id = 40 WHERE id = 4",
+            "DELETE HISTORY FROM t",
+        ):
+            mariadb_server.execute(statement, database=mariadb_database)
+        captured = log()
+    batches = captured.batches(schemas=lambda _table: schema)
+    shown = mariadb_server.execute("SELECT id, v FROM t", database=mariadb_database)
+    found = replayed(batches, "t")
+    assert {key: row["v"] for key, row in found.items()} == dict(shown)
+    assert list(found[2]) == ["id", "v", *(["a", "b"] if explicit else [])]
+    with pytest.raises(UnsupportedTableError, match="versioned"):
+        captured.batches()

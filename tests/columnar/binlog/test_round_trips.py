@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 
 from airflow_cdc_provider.columnar.binlog.decoder import ColumnDecoder
@@ -19,6 +18,9 @@ from tests.columnar.raw_select import select_rows
 from tests.columnar.test_select_decoding import LENIENT, differences
 from tests.columnar.type_cases import MARIADB, MYSQL, TypeCase, cases_for
 from tests.servers.given import SqlServer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 ROUNDS = 6
 
