@@ -45,7 +45,7 @@ SETTLE = Option(
     ("--settle-s",),
     "seconds a running stream gets, each time, to pass rows that differ",
     kind=float,
-    default=30.0,
+    default=120.0,
 )
 WAIT = Option(("--wait-s",), "seconds to wait for the owner to stop", kind=float, default=60.0)
 YES = Option(("--yes",), "do it without asking")

@@ -17,9 +17,11 @@ from airflow_cdc_provider.core.errors import (
     FencedError,
     LeaseHeldError,
     RefusedError,
+    RetryableError,
     StateMovedError,
     TableChangedError,
 )
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, Wanted
 from airflow_cdc_provider.core.split_planner import splits_between
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
@@ -30,6 +32,7 @@ from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
 from airflow_cdc_provider.pipeline.steps.planning import plan, preview
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
 from airflow_cdc_provider.pipeline.steps.status import status
+from airflow_cdc_provider.pipeline.steps.verifying import verify
 from airflow_cdc_provider.pipeline.steps.working import start_snapshot, start_stream
 from airflow_cdc_provider.sinks.ledger import store_report
 from airflow_cdc_provider.sinks.ports import Owner
@@ -242,3 +245,26 @@ def test_generations_grow_even_if_the_state_store_was_reset(shop: Shop) -> None:
     rebuilt = shop.run()
     with closing(open_ledger(rebuilt)) as ledger:
         assert take_over(rebuilt, ledger).generation == last + 1
+
+
+def test_rows_still_on_their_way_are_not_called_different(shop: Shop) -> None:
+    run = shop.run()
+    plan(run)
+    snapshot_done(shop, run)
+    hand_off(run)
+    generation = run.store.ensure(run.name).generation
+    run.store.move(run.name, generation, expected=Phase.HANDED_OFF, to=Phase.STREAMING)
+    with pytest.raises(RetryableError, match="did not pass"):
+        verify(run, settle_s=0.5)
+    run.store.release_lease(run.name, generation)
+    report = verify(run, settle_s=60)
+    assert (report.equal, report.tables[0].missing) == (False, 3)
+
+
+def test_only_tables_of_the_plan_are_verified(shop: Shop) -> None:
+    run = shop.run()
+    with pytest.raises(RefusedError, match="no plan"):
+        verify(run)
+    plan(run)
+    with pytest.raises(RefusedError, match="not in the plan"):
+        verify(run, tables=[TableId(shop.database, "other")])

@@ -1,8 +1,9 @@
 """Verify: source and sink compared both ways, table by table.
 
 While a stream runs the two are never equal at one moment. Rows that differ are looked at again
-once the stream has passed what was at the source then; how long that may take has a limit, and
-without a stream at work there is nothing to wait for.
+once the stream has passed what was at the source then. A stream that does not get there in time
+proves nothing, and that is an error of its own, not a difference. Without a stream at work there
+is nothing to wait for: what differs, differs.
 """
 
 from __future__ import annotations
@@ -11,7 +12,11 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 
-from airflow_cdc_provider.core.errors import IncomparablePositionsError, RefusedError
+from airflow_cdc_provider.core.errors import (
+    IncomparablePositionsError,
+    RefusedError,
+    RetryableError,
+)
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
@@ -22,7 +27,7 @@ from airflow_cdc_provider.mysql.verify import verify as compare
 from airflow_cdc_provider.pipeline.run import Run, lease_is_live
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
 
-SETTLE_S = 30.0
+SETTLE_S = 120.0
 _POLL_S = 0.3
 
 
@@ -63,7 +68,10 @@ def verify(
 
 
 def wait_for_stream(run: Run, *, timeout_s: float) -> bool:
-    """Wait until the sink has all that is committed at the source by now; tell whether it has."""
+    """Wait until the sink has all that is committed at the source by now.
+
+    Returns False if it has not, and no stream is at work that could bring it.
+    """
     deadline = time.monotonic() + timeout_s
     end = source_end(run)
     with closing(open_ledger(run)) as ledger:
@@ -71,8 +79,15 @@ def wait_for_stream(run: Run, *, timeout_s: float) -> bool:
             stream = ledger.stream()
             if stream is not None and _covers(stream.start, end):
                 return True
-            if time.monotonic() >= deadline or not _streams(run):
+            if not _streams(run):
                 return False
+            if time.monotonic() >= deadline:
+                raise RetryableError(
+                    f"the stream did not pass {end} within {timeout_s:g} s",
+                    where=f"verify of {run.name}",
+                    risk="none: rows on their way are neither equal nor different yet",
+                    remedy="look at the stream's lag, and verify again with more time to settle",
+                )
             time.sleep(_POLL_S)
 
 
