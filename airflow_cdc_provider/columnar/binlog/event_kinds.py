@@ -67,15 +67,19 @@ _TEXTS = (
 """Text, kind, and whether the text is all of it."""
 
 
+_SKIP, _SPECIAL = int(Kind.SKIP), int(Kind.SPECIAL)
+_QUERY, _TABLE_MAP = int(EventType.QUERY), int(EventType.TABLE_MAP)
+
+
 def kinds_of(frames: Frames, known_maps: dict[int, bytes]) -> Kinds:
     """Sort events; a table map is skipped only if it repeats, byte by byte, the known one."""
     kinds = _BY_TYPE[frames.types]
-    queries = np.flatnonzero(frames.types == EventType.QUERY)
+    queries = np.flatnonzero(frames.types == _QUERY)
     if len(queries):
         kinds[queries] = _query_kinds(frames, queries)
-    maps = np.flatnonzero(frames.types == EventType.TABLE_MAP)
+    maps = np.flatnonzero(frames.types == _TABLE_MAP)
     if len(maps):
-        kinds[maps] = np.where(_repeats(frames, maps, known_maps), Kind.SKIP, Kind.SPECIAL)
+        kinds[maps] = np.where(_repeats(frames, maps, known_maps), _SKIP, _SPECIAL)
     return kinds
 
 
@@ -84,7 +88,7 @@ def _query_kinds(frames: Frames, places: Ints) -> Kinds:
     starts = frames.starts[places] + HEADER_BYTES
     text = starts + 13 + octets.little(starts + 11, 2) + octets.little(starts + 8, 1) + 1
     length = frames.ends[places] - text
-    kinds = np.full(len(places), Kind.SPECIAL, np.uint8)
+    kinds = np.full(len(places), _SPECIAL, np.uint8)
     for words, kind, whole in _TEXTS:
         fits = length == len(words) if whole else length >= len(words)
         candidates = np.flatnonzero(fits)

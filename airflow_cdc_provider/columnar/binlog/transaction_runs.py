@@ -36,6 +36,9 @@ _MAY_FOLLOW = np.zeros((4, 4), np.bool_)
 _MAY_FOLLOW[Kind.COMMIT, Kind.OPEN] = True
 _MAY_FOLLOW[Kind.OPEN, [Kind.BEGIN, Kind.COMMIT]] = True
 _MAY_FOLLOW[Kind.BEGIN, Kind.COMMIT] = True
+_COMMIT, _OPEN = int(Kind.COMMIT), int(Kind.OPEN)
+_BEGIN, _ROWS = int(Kind.BEGIN), int(Kind.ROWS)
+"""Plain numbers: reading an enumeration's member costs more than comparing with it."""
 
 
 @dataclass(slots=True)
@@ -71,8 +74,8 @@ class TransactionRuns:
     def follow(self, frames: Frames, kinds: Kinds, log_ends: Ints) -> Iterator[ChangeBatch]:
         """Take a run of ordinary events."""
         self._check_order(kinds, log_ends)
-        opens = np.flatnonzero(kinds == Kind.OPEN)
-        commits = np.flatnonzero(kinds == Kind.COMMIT)
+        opens = np.flatnonzero(kinds == _OPEN)
+        commits = np.flatnonzero(kinds == _COMMIT)
         counts, ordinals = self._rows(frames, kinds, opens)
         bytes_after = self.byte + np.cumsum(frames.stored_bytes)
         if len(commits):
@@ -93,7 +96,7 @@ class TransactionRuns:
         if len(opens) and (not len(commits) or opens[-1] > commits[-1]):
             last = int(opens[-1])
             self.open = self._opened(frames, last, int(log_ends[last]), int(ordinals[last]))
-        begins = np.flatnonzero(kinds == Kind.BEGIN)
+        begins = np.flatnonzero(kinds == _BEGIN)
         if self.open is not None and len(begins) and (not len(opens) or begins[-1] > opens[-1]):
             self.open.begun = True
         if self.open is not None:
@@ -103,24 +106,24 @@ class TransactionRuns:
             self._assembly.move_to(self._assembly.at(int(log_ends.max())))
 
     def _check_order(self, kinds: Kinds, log_ends: Ints) -> None:
-        structure = (kinds >= Kind.COMMIT) & (kinds <= Kind.BEGIN)
+        structure = (kinds >= _COMMIT) & (kinds <= _BEGIN)
         places = np.flatnonzero(structure)
         before = np.empty(len(places), np.int64)
         steps = kinds[places].astype(np.int64)
-        state = Kind.COMMIT
+        state = _COMMIT
         if self.open is not None:
-            state = Kind.BEGIN if self.open.begun else Kind.OPEN
+            state = _BEGIN if self.open.begun else _OPEN
         if len(places):
             before[0], before[1:] = state, steps[:-1]
             wrong = np.flatnonzero(~_MAY_FOLLOW[before, steps])
             if len(wrong):
                 raise self._out_of_order(int(log_ends[places[wrong[0]]]))
-        rows = np.flatnonzero(kinds == Kind.ROWS)
+        rows = np.flatnonzero(kinds == _ROWS)
         if len(rows):
             last = np.searchsorted(places, rows) - 1
             inside = np.where(last >= 0, steps[np.maximum(last, 0)] if len(steps) else state, state)
-            if (inside == Kind.COMMIT).any():
-                outside = rows[np.flatnonzero(inside == Kind.COMMIT)[0]]
+            if (inside == _COMMIT).any():
+                outside = rows[np.flatnonzero(inside == _COMMIT)[0]]
                 raise self._out_of_order(int(log_ends[outside]))
 
     def _out_of_order(self, log_end: int) -> CorruptLogError:
@@ -135,7 +138,7 @@ class TransactionRuns:
     def _rows(self, frames: Frames, kinds: Kinds, opens: Ints) -> tuple[Ints, Ints]:
         """Decode all rows; return changes by event, and the place behind each event's last."""
         counts = np.zeros(len(frames), np.int64)
-        rows = np.flatnonzero(kinds == Kind.ROWS)
+        rows = np.flatnonzero(kinds == _ROWS)
         if not len(rows):
             return counts, np.full(len(frames), self.ordinal, np.int64)
         ids = frames.octets.little(frames.starts[rows] + 19, 6)
@@ -174,7 +177,7 @@ class TransactionRuns:
     def _captured(self, kinds: Kinds, counts: Ints, opens: Ints, ended: int) -> Bools:
         """Tell which of the ended transactions have captured rows."""
         carried = 0 if self.open is None else 1
-        with_rows = np.flatnonzero((kinds == Kind.ROWS) & (counts > 0))
+        with_rows = np.flatnonzero((kinds == _ROWS) & (counts > 0))
         number = np.searchsorted(opens, with_rows, side="right") - 1 + carried
         captured = np.zeros(ended + 1, np.bool_)
         captured[number] = True
