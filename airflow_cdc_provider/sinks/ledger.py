@@ -45,7 +45,7 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.gtid import GtidSet
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.positions import LogPosition
-from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.sql import literal
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress, smallest
 from airflow_cdc_provider.sinks import writers
@@ -234,8 +234,9 @@ class MySqlLedger:
         for split, report in self.reports():
             by_table.setdefault(split.table, []).append((split, report))
         for progress in joining:
+            handed = {finished.split: finished for finished in progress.finished}
             for split, report in by_table.get(progress.table, []):
-                if not _agrees(progress, split, report):
+                if not _agrees(progress, handed.get(split), report):
                     raise StateMovedError(
                         f"split {split.split_id} was published again since its report was read",
                         where=f"hand-off of {self._owner.pipeline} at {stream.start}",
@@ -244,16 +245,13 @@ class MySqlLedger:
                     )
 
 
-def _agrees(progress: TableProgress, split: SnapshotSplit, report: SplitReport) -> bool:
-    settled = (report.high, report.low)
-    if not progress.finished:
-        return report.high in progress.consistent_at or not progress.consistent_at
-    return any(
-        finished.split == split
-        and finished.consistent_at == report.high
-        and finished.watermark in settled
-        for finished in progress.finished
-    )
+def _agrees(progress: TableProgress, handed: FinishedSplit | None, report: SplitReport) -> bool:
+    """Tell whether a table was handed off from this report."""
+    if not progress.finished:  # replayed without filtering
+        return report.high in progress.consistent_at
+    if handed is None:
+        return False
+    return handed.consistent_at == report.high and handed.watermark in (report.high, report.low)
 
 
 # --- what the sinks write inside their own transactions ---------------------------------------
@@ -288,8 +286,8 @@ def store_report(
         str(split.number),
         literal(plan_id),
         str(owner.generation),
-        literal(dumps(split_to_json(split))),
-        literal(dumps(report_to_json(report))),
+        text_literal(dumps(split_to_json(split))),
+        text_literal(dumps(report_to_json(report))),
         str(report.rows),
         NOW_US,
     )
@@ -346,14 +344,20 @@ def insert_slot(
     )
 
 
+def text_literal(text: str) -> str:
+    """Write JSON as an SQL literal: bare where nothing in it could be taken for something else."""
+    is_plain = text.isascii() and text.isprintable() and not {"'", "\\"} & set(text)
+    return f"'{text}'" if is_plain else literal(text)
+
+
 def position_literal(position: LogPosition) -> str:
     """Write a position as an SQL literal."""
-    return literal(dumps(position_to_json(position)))
+    return text_literal(dumps(position_to_json(position)))
 
 
 def stream_literal(stream: StreamSplit) -> str:
     """Write a stream split as an SQL literal."""
-    return literal(dumps(stream_to_json(stream)))
+    return text_literal(dumps(stream_to_json(stream)))
 
 
 def no_stream(owner: Owner, where: str) -> CdcError:

@@ -110,7 +110,9 @@ class SinkSession:
 
     def transaction(self, work: Callable[[], Outcome]) -> Outcome:
         """Run `work` and commit, as a whole again if the server chose it as a deadlock's victim."""
-        for attempt in range(1, _TRIES + 1):
+        attempt = 0
+        while True:
+            attempt += 1
             try:
                 self.begin()
                 outcome = work()
@@ -126,7 +128,6 @@ class SinkSession:
                 time.sleep(random.uniform(wait / 2, wait))  # noqa: S311 - spreads, hides nothing
             finally:
                 self.rollback()
-        raise AssertionError("the last attempt returns or raises")
 
     def close(self) -> None:
         """Let go; a transaction that is open is rolled back by the server."""

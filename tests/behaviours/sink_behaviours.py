@@ -18,6 +18,8 @@ from airflow_cdc_provider.core.errors import (
     RowRefusedError,
     StateMovedError,
 )
+from airflow_cdc_provider.core.splits import FinishedSplit
+from airflow_cdc_provider.core.stream_split import hand_off
 from airflow_cdc_provider.sinks import ledger as ledger_module
 from tests.behaviours.sink_change_behaviours import kill_before
 from tests.behaviours.sink_world import SinkWorld
@@ -81,6 +83,40 @@ class SplitSinkBehaviours:
             world.publish(sink, world.split(), (1, "y" * 300))
         world.publish(sink, world.split(), (1, "fits"))
         assert world.held() == [(1, "fits")]
+
+    def test_neighbouring_splits_are_published_side_by_side(self, world: SinkWorld) -> None:
+        sinks = [world.splits() for _ in range(4)]
+
+        def publish(number: int) -> None:
+            split = world.split(
+                number, number * 10 or None, (number + 1) * 10 if number < 39 else None
+            )
+            rows = [(i, f"in {number}") for i in range(number * 10, number * 10 + 10)]
+            for high in (100, 200):
+                world.publish(sinks[number % 4], split, *rows, high=high)
+
+        def publish_all(first: int) -> None:
+            for number in range(first, 40, 4):
+                publish(number)
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(publish_all, range(4)))
+        assert world.held() == [(i, f"in {i // 10}") for i in range(400)]
+        assert len(world.ledger.reports()) == 40
+
+    def test_a_hand_off_of_many_splits_is_stored(self, world: SinkWorld) -> None:
+        splits = [
+            world.split(n, n * 10 if n else None, n * 10 + 10 if n < 4999 else None)
+            for n in range(5000)
+        ]
+        empty = world.rows()
+        finished = [
+            FinishedSplit.of(split, world.report(split, empty, high=100 + n), backfilled=True)
+            for n, split in enumerate(splits)
+        ]
+        stream = hand_off(finished)
+        world.ledger.store_stream(stream)
+        assert world.ledger.stream() == stream
 
     def test_an_old_generation_is_refused(self, world: SinkWorld) -> None:
         old = world.splits(1)

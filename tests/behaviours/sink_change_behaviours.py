@@ -99,7 +99,7 @@ class ChangeSinkBehaviours:
         old = world.changes(1)
         monkeypatch.setattr("airflow_cdc_provider.sinks.writers.end_older", lambda *_: None)
         claim = ledger_module.claim_commit
-        overtaken = []
+        overtaken: list[int] = []
 
         def overtake(*arguments: Any) -> str:
             if not overtaken:

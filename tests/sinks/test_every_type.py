@@ -1,0 +1,113 @@
+"""Every column type, from a source's rows and log into a sink, by every way of writing."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+
+from airflow_cdc_provider.columnar.value_model import ZeroDates
+from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.jobspec import ApplyMode
+from airflow_cdc_provider.core.keys import KeyRange
+from airflow_cdc_provider.core.positions import BinlogPosition
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit
+from airflow_cdc_provider.core.stream_split import hand_off
+from airflow_cdc_provider.mysql.capabilities import read_capabilities
+from airflow_cdc_provider.mysql.connection import connect
+from airflow_cdc_provider.mysql.introspection import read_schema
+from airflow_cdc_provider.mysql.log_reader import LogReader
+from airflow_cdc_provider.mysql.snapshot_reader import SnapshotReader
+from airflow_cdc_provider.sinks.opening import open_sink
+from airflow_cdc_provider.sinks.ports import Owner
+from tests.columnar.test_sql_round_trip import different
+from tests.columnar.type_cases import create_statement, insert_statements
+from tests.servers.given import SqlServer
+
+WAYS = {
+    "load": {},
+    "insert": {"local_files": False},
+    "merged": {"apply": ApplyMode.MERGED, "writers": 2},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "family",
+    [
+        pytest.param("mysql", marks=pytest.mark.mysql),
+        pytest.param("mariadb", marks=pytest.mark.mariadb),
+    ],
+)
+def test_rows_and_changes_of_every_type_arrive_unchanged(
+    family: str,
+    way: str,
+    request: pytest.FixtureRequest,
+    fresh_database: Callable[[SqlServer], str],
+) -> None:
+    server: SqlServer = request.getfixturevalue(f"{family}_server")
+    endpoint = Endpoint.parse(server.dsn())
+    table, copy = (TableId(fresh_database(server), "t") for _ in range(2))
+    server.execute(create_statement(table, family))
+    inserts = insert_statements(table, family)
+    for statement in inserts[::2]:
+        _run(server, statement)
+    with closing(connect(endpoint, purpose="tests")) as connection:
+        schema = read_schema(connection, table, with_statement=True)
+        status = read_capabilities(connection).status_statement
+    plan = TablePlan(schema, copy, 0)
+    owner = Owner(PipelineName(f"p_{secrets.token_hex(6)}"), 1)
+    sink = open_sink(
+        "mysql",
+        endpoint,
+        owner,
+        [plan],
+        zero_dates=ZeroDates.TEXT,
+        **WAYS[way],  # type: ignore[arg-type]
+    )
+    with closing(sink.open_ledger()) as ledger, closing(sink.open_tables()) as builder:
+        ledger.take_over(1)
+        builder.create_missing([plan])
+        split = SnapshotSplit(table, 0, schema.primary_key, schema.key_kinds, KeyRange())
+        reader = SnapshotReader(
+            endpoint, {table: schema}, server_id=9201, zero_dates=ZeroDates.TEXT
+        )
+        with closing(reader), closing(sink.open_splits()) as splits:
+            rows, report = reader.read(split)
+            splits.publish(split, rows, report)
+        stream = hand_off([FinishedSplit.of(split, report, backfilled=True)])
+        ledger.store_stream(stream)
+    for statement in inserts[1::2]:
+        _run(server, statement)
+    file, offset = server.execute(status)[0][:2]
+    log = LogReader(
+        endpoint,
+        server_id=9202,
+        start=stream.start,
+        captured={table},
+        zero_dates=ZeroDates.TEXT,
+        schemas={table: schema}.get,
+    )
+    with closing(log), closing(sink.open_changes()) as changes:
+        for batch in log.read_to(BinlogPosition.of(file, offset)):
+            changes.apply(batch)
+            changes.apply(batch)
+        after = changes.stream()
+    assert after is not None
+    assert after.inconsistent == ()
+    with closing(connect(endpoint, purpose="tests")) as connection:
+        copied = read_schema(connection, copy)
+    assert different(server, schema, copied) == []
+    counts = [server.execute(f"SELECT COUNT(*) FROM `{t.database}`.t")[0][0] for t in (table, copy)]
+    assert counts == [len(inserts), len(inserts)]
+
+
+def _run(server: SqlServer, statement: str) -> None:
+    connection = server.connect()
+    with closing(connection), connection.cursor() as cursor:
+        cursor.execute("SET SESSION sql_mode = 'ALLOW_INVALID_DATES', time_zone = '+00:00'")
+        cursor.execute(statement)
