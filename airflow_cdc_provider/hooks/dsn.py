@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 from airflow.sdk import BaseHook, Connection
 from airflow.sdk.exceptions import AirflowNotFoundException
@@ -59,7 +59,7 @@ def dsn_of(connection: Connection, extra: Mapping[str, Any]) -> str:
 
 
 def remembered(dsn: str) -> str:
-    """Have Airflow mask the DSN and its password, as it is and as it stands in the DSN."""
+    """Have Airflow mask the DSN and its password, as it is and as the DSN writes it."""
     if not dsn:
         return dsn
     mask_secret(dsn)
@@ -67,6 +67,7 @@ def remembered(dsn: str) -> str:
     password = account.partition(":")[2] if at else ""
     if password:
         mask_secret(password)
+        mask_secret(unquote(password))
     return dsn
 
 

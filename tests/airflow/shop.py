@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 PIPELINE = """
 pipeline: {name}
-source: {{conn_id: shop_source, tables: ["{source}.*"], server_id: 62000-62009}}
+source: {{conn_id: shop_source, tables: ["{source}.orders", "{source}.c*"], server_id: 62000-62009}}
 sink: {{conn_id: shop_sink, route: {{"{source}.*": "{sink}.*"}}}}
 state: {{conn_id: shop_state}}
 snapshot: {{split_rows: 400, max_connections: 2}}

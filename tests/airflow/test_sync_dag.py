@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus
 
 import pytest
+from airflow.sdk import conf
+from sqlalchemy import create_engine, text
 
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.state.store import open_store
@@ -119,6 +122,16 @@ def runs(
         yield Runs(shop, known_dag(shop.write_pipeline()))
 
 
+def stored(sql: str) -> list[Any]:
+    """Ask Airflow's own database."""
+    engine = create_engine(conf.get("database", "sql_alchemy_conn"))
+    try:
+        with engine.connect() as connection:
+            return list(connection.execute(text(sql)))
+    finally:
+        engine.dispose()
+
+
 def generation_of(shop: Shop) -> int:
     store = open_store(f"sqlite:///{shop.folder}/state.db")
     try:
@@ -185,6 +198,22 @@ def test_other_tasks_find_references_and_summaries_in_xcom_and_no_rows(
     assert "customer 17" not in str(returned)
     handed_off = returned["hand_off"]["tables"][f"{runs.shop.source_database}.orders"]
     assert handed_off["splits"] == returned["snapshot"]["splits"] // 2
+
+
+def test_each_target_tables_asset_tells_the_consistent_point(
+    runs: Runs, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """One of the tables is named in the file, the other picked by a pattern."""
+    runs.first(capfd)
+    told = stored("SELECT a.uri, e.extra FROM asset_event e JOIN asset a ON a.id = e.asset_id")
+    extras = {uri: json.loads(extra) for uri, extra in told}
+    where = f"cdc://shop_sink/{runs.shop.sink_database}"
+    assert set(extras) == {f"{where}/orders", f"{where}/customers"}
+    for extra in extras.values():
+        assert extra["pipeline"] == "shop"
+        assert "bin." in extra["position"]
+    (mirrored,) = stored("SELECT value FROM asset_state_store WHERE key = 'consistent_point'")
+    assert "bin." in mirrored[0]
 
 
 def test_the_password_is_in_no_log_no_xcom_and_no_argument(
