@@ -93,7 +93,7 @@ def _stream_start(value: Any) -> Any:
 def _stream_stop(value: Any) -> Any:
     if value == "latest":
         raise WrongValueError(
-            f"'latest' is {_LATER} here", "write mode: bounded: each run ends when caught up"
+            f"ending at 'latest' is {_LATER}", "write mode: bounded: each run ends caught up"
         )
     if isinstance(value, dict):
         raise WrongValueError(f"stopping at {value!r} is {_LATER}", "write never")
