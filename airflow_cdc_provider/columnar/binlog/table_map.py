@@ -65,6 +65,11 @@ def read_table_map(body: bytes, schemas: SchemaSource, flavour: str) -> TableMap
     codes = reader.take(count)
     details = ByteReader(reader.counted())
     wires = tuple(read_wire(code, details) for code in codes)
+    if flavour == "mariadb":  # it counts geometries among the columns that have a charset
+        wires = tuple(
+            replace(wire, groups=wire.groups | {"text"}) if wire.kind == "geometry" else wire
+            for wire in wires
+        )
     nullable = _bits(reader.take((count + 7) // 8), count)
     metadata = OptionalMetadata.read(reader.rest(), wires)
     if not metadata.names:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from airflow_cdc_provider.core.identifiers import TableId
 from tests.columnar.binlog.captured import captured_log, rows_after
 from tests.columnar.raw_select import select_rows
@@ -35,3 +39,24 @@ def test_select_and_log_of_mariadb_decode_to_the_same_values(
     mariadb_server: SqlServer, mariadb_database: str
 ) -> None:
     check(mariadb_server, mariadb_database, MARIADB)
+
+
+@pytest.mark.parametrize("kind", [MYSQL, MARIADB])
+@pytest.mark.parametrize("between", ["geometry", "longblob", "json", "enum('a')", "binary(4)"])
+def test_a_charset_belongs_to_its_column_whatever_stands_before_it(
+    request: pytest.FixtureRequest, fresh_database: Any, kind: str, between: str
+) -> None:
+    server = request.getfixturevalue(f"{kind}_server")
+    database = fresh_database(server)
+    with captured_log(server) as log:
+        server.execute(
+            f"CREATE TABLE t (id INT PRIMARY KEY, b LONGBLOB, x {between}, v VARCHAR(9) CHARACTER "
+            "SET latin1, w TEXT CHARACTER SET utf8mb4, y LONGBLOB)",
+            database=database,
+        )
+        server.execute(
+            "INSERT INTO t VALUES (1, x'ff', NULL, '\u20ac', 'é', x'fe')", database=database
+        )
+        batches = log().batches()
+    (row,) = rows_after(batches, "t")
+    assert list(row.values()) == [1, b"\xff", None, "\u20ac", "é", b"\xfe"]
