@@ -100,11 +100,13 @@ def open_split_reader(task: ReaderTask, reader: int) -> SplitReader:
 
 def open_log_reader(task: StreamTask, start: LogPosition) -> TailReader:
     """Open the reader of the log at a committed position."""
+    schemas = {plan.schema.table: plan.schema for plan in task.sink.plans}
     return LogReader(
         task.source,
         server_id=task.server_id,
         start=start,
-        captured=frozenset(plan.schema.table for plan in task.sink.plans),
+        captured=frozenset(schemas),
         limits=BatchLimits(changes=task.max_batch_changes, bytes=_BATCH_LOG_BYTES),
         zero_dates=task.sink.zero_dates,
+        schemas=schemas.get,
     )
