@@ -147,3 +147,12 @@ def test_strings_end_where_the_server_ends_them() -> None:
         "e`f",
         "x",
     ]
+
+
+@pytest.mark.parametrize("action", ["ON DELETE CASCADE", "ON UPDATE SET NULL"])
+def test_a_new_foreign_key_that_changes_rows_by_itself_is_not_harmless(action: str) -> None:
+    """Many servers do not log the rows that a cascade changes."""
+    found = effect_of(
+        f"ALTER TABLE d.orders ADD CONSTRAINT c FOREIGN KEY (a) REFERENCES b (id) {action}"
+    )
+    assert not found.harmless
