@@ -94,7 +94,7 @@ class LogReader:
             self._transport.start.position,
             server_uuid=capabilities.server_uuid,
             flavour=capabilities.flavour.value,
-            captured=captured,
+            captured=_folded(captured) if capabilities.names_fold_case else captured,
             limits=limits or BatchLimits(),
             zero_dates=zero_dates,
             schemas=schemas,
@@ -212,6 +212,14 @@ class LogReader:
         """Move to the file that a rotation names."""
         event = bytes(chunk.buffer[chunk.starts[number] : chunk.ends[number]])
         self._passed = rotation_target(event)
+
+
+def _folded(captured: Captured) -> Captured:
+    """Tell captured tables without regard to case: statements are logged as they were typed."""
+    if callable(captured):
+        return captured
+    names = {str(table).casefold() for table in captured}
+    return lambda table: str(table).casefold() in names
 
 
 def _unwrapped(place: Places, near: int) -> Places:

@@ -1,0 +1,33 @@
+"""A server that does not tell names apart by case logs a statement as it was typed."""
+
+from __future__ import annotations
+
+from airflow_cdc_provider.columnar.changes import ChangeBatch
+from airflow_cdc_provider.core.ddl_effects import StatementKind, effect_of
+from airflow_cdc_provider.core.identifiers import TableId
+from tests.mysql.test_log_reader import insert, position_of, reading
+from tests.servers.throwaway import MariaDbServer
+
+
+def barriers(batches: list[ChangeBatch]) -> list[str]:
+    return [batch.barrier.sql for batch in batches if batch.barrier is not None]
+
+
+def test_a_statement_is_a_barrier_however_its_table_was_spelt() -> None:
+    with MariaDbServer({"lower_case_table_names": 1}) as server:
+        server.execute("CREATE DATABASE shop")
+        server.execute("CREATE TABLE shop.orders (id INT PRIMARY KEY, v VARCHAR(20))")
+        server.execute("CREATE TABLE shop.other (id INT PRIMARY KEY)")
+        table = TableId("shop", "orders")
+        start = position_of(server)
+        insert(server, table, 1)
+        server.execute("TRUNCATE TABLE Shop.OTHER")
+        server.execute("TRUNCATE TABLE Shop.Orders")
+        until = position_of(server)
+        assert until.binlog is not None
+        with reading(server, start, table) as reader:
+            batches = list(reader.read_to(until.binlog))
+    assert sum(len(changes) for batch in batches for changes in batch.tables) == 1
+    found = [effect_of(sql) for sql in barriers(batches)]
+    concerned = [each for each in found if each.concerns(table, ignore_case=True)]
+    assert [each.kind for each in concerned] == [StatementKind.TRUNCATE]
