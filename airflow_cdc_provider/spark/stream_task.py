@@ -26,7 +26,12 @@ import pyarrow as pa
 from airflow_cdc_provider.columnar.changes import ChangeBatch
 from airflow_cdc_provider.core.codec import dumps
 from airflow_cdc_provider.core.endpoint import Endpoint
-from airflow_cdc_provider.core.errors import CdcError, IntegrityError, SnapshotRequiredError
+from airflow_cdc_provider.core.errors import (
+    CdcError,
+    IntegrityError,
+    SnapshotRequiredError,
+    SourceUnreachableError,
+)
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.sinks.opening import Sink
 from airflow_cdc_provider.sinks.ports import ChangeSink
@@ -107,6 +112,7 @@ def read_log(task: StreamTask, turn: Turn, end: LogPosition) -> Iterator[pa.Reco
             reader = None
         if reader is None:
             reader = open_log_reader(task, _committed(task))
+            _check_server(reader.position, end)
         if not _reaches(reader.position, end):
             for batch in reader.read_to(end.binlog):
                 yield from _part_rows(batch)
@@ -163,6 +169,16 @@ def _reaches(position: LogPosition, end: LogPosition) -> bool:
     if position.server_uuid != end.server_uuid:
         return False
     return None not in (position.binlog, end.binlog) and position.covers(end)
+
+
+def _check_server(position: LogPosition, end: LogPosition) -> None:
+    """Refuse an end that is a place in another server's log: it may never come in this one's."""
+    if position.server_uuid != end.server_uuid:
+        raise SourceUnreachableError(
+            f"server {position.server_uuid} answers, the end was asked of {end.server_uuid}",
+            where="log of the source",
+            remedy="the end is asked for again",
+        )
 
 
 def _check_reached(position: LogPosition, end: LogPosition) -> None:

@@ -1,0 +1,48 @@
+"""The stream's reading task, without a Spark: what it does when another server answers."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+
+import pytest
+
+from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.errors import SourceUnreachableError
+from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.sinks.opening import Sink, open_sink
+from airflow_cdc_provider.sinks.ports import Owner
+from airflow_cdc_provider.spark.errors_as_records import error_from_json
+from airflow_cdc_provider.spark.stream_task import ERROR, StreamTask, Turn, read_log
+from tests.mysql.test_log_reader import position_of
+from tests.servers.given import SqlServer
+
+_FORMER = "11111111-1111-1111-1111-111111111111"
+
+
+def streaming_sink(server: SqlServer, start: LogPosition) -> Sink:
+    name = PipelineName("stream_task")
+    sink = open_sink("mysql", Endpoint.parse(server.dsn()), Owner(name, 1), ())
+    with closing(sink.open_ledger()) as ledger:
+        ledger.take_over(1)
+        ledger.start_plan("a plan")
+        ledger.store_stream(StreamSplit(start, None, ()))
+    return sink
+
+
+@pytest.mark.timeout(30)
+def test_an_end_of_the_former_servers_log_is_not_waited_for_on_a_new_one(
+    mysql_server: SqlServer, mysql_sink: SqlServer
+) -> None:
+    start = position_of(mysql_server)
+    assert start.binlog is not None
+    sink = streaming_sink(mysql_sink, start)
+    task = StreamTask(Endpoint.parse(mysql_server.dsn()), sink, server_id=7301)
+    end = LogPosition(_FORMER, start.binlog.at(1 << 30))
+    (row,) = [batch.to_pylist()[0] for batch in read_log(task, Turn("run", 1), end)]
+    assert row["kind"] == ERROR
+    error = error_from_json(json.loads(row["part"]))
+    assert isinstance(error, SourceUnreachableError), error
+    assert _FORMER in str(error)
