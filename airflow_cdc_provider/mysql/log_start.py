@@ -58,6 +58,8 @@ def check_start(
         _check_lineage(connection, capabilities, wanted.gtids, commit_wait_s)
     if same and wanted.binlog is not None:
         purged = _missing_file(connection, capabilities, wanted.binlog)
+        if not purged and isinstance(wanted.gtids, MariaDbGtidPosition):
+            _check_place(connection, wanted.binlog, wanted.gtids)
         if not purged and wanted.binlog.offset <= LARGEST_OFFSET:
             return LogStart(wanted, by_file=True)
         if wanted.gtids is None:
@@ -141,6 +143,24 @@ def _check_domains(connection: ServerConnection, ours: MariaDbGtidPosition) -> N
             _where(connection),
             "its history and ours have parted",
             "connect to a server that has them, or take a new snapshot",
+        )
+
+
+def _check_place(
+    connection: ServerConnection, place: BinlogPosition, ours: MariaDbGtidPosition
+) -> None:
+    """Require that MariaDB's log holds our transactions before our place in it.
+
+    A log that was reset begins anew under the same file names, with numbers from 1.
+    """
+    told = query(connection, f"SELECT BINLOG_GTID_POS('{place.file}', {place.offset})")[0][0]
+    found = MariaDbGtidPosition.parse(str(told or ""))
+    if not found.covers(ours):
+        raise SourceIdentityError(
+            f"the log has {told or 'nothing'} up to {place}, where we have {ours}",
+            _where(connection),
+            "the log was reset and filled anew; what came in between is not known",
+            "take a new snapshot",
         )
 
 
