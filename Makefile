@@ -63,6 +63,7 @@ demo: $(SYNCED) ## copy a live database before your eyes; KEEP=1 leaves it up
 	$(BIN)/python -m tests.end_to_end.demo
 
 bench: $(SYNCED) ## measure against the peers; ONLY=decode runs a part
+	$(UV) sync --frozen --quiet --group bench
 	$(BIN)/python -m tests.benchmarks $(ONLY)
 
 servers-up: $(SYNCED) ## start MySQL source and sink and MariaDB, and keep them up for tests

@@ -48,7 +48,7 @@ log_positions = st.builds(
 ) | st.builds(LogPosition, st.sampled_from(UUIDS), st.none(), gtid_sets)
 
 names = st.text(
-    st.characters(codec="utf-8", exclude_characters="\0", exclude_categories=("Cs",)),
+    st.characters(codec="utf-8", exclude_characters="\0"),
     min_size=1,
     max_size=12,
 ).filter(lambda name: not name.startswith(".") and not name.endswith("."))

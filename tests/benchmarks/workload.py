@@ -25,6 +25,11 @@ _NARROW = (
     "CREATE TABLE {name} (id INT NOT NULL PRIMARY KEY, k INT NOT NULL, c CHAR(120) NOT NULL, "
     "pad CHAR(60) NOT NULL) DEFAULT CHARSET=utf8mb4"
 )
+_NARROW_ROWS = (
+    "INSERT INTO {name} WITH RECURSIVE n AS (SELECT 1 i UNION ALL SELECT i + 1 FROM n "
+    "WHERE i < {count}) SELECT i, i % 1000, CONCAT('c-', i, '-', REPEAT('68487932199-', 9)), "
+    "CONCAT('pad-', i, '-', REPEAT('67847967377-', 4)) FROM n"
+)
 _SEED = 20_260_101
 
 
@@ -56,7 +61,7 @@ def _single_inserts(cursor: Cursor, rows: int = 300_000) -> int:
 def _bulk_inserts(cursor: Cursor) -> int:
     rows, low = 0, 0
     cursor.execute("SELECT MAX(l_orderkey) FROM lineitem")
-    largest = cursor.fetchone()[0]
+    ((largest,),) = cursor.fetchall()
     while low <= largest:
         rows += cursor.execute(
             "INSERT INTO w2 SELECT * FROM lineitem "
@@ -80,6 +85,29 @@ def _oltp(cursor: Cursor, statements: int = 100_000) -> int:
             rows += cursor.execute(f"UPDATE w3 SET k = k + 1, c = '{c}' WHERE id = {key}")
         else:
             rows += cursor.execute(f"DELETE FROM w3 WHERE id = {90_001 + number // 5}")
+    return rows
+
+
+def _transactions_of_ten(cursor: Cursor, transactions: int = 10_000) -> int:
+    """Mixed changes, ten rows a transaction, uniform over 100,000 keys; a tenth are deletes."""
+    rng = random.Random(_SEED)
+    rows = 0
+    for number in range(transactions):
+        cursor.execute("BEGIN")
+        first = rng.randint(1, 100_000)
+        values = ", ".join(map(_narrow_row, range(first, first + 3)))
+        c = f"t-{number}-" + "31451373586-" * 9
+        rows += (
+            cursor.execute(
+                f"INSERT INTO w5 VALUES {values} AS new "
+                f"ON DUPLICATE KEY UPDATE k = new.k + {number}, c = '{c}'"
+            )
+            and 3
+        )
+        keys = ", ".join(str(rng.randint(1, 100_000)) for _ in range(6))
+        rows += cursor.execute(f"UPDATE w5 SET k = k + 1, c = '{c}' WHERE id IN ({keys})")
+        rows += cursor.execute(f"DELETE FROM w5 WHERE id = {rng.randint(1, 100_000)}")
+        cursor.execute("COMMIT")
     return rows
 
 
@@ -118,11 +146,18 @@ WORKLOADS = {
         (
             _NARROW.format(name="w3"),
             "SET SESSION cte_max_recursion_depth = 200000",
-            "INSERT INTO w3 WITH RECURSIVE n AS (SELECT 1 i UNION ALL SELECT i + 1 FROM n "
-            "WHERE i < 120000) SELECT i, i % 1000, CONCAT('c-', i, '-', REPEAT('68487932199-', 9)), "
-            "CONCAT('pad-', i, '-', REPEAT('67847967377-', 4)) FROM n",
+            _NARROW_ROWS.format(name="w3", count=120_000),
         ),
         _oltp,
+    ),
+    "w5": Workload(
+        "w5",
+        (
+            _NARROW.format(name="w5"),
+            "SET SESSION cte_max_recursion_depth = 200000",
+            _NARROW_ROWS.format(name="w5", count=100_000),
+        ),
+        _transactions_of_ten,
     ),
     "w4": Workload(
         "w4",

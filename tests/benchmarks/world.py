@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.benchmarks import workload
-from tests.servers.throwaway import MySqlServer
+from tests.servers.throwaway import MySqlServer, Options
 
 DATABASE = "bench"
-_OPTIONS = {
+_OPTIONS: Options = {
     "innodb-buffer-pool-size": "2G",
     "innodb-redo-log-capacity": "2G",
     "max-allowed-packet": "256M",
@@ -101,9 +101,7 @@ def _load_lineitem(source: MySqlServer, scale: float) -> int:
         )
         file = next(Path(folder).rglob("lineitem*.tbl"))
         source.execute(f"CREATE DATABASE {DATABASE}")
-        connection = source.connect(
-            user="root", password="", database=DATABASE, local_infile=True
-        )
+        connection = source.connect(user="root", password="", database=DATABASE, local_infile=True)
         try:
             with connection.cursor() as cursor:
                 cursor.execute(workload.LINEITEM)

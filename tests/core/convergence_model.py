@@ -216,7 +216,7 @@ class World:
         finished = list(self.sink.finished.values())
         stream = hand_off(finished, backfilled=self.backfill)
         if not self.laws.start_at_smallest:
-            latest = max(finished, key=lambda split: len(split.watermark.gtids or ""))
+            latest = max(finished, key=lambda split: length(split.watermark))
             table = replace(stream.tables[0], applied_through=latest.watermark)
             stream = replace(stream, start=latest.watermark, tables=(table,))
         return stream
@@ -248,6 +248,11 @@ class World:
     def is_consistent(self) -> bool:
         stream = self.sink.stream
         return stream is not None and not stream.inconsistent
+
+
+def length(position: LogPosition) -> int:
+    """Return how many transactions a position holds."""
+    return len(position.gtids) if isinstance(position.gtids, GtidSet) else 0
 
 
 def put(rows: Rows, key: int, value: int | None) -> None:

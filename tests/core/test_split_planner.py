@@ -67,7 +67,8 @@ def test_even_steps_never_leave_the_keys(smallest: int, width: int, rows: int) -
     bounds = even_boundaries(smallest, smallest + width, rows, dense)
     assert bounds is not None
     found = list(bounds)
-    assert all(smallest < bound[0] <= smallest + width for bound in found)
+    last = (smallest + width,)
+    assert all((smallest,) < bound <= last for bound in found)
     assert found == sorted(set(found))
 
 

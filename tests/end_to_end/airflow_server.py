@@ -209,13 +209,13 @@ class AirflowServer:
         return all(health.get(part, {}).get("status") == "healthy" for part in parts)
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        request = urllib.request.Request(  # noqa: S310 - our own server on loopback
+        request = urllib.request.Request(
             self.url + path,
             method=method,
             data=None if body is None else json.dumps(body).encode(),
             headers={"Content-Type": "application/json", "Authorization": f"Bearer {self._token}"},
         )
-        with urllib.request.urlopen(request, timeout=_CALL_TIMEOUT_S) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=_CALL_TIMEOUT_S) as answer:
             return json.loads(answer.read() or b"null")
 
 

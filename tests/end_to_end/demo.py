@@ -31,7 +31,7 @@ from tests.end_to_end import data
 from tests.end_to_end.airflow_server import REPOSITORY, AirflowFailedError, AirflowServer
 from tests.end_to_end.compare import differences
 from tests.end_to_end.writer import Writer
-from tests.servers.throwaway import MySqlServer
+from tests.servers.throwaway import MySqlServer, Options
 
 SCALE = float(os.environ.get("CDC_DEMO_SCALE", "0.1"))
 KEEP = os.environ.get("KEEP", "") not in {"", "0"}
@@ -39,7 +39,7 @@ DAG = "demo__sync"
 _STREAM_FOR_S = 10.0
 _COPY_TIMEOUT_S = 420.0
 _CATCH_UP_TIMEOUT_S = 120.0
-_OPTIONS = {
+_OPTIONS: Options = {
     "innodb-buffer-pool-size": "512M",
     "innodb-redo-log-capacity": "512M",
     "max-allowed-packet": "64M",

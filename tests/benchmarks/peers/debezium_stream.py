@@ -21,8 +21,9 @@ def main() -> None:
     os.environ["JAVA_HOME"] = str(find_java_home())
     folder = tempfile.mkdtemp(prefix="cdc-bench-debezium-")
     os.chdir(folder)  # it writes a log folder where it stands
-    from pydbzengine import BasePythonChangeHandler, DebeziumJsonEngine
-    from pydbzengine.engine.jvm import ensure_jvm_started
+    # Importing it starts what looks for Java.
+    from pydbzengine import BasePythonChangeHandler, DebeziumJsonEngine  # noqa: PLC0415
+    from pydbzengine.engine.jvm import ensure_jvm_started  # noqa: PLC0415
 
     ensure_jvm_started()
     _write_offset(f"{folder}/offsets", given["file"], given["gtids"])
@@ -88,7 +89,7 @@ def _properties(given: subject.Arguments, folder: str) -> dict[str, object]:
 
 def _write_offset(path: str, file: str, gtids: str) -> None:
     """Start Debezium at a file's beginning: it has no option for that, only stored offsets."""
-    import jpype
+    import jpype  # noqa: PLC0415 - its JVM is up only now
 
     octets = jpype.JArray(jpype.JByte)
     offsets = jpype.JClass("java.util.HashMap")()

@@ -13,7 +13,7 @@ def main() -> None:
     given = subject.arguments()
     os.environ["JAVA_HOME"] = str(find_java_home())
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    from pyspark.sql import SparkSession
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - reads the environment set above
 
     spark = (
         SparkSession.builder.master("local[2]")

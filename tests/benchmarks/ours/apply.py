@@ -1,0 +1,66 @@
+"""A log read, decoded, merged and applied to the sink, position and all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pymysql
+
+from airflow_cdc_provider.columnar.events import BatchLimits
+from airflow_cdc_provider.core.jobspec import ApplyMode
+from airflow_cdc_provider.mysql.log_reader import LogReader
+from tests.benchmarks import subject
+from tests.benchmarks.ours.setting import setting
+from tests.benchmarks.workload import WORKLOADS
+
+if TYPE_CHECKING:
+    from pymysql.connections import Connection
+    from pymysql.cursors import Cursor
+
+
+def main() -> None:
+    given = subject.arguments()
+    workload = WORKLOADS[given["workload"]]
+    mode = ApplyMode(given["mode"])
+    bench = setting(given, workload.table, apply=mode, writers=given["writers"])
+    stream = bench.copied()
+    connection = _source_connection(given["source"])
+    with connection.cursor() as cursor:
+        rows = workload.run(cursor)
+    end = bench.end_of_log()
+    reader = LogReader(
+        bench.source,
+        server_id=9904,
+        start=stream.start,
+        captured=frozenset({bench.schema.table}),
+        limits=BatchLimits(changes=given["batch"]),
+    )
+    sink = bench.sink.open_changes()
+
+    def run() -> int:
+        changes = 0
+        for batch in reader.read_to(end):
+            changes += batch.changes
+            sink.apply(batch)
+        if changes != rows:
+            raise SystemExit(f"{rows} changes were written and {changes} applied")
+        return changes
+
+    subject.work(run)
+    sink.close()
+    reader.close()
+
+
+def _source_connection(port: int) -> Connection[Cursor]:
+    return pymysql.connect(
+        host="127.0.0.1",
+        port=port,
+        user="root",
+        database="bench",
+        ssl_disabled=True,
+        autocommit=True,
+    )
+
+
+if __name__ == "__main__":
+    main()

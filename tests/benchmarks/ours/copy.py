@@ -1,0 +1,65 @@
+"""lineitem copied from server to server by the snapshot job on a warm Spark session, local[2]."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from airflow_cdc_provider.pipeline.loader import load_pipeline
+from airflow_cdc_provider.pipeline.run import open_run
+from airflow_cdc_provider.pipeline.steps.jobs import snapshot_spec
+from airflow_cdc_provider.pipeline.steps.planning import plan
+from airflow_cdc_provider.spark.main import run_job
+from airflow_cdc_provider.spark.session import close_session, open_session
+from tests.benchmarks import subject
+
+PIPELINE = """
+pipeline: bench
+source: {dsn_env: BENCH_SOURCE, tables: ["bench.lineitem"], server_id: 9910-9919}
+sink: {type: mysql, dsn_env: BENCH_SINK}
+state: {dsn_env: BENCH_STATE}
+snapshot: {split_rows: 50000, max_connections: 4}
+"""
+
+
+def warm(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Import what readers import; interpreter start-up is not what is measured."""
+    import airflow_cdc_provider.spark.reader_task  # noqa: F401, PLC0415
+
+    pa.array([1])
+    yield from batches
+
+
+def main() -> None:
+    given = subject.arguments()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "bench.yaml"
+        file.write_text(PIPELINE, encoding="utf-8")
+        dsns = {
+            "BENCH_SOURCE": subject.dsn(given["source"]),
+            "BENCH_SINK": subject.dsn(given["sink"]),
+            "BENCH_STATE": f"sqlite:///{folder}/state.db",
+        }
+        with open_run(load_pipeline(file), lambda ref: dsns[ref.dsn_env or ""]) as run:
+            plan(run)
+            os.environ.update(run.servers.environment())
+            spec = snapshot_spec(run.model, run.store.ensure(run.name).generation)
+            spark = open_session("benchmark", master="local[2]")
+            spark.range(0, 4, 1, 4).mapInArrow(warm, "id long").collect()
+
+            def copy() -> int:
+                result = run_job(spec, spark)
+                if result.error or result.rows != given["rows"]:
+                    raise SystemExit(f"the snapshot job did not copy all rows: {result}")
+                return int(result.rows)
+
+            subject.work(copy)
+            close_session()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""A log decoded to Arrow columns by the log reader, over its connection."""
+
+from __future__ import annotations
+
+from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.gtid import GtidSet
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
+from airflow_cdc_provider.mysql.log_reader import LogReader
+from tests.benchmarks import subject
+
+
+def main() -> None:
+    given = subject.arguments()
+    reader = LogReader(
+        Endpoint.parse(subject.dsn(given["source"])),
+        server_id=9900,
+        start=LogPosition(
+            given["server_uuid"],
+            BinlogPosition.of(given["file"], 4),
+            GtidSet.parse(given["gtids"]),
+        ),
+        captured=frozenset({TableId("bench", given["table"])}),
+    )
+    end = BinlogPosition.of(given["file"], given["size"])
+
+    def run() -> int:
+        return sum(batch.changes for batch in reader.read_to(end))
+
+    subject.work(run)
+    reader.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""A pipeline over the benchmark's servers, without state store or Spark, for single parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.jobspec import ApplyMode
+from airflow_cdc_provider.core.keys import KeyRange
+from airflow_cdc_provider.core.positions import BinlogPosition
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit
+from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
+from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.mysql.connection import connect, query
+from airflow_cdc_provider.mysql.introspection import read_schema
+from airflow_cdc_provider.mysql.snapshot_reader import SnapshotReader
+from airflow_cdc_provider.sinks.opening import Sink, open_sink
+from airflow_cdc_provider.sinks.ports import Owner
+from tests.benchmarks import subject
+
+OWNER = Owner(PipelineName("bench"), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One table of the source on its way to the sink."""
+
+    source: Endpoint
+    sink: Sink
+    schema: TableSchema
+
+    @property
+    def whole_table(self) -> SnapshotSplit:
+        """Return the table as one split."""
+        return SnapshotSplit(
+            self.schema.table, 0, self.schema.primary_key, self.schema.key_kinds, KeyRange()
+        )
+
+    def end_of_log(self) -> BinlogPosition:
+        """Ask the source where its log ends."""
+        connection = connect(self.source, purpose="benchmark")
+        try:
+            row = query(connection, "SHOW BINARY LOG STATUS")[0]
+        finally:
+            connection.close()
+        return BinlogPosition.of(str(row[0]), int(row[1]))
+
+    def copied(self) -> StreamSplit:
+        """Copy the table to the sink and hand off; what the stream then has to do is left."""
+        tables = self.sink.open_tables()
+        tables.create_missing(self.sink.plans)
+        tables.close()
+        ledger = self.sink.open_ledger()
+        ledger.take_over(OWNER.generation)
+        ledger.start_plan("bench")
+        split = self.whole_table
+        reader = SnapshotReader(
+            self.source,
+            {self.schema.table: self.schema},
+            server_id=9905,
+            max_split_bytes=1 << 32,
+        )
+        rows, report = reader.read(split)
+        splits = self.sink.open_splits()
+        splits.publish(split, rows, report)
+        splits.close()
+        reader.close()
+        stream = hand_off([FinishedSplit.of(split, report, backfilled=True)])
+        ledger.store_stream(stream)
+        ledger.close()
+        return stream
+
+
+def setting(
+    given: subject.Arguments,
+    table: str,
+    *,
+    apply: ApplyMode = ApplyMode.TRANSACTIONS,
+    writers: int = 1,
+) -> Setting:
+    """Look at the table and name the sink."""
+    source = Endpoint.parse(subject.dsn(given["source"]))
+    connection = connect(source, purpose="benchmark")
+    try:
+        schema = read_schema(connection, TableId("bench", table), with_statement=True)
+    finally:
+        connection.close()
+    plan = TablePlan(schema, schema.table, 0)
+    sink = open_sink(
+        "mysql",
+        Endpoint.parse(subject.dsn(given["sink"])),
+        OWNER,
+        [plan],
+        apply=apply,
+        writers=writers,
+    )
+    return Setting(source, sink, schema)
