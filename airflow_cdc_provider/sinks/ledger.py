@@ -276,6 +276,16 @@ def stream_owns(session: SinkSession, owner: Owner, table: TableId) -> bool:
     )
 
 
+def holds_rows(session: SinkSession, owner: Owner, table: TableId) -> bool:
+    """Tell whether rows of the table were committed: a split of it, or its hand-off."""
+    return stream_owns(session, owner, table) or bool(
+        session.rows(
+            f"SELECT 1 FROM {LEDGER}.finished_split WHERE {pipeline_is(owner.pipeline)} "
+            f"AND table_name = {literal(str(table))} LIMIT 1"
+        )
+    )
+
+
 def store_report(
     session: SinkSession, owner: Owner, plan_id: str, split: SnapshotSplit, report: SplitReport
 ) -> None:

@@ -60,6 +60,7 @@ class MySqlTableBuilder:
         """Create databases and tables that do not exist; returns which were created."""
         existing = self._existing(plans)
         self._refuse_unfit(plans, existing)
+        self._refuse_lost(plans, existing)
         for database in sorted({plan.sink_table.database for plan in plans}):
             name = quote_identifier(database)
             self._session.execute(f"CREATE DATABASE IF NOT EXISTS {name} CHARACTER SET utf8mb4")
@@ -115,6 +116,24 @@ class MySqlTableBuilder:
                 where=f"sink {self._session.where}",
                 risk="rows would be refused, changed or merged; nothing was written",
                 remedy="alter or rename these tables; missing ones are created as they should be",
+            )
+
+    def _refuse_lost(
+        self, plans: Sequence[TablePlan], existing: Mapping[TableId, TableSchema]
+    ) -> None:
+        """Refuse to make a table anew whose rows were committed: it would stay without them."""
+        lost = [
+            str(plan.sink_table)
+            for plan in plans
+            if plan.sink_table not in existing
+            and ledger.holds_rows(self._session, self._owner, plan.schema.table)
+        ]
+        if lost:
+            raise RefusedError(
+                f"tables of the sink are gone that rows were copied to: {', '.join(lost)}",
+                where=f"sink {self._session.where}, ledger of {self._owner.pipeline}",
+                risk="made anew they would lack these rows; nothing was written",
+                remedy="bring the tables back, or restart the pipeline: it reads them again",
             )
 
     def _drop_unique_keys(self, plan: TablePlan, found: TableSchema) -> None:

@@ -182,3 +182,22 @@ def test_wider_columns_and_more_columns_are_fine(tables: Tables) -> None:
         "CREATE TABLE t (id INT PRIMARY KEY, more INT, name VARCHAR(90), at DATETIME(6))"
     )
     assert tables.create(tables.plans("t")) == {"t": False}
+
+
+def test_a_table_that_was_copied_and_is_gone_is_not_made_anew_without_its_rows(
+    tables: Tables,
+) -> None:
+    tables.at_source(CUSTOMERS)
+    plans = tables.plans("customers")
+    schema = plans[0].schema
+    split = SnapshotSplit(schema.table, 0, ("id",), schema.key_kinds, KeyRange())
+    with closing(tables.opened(plans).open_ledger()) as ledger:
+        ledger.take_over(1)
+        ledger.start_plan("first")
+        tables.create(plans)
+        ledger.store_stream(hand_off([FinishedSplit(split, at(10), at(10))]))
+        tables.at_sink("DROP TABLE customers")
+        with pytest.raises(RefusedError, match=r"customers.*restart"):
+            tables.create(plans)
+        ledger.start_plan("second")
+        assert tables.create(plans) == {"customers": True}
