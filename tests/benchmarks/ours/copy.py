@@ -22,7 +22,7 @@ pipeline: bench
 source: {dsn_env: BENCH_SOURCE, tables: ["bench.lineitem"], server_id: 9910-9919}
 sink: {type: mysql, dsn_env: BENCH_SINK}
 state: {dsn_env: BENCH_STATE}
-snapshot: {split_rows: 50000, max_connections: 4}
+snapshot: {split_rows: 50000, max_connections: 8}
 """
 
 
