@@ -408,7 +408,8 @@ def _is_harmless_addition(clause: Sequence[Token]) -> bool:
     words = [token for token in clause[1:5] if token.is_name]
     if any(token.is_word("UNIQUE", "PRIMARY", "COLUMN") for token in words):
         return False
-    if any(token.is_word("CASCADE", "SET") for token in clause):
+    is_foreign = any(token.is_word("FOREIGN") for token in clause)
+    if is_foreign and any(token.is_word("CASCADE", "SET") for token in clause):
         return False  # few servers log the rows that such a foreign key changes by itself
     if words and words[0].is_word("INDEX", "KEY", "FULLTEXT", "SPATIAL", "FOREIGN", "CHECK"):
         return True

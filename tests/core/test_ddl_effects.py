@@ -52,6 +52,7 @@ def test_statements_name_their_tables(statement: str, kind: StatementKind, named
         "CREATE INDEX i ON orders (a)",
         "ALTER TABLE orders ADD INDEX i (a, b), ALGORITHM=INPLACE, LOCK=NONE",
         "ALTER TABLE orders ADD CONSTRAINT c FOREIGN KEY (a) REFERENCES b (`unique`)",
+        "ALTER TABLE orders ADD INDEX i ((CAST(j->'$[*]' AS CHAR(9) CHARACTER SET ascii ARRAY)))",
         "ALTER TABLE orders COMMENT 'it''s, ADD COLUMN x INT'",
         "ALTER TABLE orders ENGINE=InnoDB",
         "ALTER TABLE orders ADD PARTITION (PARTITION p VALUES LESS THAN (3))",
