@@ -1,1 +1,1 @@
-"""Everything that proves the product: one package, so that demo and benchmarks share its servers."""
+"""Everything that proves the product, and the servers that demo and benchmarks share."""

@@ -14,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition, TransactionPoint
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Op(IntEnum):

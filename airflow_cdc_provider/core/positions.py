@@ -119,7 +119,7 @@ class LogPosition:
             binlog = min(self.binlog, other.binlog)
         gtids: Gtids | None = None
         mine, theirs = self.gtids, other.gtids
-        if isinstance(mine, GtidSet) and isinstance(theirs, GtidSet):
+        if isinstance(mine, GtidSet) and isinstance(theirs, GtidSet):  # noqa: SIM114 - types differ
             gtids = mine.intersection(theirs)
         elif isinstance(mine, MariaDbGtidPosition) and isinstance(theirs, MariaDbGtidPosition):
             gtids = mine.intersection(theirs)
@@ -138,7 +138,7 @@ class LogPosition:
     def after(self, point: TransactionPoint) -> LogPosition:
         """Return the position just behind `point`, which follows this one in the log."""
         gtids = self.gtids
-        if isinstance(gtids, GtidSet) and isinstance(point.gtid, Gtid):
+        if isinstance(gtids, GtidSet) and isinstance(point.gtid, Gtid):  # noqa: SIM114 - as above
             gtids = gtids.add(point.gtid)
         elif isinstance(gtids, MariaDbGtidPosition) and isinstance(point.gtid, MariaDbGtid):
             gtids = gtids.add(point.gtid)

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import pairwise
 
 from airflow_cdc_provider.core.errors import IntegrityError
 from airflow_cdc_provider.core.identifiers import TableId
@@ -120,7 +121,9 @@ def hand_off(
     by_table: dict[TableId, list[FinishedSplit]] = {}
     for split in finished:
         by_table.setdefault(split.split.table, []).append(split)
-    joining = [_joining(table, by_table[table], backfilled) for table in sorted(by_table)]
+    joining = [
+        _joining(table, by_table[table], backfilled=backfilled) for table in sorted(by_table)
+    ]
     staying: list[TableProgress] = []
     if running is not None:
         staying = [
@@ -139,10 +142,12 @@ def _applied(progress: TableProgress, stream_start: LogPosition) -> LogPosition:
     return progress.applied_through.join(stream_start)
 
 
-def _joining(table: TableId, finished: Sequence[FinishedSplit], backfilled: bool) -> TableProgress:
+def _joining(
+    table: TableId, finished: Sequence[FinishedSplit], *, backfilled: bool
+) -> TableProgress:
     filtered = backfilled and comparable(finished[0].split.key_kinds)
     ordered = sorted(finished, key=_range_order) if filtered else []
-    for left, right in zip(ordered, ordered[1:], strict=False):
+    for left, right in pairwise(ordered):
         if left.split.keys.end != right.split.keys.start:
             raise _uncovered(table, f"{left.split.keys} is followed by {right.split.keys}")
     if ordered and (ordered[0].split.keys.start, ordered[-1].split.keys.end) != (None, None):

@@ -1,4 +1,7 @@
-"""`make bench`: all works, or the one named by ONLY; CDC_BENCH_SCALE and CDC_BENCH_RUNS set size."""
+"""`make bench`: all works, or those named by ONLY.
+
+`CDC_BENCH_SCALE` is TPC-H's scale factor, `CDC_BENCH_RUNS` the runs of each subject.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +33,7 @@ class Subject:
 
     name: str
     module: str
-    arguments: dict[str, object]
+    arguments: Mapping[str, object]
     prepare: Callable[[], None] = lambda: None
 
 
