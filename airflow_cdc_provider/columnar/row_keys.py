@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_cdc_provider.columnar.keys import key_column
+from airflow_cdc_provider.core.errors import ValueRefusedError
 from airflow_cdc_provider.core.keys import Key, KeyRange
 
 Codes = npt.NDArray[np.int64]
@@ -53,7 +54,11 @@ def key_codes(groups: Sequence[KeyColumns]) -> KeyCodes:
 
 def _column_codes(values: pa.Array) -> tuple[Codes, int]:
     if values.null_count:
-        raise ValueError("a key is never NULL")
+        raise ValueRefusedError(
+            "a key column holds NULL, which no key does",
+            risk="rows could not be told apart",
+            remedy="if it is a zero date, set source.zero_dates to text or fail",
+        )
     if pa.types.is_integer(values.type) and len(values):
         numbers = values.to_numpy()
         low, high = int(numbers.min()), int(numbers.max())

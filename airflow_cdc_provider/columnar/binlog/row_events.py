@@ -49,7 +49,11 @@ class TableDecoder:
         self.nulled: Counter[str] = Counter()
         """Zero dates that became NULL, by column."""
         self._layout = RowLayout(table_map.wires)
-        self._zero_dates = zero_dates
+        # a key is never NULL: without it the row could not be found again
+        in_key = ZeroDates.FAIL if zero_dates is ZeroDates.NULL else zero_dates
+        keys = frozenset(table_map.primary_key)
+        columns = range(len(table_map.wires))
+        self._policies = [in_key if place in keys else zero_dates for place in columns]
 
     def decode(self, frames: Frames, places: Ints) -> RowChanges:
         """Decode the row events at these places."""
@@ -119,11 +123,11 @@ class TableDecoder:
             return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
         arrays = []
         wires = self.map.wires
-        for cells, wire, column, wanted in zip(
-            side.columns(), wires, self.map.columns, self.schema.types, strict=True
+        for cells, wire, column, wanted, policy in zip(
+            side.columns(), wires, self.map.columns, self.schema.types, self._policies, strict=True
         ):
             try:
-                decoded = decode_cells(cells, wire, column.type, wanted, self._zero_dates)
+                decoded = decode_cells(cells, wire, column.type, wanted, policy)
             except CdcError as error:
                 where = f"table {self.map.table}, column {column.name}"
                 raise type(error)(error.what, where, error.risk, error.remedy) from error

@@ -126,6 +126,20 @@ def test_zero_and_partial_dates_follow_the_policy(
 
 
 @pytest.mark.parametrize("kind", [MYSQL, MARIADB])
+def test_a_zero_date_in_a_key_is_named_where_others_become_null(
+    request: pytest.FixtureRequest, fresh_database: Any, kind: str
+) -> None:
+    server = request.getfixturevalue(f"{kind}_server")
+    database = fresh_database(server)
+    table = "CREATE TABLE k (n INT, d DATE, e DATE, PRIMARY KEY (n, d))"
+    log = run(server, database, [table, "INSERT INTO k VALUES (1, '2024-01-01', '0000-00-00')"])
+    log.batches(zero_dates=ZeroDates.NULL)
+    log = run(server, database, ["INSERT INTO k VALUES (1, '0000-00-00', '2024-01-01')"])
+    with pytest.raises(ValueRefusedError, match=r"table .*k, column d"):
+        log.batches(zero_dates=ZeroDates.NULL)
+
+
+@pytest.mark.parametrize("kind", [MYSQL, MARIADB])
 def test_the_library_decoder_says_the_same_of_a_mixed_log(
     request: pytest.FixtureRequest, fresh_database: Any, kind: str
 ) -> None:
