@@ -119,6 +119,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _next_end(self, start: LogPosition) -> LogPosition:
         asked = self._asked()
         now = asked.now()
+        if self._bound is not None and self._bound.server_uuid != now.server_uuid:
+            # no place in this server's log; its end of now has all that the bound was to bring
+            self._bound = now
         behind = (
             start.binlog is not None
             and now.binlog is not None

@@ -1,0 +1,37 @@
+"""The pace of micro-batches, asked of a real server without a Spark."""
+
+from __future__ import annotations
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from airflow_cdc_provider.core.codec import dumps, position_to_json
+from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.gtid import GtidSet
+from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
+from airflow_cdc_provider.sinks.opening import open_sink
+from airflow_cdc_provider.sinks.ports import Owner
+from airflow_cdc_provider.spark.log_source import LogStreamReader
+from airflow_cdc_provider.spark.stream_task import StreamTask
+from tests.servers.given import SqlServer
+
+_FORMER = "11111111-1111-1111-1111-111111111111"
+
+
+def test_a_bounded_run_ends_on_a_new_server_that_is_written_to_all_the_while(
+    mysql_server: SqlServer, mysql_database: str
+) -> None:
+    mysql_server.execute(f"CREATE TABLE {mysql_database}.t (id INT AUTO_INCREMENT PRIMARY KEY)")
+    endpoint = Endpoint.parse(mysql_server.dsn())
+    sink = open_sink("mysql", endpoint, Owner(PipelineName("log_source"), 1), ())
+    before = LogPosition(_FORMER, BinlogPosition.of("bin.000007", 400), GtidSet())
+    bound = LogPosition(_FORMER, BinlogPosition.of("bin.000007", 900))
+    positions = {"start": before, "until": bound}
+    options = {name: dumps(position_to_json(place)) for name, place in positions.items()}
+    reader = LogStreamReader(StreamTask(endpoint, sink, server_id=7311), {"run": "r", **options})
+    offsets = [reader.initialOffset()]
+    for _ in range(3):
+        mysql_server.execute(f"INSERT INTO {mysql_database}.t VALUES ()")
+        offsets.append(reader.latestOffset(offsets[-1], ReadAllAvailable()))
+    assert offsets[1] != offsets[0]
+    assert offsets[3] == offsets[2] == offsets[1]
