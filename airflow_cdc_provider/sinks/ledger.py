@@ -248,7 +248,8 @@ class MySqlLedger:
 def _agrees(progress: TableProgress, handed: FinishedSplit | None, report: SplitReport) -> bool:
     """Tell whether a table was handed off from this report."""
     if not progress.finished:  # replayed without filtering
-        return report.high in progress.consistent_at
+        behind = report.low.covers(progress.applied_through)
+        return behind and report.high in progress.consistent_at
     if handed is None:
         return False
     return handed.consistent_at == report.high and handed.watermark in (report.high, report.low)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,10 +20,10 @@ from airflow_cdc_provider.core.errors import (
     StateMovedError,
 )
 from airflow_cdc_provider.core.splits import FinishedSplit
-from airflow_cdc_provider.core.stream_split import hand_off
+from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress, hand_off
 from airflow_cdc_provider.sinks import ledger as ledger_module
 from tests.behaviours.sink_change_behaviours import kill_before
-from tests.behaviours.sink_world import SinkWorld
+from tests.behaviours.sink_world import SinkWorld, at
 
 
 class SplitSinkBehaviours:
@@ -234,6 +235,16 @@ class SplitSinkBehaviours:
         world.publish(sink, world.split(), (1, "read later"), high=300)
         with pytest.raises(StateMovedError, match="published again"):
             world.ledger.store_stream(stream)
+
+    def test_a_hand_off_behind_a_replayed_splits_low_watermark_is_refused(
+        self, world: SinkWorld
+    ) -> None:
+        split, rows = world.split(), world.rows((1, "read early"))
+        report = replace(world.report(split, rows, high=100), low=at(50))
+        world.splits().publish(split, rows, report)
+        progress = TableProgress(split.table, at(70), (), (at(100),))
+        with pytest.raises(StateMovedError, match="published again"):
+            world.ledger.store_stream(StreamSplit(at(70), None, (progress,)))
 
     def test_the_ledger_is_created_by_two_at_once(self, world: SinkWorld) -> None:
         world.server.execute("DROP DATABASE airflow_cdc")
