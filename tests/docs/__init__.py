@@ -1,0 +1,1 @@
+"""What the pages say is what the code does."""
