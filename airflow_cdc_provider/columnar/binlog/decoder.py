@@ -20,7 +20,6 @@ from airflow_cdc_provider.columnar.binlog.assembly import BatchAssembly
 from airflow_cdc_provider.columnar.binlog.event_kinds import Kind, Kinds, kinds_of
 from airflow_cdc_provider.columnar.binlog.event_types import (
     ARTIFICIAL_FLAG,
-    HEADER_BYTES,
     EventType,
 )
 from airflow_cdc_provider.columnar.binlog.frames import FrameReader, Frames
@@ -148,16 +147,10 @@ class ColumnDecoder:
                 artificial = frames.octets.u8[start + 17] & ARTIFICIAL_FLAG
                 if not artificial and frames.log_pos[0]:
                     self._assembly.move_to(self._assembly.at(int(self._ends(frames)[0])))
-            case EventType.PARTIAL_UPDATE_ROWS if not self._is_captured(frames):
-                self._ends(frames)
             case EventType.HEARTBEAT | EventType.HEARTBEAT_V2:
                 self._heartbeat(kind, frames)
             case _:
                 raise refuse(kind, self._where(frames), frames.body(0))
-
-    def _is_captured(self, frames: Frames) -> bool:
-        number = int(frames.octets.little(frames.starts + HEADER_BYTES, 6)[0])
-        return self._maps.decoder(number) is not None
 
     def _where(self, frames: Frames) -> str:
         return f"event ending at {self._assembly.at(int(self._ends(frames)[0]))}"

@@ -18,9 +18,9 @@ from decimal import Decimal
 from airflow_cdc_provider.columnar.binlog.wire_types import decimal_bytes
 from airflow_cdc_provider.core.errors import CorruptLogError, UnknownTypeError
 
-_SMALL_OBJECT, _LARGE_OBJECT, _SMALL_ARRAY, _LARGE_ARRAY, _LITERAL = range(5)
-_INTEGERS = {0x05: "<h", 0x06: "<H", 0x07: "<i", 0x08: "<I", 0x09: "<q", 0x0A: "<Q"}
-_DOUBLE, _STRING, _OPAQUE = 0x0B, 0x0C, 0x0F
+SMALL_OBJECT, LARGE_OBJECT, SMALL_ARRAY, LARGE_ARRAY, LITERAL = range(5)
+INTEGERS = {0x05: "<h", 0x06: "<H", 0x07: "<i", 0x08: "<I", 0x09: "<q", 0x0A: "<Q"}
+DOUBLE, STRING, OPAQUE = 0x0B, 0x0C, 0x0F
 _LITERALS = {0: "null", 1: "true", 2: "false"}
 _DATE, _TIME, _DATETIME, _TIMESTAMP, _DECIMAL = 10, 11, 12, 7, 246
 _PLAIN_DIGITS = 15
@@ -42,21 +42,24 @@ def json_text(document: bytes) -> str:
 
 
 def _value(kind: int, octets: bytes, place: int) -> str:
-    if kind <= _LARGE_ARRAY:
+    if kind <= LARGE_ARRAY:
         return _container(kind, octets, place)
-    if kind == _LITERAL:
+    if kind == LITERAL:
         return _LITERALS[octets[place]]
-    if kind in _INTEGERS:
-        return str(struct.unpack_from(_INTEGERS[kind], octets, place)[0])
-    if kind == _DOUBLE:
+    if kind in INTEGERS:
+        return str(struct.unpack_from(INTEGERS[kind], octets, place)[0])
+    if kind == DOUBLE:
         return double_text(struct.unpack_from("<d", octets, place)[0])
-    if kind == _STRING:
-        length, start = _length(octets, place)
-        return quoted(octets[start : start + length].decode())
-    if kind == _OPAQUE:
-        length, start = _length(octets, place + 1)
-        return _opaque(octets[place], octets[start : start + length])
-    raise UnknownTypeError(
+    if kind == STRING:
+        return quoted(_counted(octets, place).decode())
+    if kind == OPAQUE:
+        return _opaque(octets[place], _counted(octets, place + 1))
+    raise unknown_kind(kind)
+
+
+def unknown_kind(kind: int) -> UnknownTypeError:
+    """Return the error for a type byte that no server documents."""
+    return UnknownTypeError(
         f"JSON holds a value of type {kind}, which is not known",
         risk="the document would change on its way",
         remedy="report it with the server's version",
@@ -64,36 +67,57 @@ def _value(kind: int, octets: bytes, place: int) -> str:
 
 
 def _container(kind: int, octets: bytes, base: int) -> str:
-    large = kind in {_LARGE_OBJECT, _LARGE_ARRAY}
-    width = 4 if large else 2
-    offset_form = "<I" if large else "<H"
-    count = struct.unpack_from(offset_form, octets, base)[0]
-    is_object = kind in {_SMALL_OBJECT, _LARGE_OBJECT}
-    place = base + 2 * width
-    keys: list[str] = []
-    if is_object:
-        for index in range(count):
-            entry = place + index * (width + 2)
-            start = base + struct.unpack_from(offset_form, octets, entry)[0]
-            length = struct.unpack_from("<H", octets, entry + width)[0]
-            keys.append(quoted(octets[start : start + length].decode()))
-        place += count * (width + 2)
-    values = []
-    for index in range(count):
-        entry = place + index * (width + 1)
-        child = octets[entry]
-        if child == _LITERAL or child in {5, 6} or (large and child in {7, 8}):
-            values.append(_value(child, octets, entry + 1))
-        else:
-            offset = struct.unpack_from(offset_form, octets, entry + 1)[0]
-            values.append(_value(child, octets, base + offset))
-    if is_object:
-        pairs = (f"{key}: {value}" for key, value in zip(keys, values, strict=True))
+    keys, places = container_parts(kind, octets, base)
+    values = [_value(child, octets, place) for child, place in places]
+    if kind in {SMALL_OBJECT, LARGE_OBJECT}:
+        names = [quoted(key.decode()) for key in keys]
+        pairs = (f"{name}: {value}" for name, value in zip(names, values, strict=True))
         return "{" + ", ".join(pairs) + "}"
     return "[" + ", ".join(values) + "]"
 
 
-def _length(octets: bytes, place: int) -> tuple[int, int]:
+def container_parts(
+    kind: int, octets: bytes, base: int
+) -> tuple[list[bytes], list[tuple[int, int]]]:
+    """Return an object's keys (none of an array), and the type and place of each value."""
+    large = kind in {LARGE_OBJECT, LARGE_ARRAY}
+    width = 4 if large else 2
+    offset_form = "<I" if large else "<H"
+    count = struct.unpack_from(offset_form, octets, base)[0]
+    place = base + 2 * width
+    keys: list[bytes] = []
+    if kind in {SMALL_OBJECT, LARGE_OBJECT}:
+        for index in range(count):
+            entry = place + index * (width + 2)
+            start = base + struct.unpack_from(offset_form, octets, entry)[0]
+            length = struct.unpack_from("<H", octets, entry + width)[0]
+            keys.append(taken(octets, start, start + length))
+        place += count * (width + 2)
+    places = []
+    for index in range(count):
+        entry = place + index * (width + 1)
+        child = octets[entry]
+        if child == LITERAL or child in {5, 6} or (large and child in {7, 8}):
+            places.append((child, entry + 1))
+        else:
+            offset = struct.unpack_from(offset_form, octets, entry + 1)[0]
+            places.append((child, base + offset))
+    return keys, places
+
+
+def taken(octets: bytes, start: int, end: int) -> bytes:
+    """Copy a part of a document, all of which must be there."""
+    if end > len(octets):
+        raise IndexError(f"{end} bytes were expected of {len(octets)}")
+    return octets[start:end]
+
+
+def _counted(octets: bytes, place: int) -> bytes:
+    length, start = read_length(octets, place)
+    return taken(octets, start, start + length)
+
+
+def read_length(octets: bytes, place: int) -> tuple[int, int]:
     """Read a length of seven bits a byte; return it and where it ends."""
     length, shift = 0, 0
     while True:

@@ -13,6 +13,7 @@ from airflow_cdc_provider.columnar.binlog.cell_values import decode_cells
 from airflow_cdc_provider.columnar.binlog.event_types import HEADER_BYTES, EventType
 from airflow_cdc_provider.columnar.binlog.frames import Frames
 from airflow_cdc_provider.columnar.binlog.octets import Bools, Ints
+from airflow_cdc_provider.columnar.binlog.partial_updates import whole_updates
 from airflow_cdc_provider.columnar.binlog.row_walk import Images, RowLayout, Side
 from airflow_cdc_provider.columnar.binlog.system_versions import current_changes
 from airflow_cdc_provider.columnar.binlog.table_map import TableMap
@@ -22,7 +23,7 @@ from airflow_cdc_provider.core.errors import CdcError, CorruptLogError, Integrit
 
 _OPS = np.zeros(256, np.int8)
 _OPS[[EventType.WRITE_ROWS_V1, EventType.WRITE_ROWS]] = Op.INSERT
-_OPS[[EventType.UPDATE_ROWS_V1, EventType.UPDATE_ROWS]] = Op.UPDATE
+_OPS[[EventType.UPDATE_ROWS_V1, EventType.UPDATE_ROWS, EventType.PARTIAL_UPDATE_ROWS]] = Op.UPDATE
 _OPS[[EventType.DELETE_ROWS_V1, EventType.DELETE_ROWS]] = Op.DELETE
 
 ROW_EVENTS = _OPS > 0
@@ -57,6 +58,9 @@ class TableDecoder:
 
     def decode(self, frames: Frames, places: Ints) -> RowChanges:
         """Decode the row events at these places."""
+        if (frames.types[places] == EventType.PARTIAL_UPDATE_ROWS).any():
+            frames = whole_updates(frames, places, self.map)
+            places = np.arange(len(frames))
         types = frames.types[places]
         starts = self._row_starts(frames, places, types)
         images = self._layout.walk(frames.octets, starts, frames.ends[places])

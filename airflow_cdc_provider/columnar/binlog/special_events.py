@@ -58,14 +58,6 @@ def refuse(kind: int, where: str, body: bytes) -> IntegrityError:
                 risk="rows it loaded are not in the log",
                 remedy="SET GLOBAL binlog_format = 'ROW', reconnect the writers, resync the table",
             )
-        case EventType.PARTIAL_UPDATE_ROWS:
-            return IntegrityError(
-                "the log holds partial updates of JSON columns",
-                where=where,
-                risk="the documents after the update are not in the log",
-                remedy="SET GLOBAL binlog_row_value_options = '', reconnect the writers, and "
-                "start from a position behind that",
-            )
         case _:
             return UnknownEventError(
                 f"an event of {type_name(kind)} is not understood",

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_cdc_provider.columnar.binlog.charsets import to_utf8
+from airflow_cdc_provider.columnar.binlog.compressed_cells import inflated
 from airflow_cdc_provider.columnar.binlog.json_text import json_text
 from airflow_cdc_provider.columnar.binlog.number_cells import validity_of
 from airflow_cdc_provider.columnar.binlog.octets import Ints
@@ -49,6 +50,8 @@ def variable(cells: Cells, wire: Wire, column: ColumnType) -> pa.Array:
     if column.name == "binary":
         return _padded(cells, cells.lengths, wire.length)
     raw = gathered(cells, cells.lengths)
+    if wire.compressed:
+        raw = inflated(raw)
     if column.name == "json":
         return _json(raw)
     if column.charset is None or column.charset == "binary":

@@ -39,8 +39,6 @@ _REFUSED = {
     11: "TIME in the format of before MySQL 5.6",
     12: "DATETIME in the format of before MySQL 5.6",
     20: "TYPED_ARRAY",
-    140: "a COMPRESSED blob column",
-    141: "a COMPRESSED varchar column",
 }
 _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 
@@ -57,6 +55,8 @@ class Wire:
     scale: int = 0
     groups: frozenset[str] = frozenset()
     """Which fields of the optional metadata are about this column."""
+    compressed: bool = False
+    """MariaDB's COMPRESSED columns: each cell is packed on its own."""
 
 
 def decimal_bytes(precision: int, scale: int) -> int:
@@ -70,7 +70,7 @@ def _refused(what: str) -> UnknownTypeError:
         f"the log holds {what}, which is not decoded",
         risk="its values, and all columns behind it, would be read wrong",
         remedy="leave the table out, or rebuild it with a current type "
-        "(ALTER TABLE ... FORCE; MariaDB: mysql56_temporal_format=ON; no COMPRESSED attribute)",
+        "(ALTER TABLE ... FORCE; MariaDB: mysql56_temporal_format=ON)",
     )
 
 
@@ -94,9 +94,8 @@ def read_wire(code: int, details: ByteReader) -> Wire:
     match code:
         case 4 | 5:
             return Wire("real", width=details.number(1), groups=_NUMERIC)
-        case 15 | 253:
-            length = details.number(2)
-            return Wire("varchar", prefix=1 if length < 256 else 2, length=length, groups=_TEXT)
+        case 15 | 253 | 141:
+            return _varchar_wire(details.number(2), compressed=code == 141)
         case 16:
             bits, whole = details.number(1), details.number(1)
             return Wire("bit", width=whole + (bits > 0), length=whole * 8 + bits)
@@ -108,17 +107,25 @@ def read_wire(code: int, details: ByteReader) -> Wire:
             precision, scale = details.number(1), details.number(1)
             size = decimal_bytes(precision, scale)
             return Wire("decimal", size, length=precision, scale=scale, groups=_NUMERIC)
-        case 242 | 245 | 252 | 255 | 249 | 250 | 251:
+        case 140 | 242 | 245 | 252 | 255 | 249 | 250 | 251:
             kind, group = {
                 242: ("vector", {"vector"}),
                 245: ("json", set()),
                 255: ("geometry", {"geometry"}),
             }.get(code, ("blob", {"text"}))
-            return Wire(kind, prefix=details.number(1), groups=frozenset(group))
+            prefix, packed = details.number(1), code == 140
+            return Wire(kind, prefix=prefix, groups=frozenset(group), compressed=packed)
         case 247 | 248 | 254:
             return _string_wire(details.number(1), details.number(1))
         case _:
             raise _refused(_REFUSED.get(code, f"a column of wire type {code}"))
+
+
+def _varchar_wire(length: int, *, compressed: bool) -> Wire:
+    prefix = 1 if length < 256 else 2
+    if compressed:
+        length -= 1  # the byte that tells how a cell is packed
+    return Wire("varchar", 0, prefix, length, groups=_TEXT, compressed=compressed)
 
 
 def _string_wire(first: int, second: int) -> Wire:

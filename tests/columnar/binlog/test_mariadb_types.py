@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import random
 import uuid
+from typing import Any
 
 import pytest
 
@@ -65,6 +66,59 @@ def test_inet4_reads_as_the_server_prints_it(
     mariadb_server: SqlServer, mariadb_database: str
 ) -> None:
     check(mariadb_server, mariadb_database, "inet4", ["0.0.0.0", "1.2.0.0", "255.255.255.255"])
+
+
+@pytest.mark.parametrize("wrapped", ["OFF", "ON"])
+def test_values_of_compressed_columns_read_as_select_shows_them(
+    mariadb_server: SqlServer, mariadb_database: str, wrapped: str
+) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    source = random.Random(seed)
+    sizes = [
+        ("a", "VARCHAR(300) COMPRESSED CHARACTER SET latin1", 300),
+        ("b", "TEXT COMPRESSED CHARACTER SET utf8mb4", 16000),
+        ("c", "BLOB COMPRESSED", 60000),
+        ("d", "VARCHAR(20) CHARACTER SET utf8mb4", 20),
+        ("e", "VARBINARY(255) COMPRESSED", 255),
+        ("f", "VARCHAR(254) COMPRESSED CHARACTER SET latin2", 254),
+        ("g", "TINYTEXT COMPRESSED CHARACTER SET utf8mb4", 60),
+        ("h", "LONGBLOB COMPRESSED", 200000),
+        ("i", "MEDIUMTEXT COMPRESSED CHARACTER SET cp1251", 100000),
+    ]
+    letters = {"latin1": "a\u20acé", "latin2": "aŘá", "cp1251": "aЖя"}
+
+    def value(declared: str, size: int) -> Any:
+        length = source.choice((0, 1, 99, 100, 101, size, source.randrange(size + 1), None))
+        if length is None:
+            return None
+        length = min(length, size)
+        if "B" in declared.split()[0]:
+            return source.randbytes(length) if source.random() < 0.5 else b"\0" * length
+        known = letters.get(declared.rsplit(" ", maxsplit=1)[-1], "aé\U0001f600")
+        return "".join(source.choices(known, k=length))
+
+    names = [name for name, _, _ in sizes]
+    columns = ", ".join(f"{name} {declared}" for name, declared, _ in sizes)
+    connection = mariadb_server.connect(mariadb_database)
+    with captured_log(mariadb_server) as log:
+        with connection, connection.cursor() as cursor:
+            cursor.execute(f"CREATE TABLE t (id INT PRIMARY KEY, {columns})")
+            cursor.execute(f"SET column_compression_zlib_wrap = {wrapped}")
+            for number in range(30):
+                marks = ", ".join(["%s"] * len(sizes))
+                row = [value(declared, size) for _, declared, size in sizes]
+                cursor.execute(f"INSERT INTO t VALUES ({number}, {marks})", row)
+            cursor.execute("UPDATE t SET a = b'', c = REPEAT('c', 5000), d = 'x' WHERE id < 5")
+            cursor.execute("DELETE FROM t WHERE id > 27")
+        batches = log().batches()
+    shown = mariadb_server.execute(
+        f"SELECT id, {', '.join(names)} FROM t ORDER BY id", database=mariadb_database
+    )
+    found = [tuple(row.values()) for _, row in sorted(replayed(batches, "t").items())]
+    assert found == list(shown)
+    kinds = batches[-1].tables[0].after.schema
+    assert [str(field.type) for field in kinds][1:4] == ["string", "string", "binary"]
 
 
 @pytest.mark.parametrize("explicit", [False, True])

@@ -473,20 +473,3 @@ def test_compressed_events_of_mariadb_have_the_rows_of_plain_ones(
     batches = log.batches()
     assert {key: row["v"] for key, row in replayed(batches, "t").items()} == dict(shown)
     assert sum(batch.barrier is not None for batch in batches) == 1
-
-
-def test_partial_json_updates_are_refused_by_name(
-    mysql_server: SqlServer, fresh_database: Any
-) -> None:
-    database = fresh_database(mysql_server)
-    log = log_of(
-        mysql_server,
-        database,
-        "CREATE TABLE t (id INT PRIMARY KEY, j JSON)",
-        """INSERT INTO t VALUES (1, '{"a": "xxxxxxxxxxxxxxxxxxxxxxx", "b": 2}')""",
-        "SET SESSION binlog_row_value_options = 'PARTIAL_JSON'",
-        "UPDATE t SET j = JSON_SET(j, '$.a', 'yyy')",
-    )
-    error = error_of(log)
-    assert isinstance(error, IntegrityError)
-    assert "binlog_row_value_options" in error.remedy
