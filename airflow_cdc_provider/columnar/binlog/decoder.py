@@ -39,7 +39,10 @@ from airflow_cdc_provider.columnar.binlog.special_events import (
 from airflow_cdc_provider.columnar.binlog.statements import LoggedStatement, Meaning, meaning_of
 from airflow_cdc_provider.columnar.binlog.table_map import SchemaSource, no_schema
 from airflow_cdc_provider.columnar.binlog.table_maps import TableMaps
-from airflow_cdc_provider.columnar.binlog.transaction_runs import TransactionRuns
+from airflow_cdc_provider.columnar.binlog.transaction_runs import (
+    TransactionRuns,
+    parts_were_handed_on,
+)
 from airflow_cdc_provider.columnar.changes import ChangeBatch, Statement
 from airflow_cdc_provider.columnar.events import BatchLimits, EventChunk
 from airflow_cdc_provider.columnar.value_model import ZeroDates
@@ -187,7 +190,7 @@ class ColumnDecoder:
             case Meaning.ROLLBACK:
                 yield from self._roll_back(end, second)
             case Meaning.ROLLBACK_TO_SAVEPOINT:
-                self._refuse_partial_rollback()
+                self._runs.roll_back_to(logged.sql)
             case Meaning.COMMIT:
                 yield from self._runs.end(end, second)
             case Meaning.HARMLESS:
@@ -237,22 +240,9 @@ class ColumnDecoder:
     def _roll_back(self, end: int, second: int) -> Iterator[ChangeBatch]:
         opened = self._runs.open
         if opened is not None and opened.in_parts:
-            raise IntegrityError(
-                "a transaction was rolled back of which parts were handed on already",
-                risk="none yet: the sink has not committed them",
-                remedy="raise stream.max_batch so that the transaction fits into one batch",
-            )
+            raise parts_were_handed_on()
         self._runs.take_rows()
         yield from self._runs.end(end, second, dropped=True)
-
-    def _refuse_partial_rollback(self) -> None:
-        opened = self._runs.open
-        if opened is not None and opened.captured:
-            raise IntegrityError(
-                "a transaction was rolled back to a savepoint after rows of it were logged",
-                risk="rows that were rolled back would be applied",
-                remedy="convert the tables that are not transactional (ENGINE=InnoDB), and resync",
-            )
 
     def _xa_prepare(self, frames: Frames) -> Iterator[ChangeBatch]:
         end = int(self._ends(frames)[0])

@@ -8,7 +8,7 @@ known of the transactions (name, place, time, number of changes) stays in column
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -24,10 +24,12 @@ from airflow_cdc_provider.columnar.binlog.gtid_events import (
 )
 from airflow_cdc_provider.columnar.binlog.octets import Bools, Ints
 from airflow_cdc_provider.columnar.binlog.pending import Piece
+from airflow_cdc_provider.columnar.binlog.savepoints import Savepoints
+from airflow_cdc_provider.columnar.binlog.statements import LoggedStatement
 from airflow_cdc_provider.columnar.binlog.table_maps import TableMaps
 from airflow_cdc_provider.columnar.binlog.transaction_points import TransactionPoints
 from airflow_cdc_provider.columnar.changes import ChangeBatch
-from airflow_cdc_provider.core.errors import CorruptLogError
+from airflow_cdc_provider.core.errors import CorruptLogError, IntegrityError
 from airflow_cdc_provider.core.positions import BinlogPosition, TransactionPoint
 
 _SECOND = 1_000_000
@@ -38,6 +40,7 @@ _MAY_FOLLOW[Kind.OPEN, [Kind.BEGIN, Kind.COMMIT]] = True
 _MAY_FOLLOW[Kind.BEGIN, Kind.COMMIT] = True
 _COMMIT, _OPEN = int(Kind.COMMIT), int(Kind.OPEN)
 _BEGIN, _ROWS = int(Kind.BEGIN), int(Kind.ROWS)
+_SKIP, _QUERY = int(Kind.SKIP), int(EventType.QUERY)
 """Plain numbers: reading an enumeration's member costs more than comparing with it."""
 
 
@@ -57,6 +60,7 @@ class OpenTransaction:
     """Some of its rows are of captured tables."""
     in_parts: bool = False
     """Some of its rows have been handed on."""
+    savepoints: Savepoints = field(default_factory=Savepoints)
 
 
 class TransactionRuns:
@@ -101,9 +105,32 @@ class TransactionRuns:
             self.open.begun = True
         if self.open is not None:
             self.open.captured |= self.ordinal > self.open.first_ordinal
+            since = int(opens[-1]) if len(opens) else 0
+            self._note_savepoints(self.open, frames, kinds, ordinals, since)
             yield from self._hand_on_part(int(log_ends.max()))
         elif log_ends.any():
             self._assembly.move_to(self._assembly.at(int(log_ends.max())))
+
+    def _note_savepoints(
+        self, opened: OpenTransaction, frames: Frames, kinds: Kinds, ordinals: Ints, since: int
+    ) -> None:
+        """Note the savepoints of the transaction that stays open; others are over."""
+        found = (frames.types[since:] == _QUERY) & (kinds[since:] == _SKIP)
+        for place in (np.flatnonzero(found) + since).tolist():
+            sql = LoggedStatement.read(frames.body(place)).sql
+            opened.savepoints.set(sql, int(ordinals[place]))
+
+    def roll_back_to(self, sql: str) -> None:
+        """Drop the open transaction's rows behind a savepoint."""
+        opened = self.open
+        if opened is None or not opened.captured:
+            return
+        place = opened.savepoints.roll_back(sql)
+        if place < self._assembly.committed_ordinal:
+            raise parts_were_handed_on()
+        self._assembly.pending.since(place)
+        self.ordinal = place
+        opened.captured = place > opened.first_ordinal
 
     def _check_order(self, kinds: Kinds, log_ends: Ints) -> None:
         structure = (kinds >= _COMMIT) & (kinds <= _BEGIN)
@@ -282,3 +309,12 @@ class TransactionRuns:
     def number(self) -> int:
         """Return the number of the open transaction, or of the next."""
         return self._number
+
+
+def parts_were_handed_on() -> IntegrityError:
+    """Return the error for a rollback of rows that left the decoder before it was known."""
+    return IntegrityError(
+        "a transaction was rolled back of which parts were handed on already",
+        risk="none yet: the sink has not committed them",
+        remedy="raise stream.max_batch so that the transaction fits into one batch",
+    )

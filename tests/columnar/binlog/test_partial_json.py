@@ -36,7 +36,7 @@ UPDATES = (
     "a = JSON_ARRAY_INSERT(a, '$.bb[0]', 4), b = JSON_ARRAY_APPEND(b, '$.bb', 8)",
     "a = JSON_REMOVE(a, '$.\"c d\".x', '$.bb[0]'), b = JSON_REMOVE(b, '$.bb[last-1]')",
     "a = JSON_SET(a, '$.s[1]', 7), b = JSON_SET(b, '$.s[0]', 7, '$.s[last]', 'w')",
-    "a = JSON_SET(a, '$.\"q\\\\\"\\\\\\\\\\\\n\"[1].k', 7, '$.\"é.[0]\"', CAST(1.50 AS JSON))",
+    'a = JSON_SET(a, \'$."q\\\\"\\\\\\\\\\\\n"[1].k\', 7, \'$."é.[0]"\', CAST(1.50 AS JSON))',
     "a = JSON_SET(a, '$.zz', 1, '$.b', 2, '$.\"\"', 3, '$.aa', 4), n = 'other'",
     "a = JSON_SET(a, '$.t', TIMESTAMP'2015-01-15 23:24:25.12', '$.u', CAST(x'ff' AS JSON))",
     "b = NULL, a = JSON_REPLACE(a, '$.a', JSON_OBJECT('k', JSON_ARRAY(1, 2e0, TRUE)))",

@@ -7,6 +7,7 @@ import zlib
 import numpy as np
 import pytest
 
+from airflow_cdc_provider.columnar.binlog.byte_reader import ByteReader
 from airflow_cdc_provider.columnar.binlog.checksums import first_broken
 from airflow_cdc_provider.columnar.binlog.decoder import ColumnDecoder
 from airflow_cdc_provider.columnar.binlog.log_place import LogPlace
@@ -154,3 +155,13 @@ def test_offsets_go_on_where_32_bits_end() -> None:
     assert place.ends(low).tolist() == [100, 0, turn - 50, turn + 30, 0, turn + 900]
     assert place.ends(np.array([turn - 1])).tolist() == [2 * turn - 1]
     assert place.ends(np.array([7])).tolist() == [2 * turn + 7]
+
+
+def test_a_compressed_varchar_is_as_long_as_its_plain_value_may_be() -> None:
+    for octets, prefix, length in (
+        (b"\x2d\x01", 2, 300),
+        (b"\x00\x01", 2, 255),
+        (b"\xff\0", 1, 254),
+    ):
+        wire = read_wire(141, ByteReader(octets))
+        assert (wire.prefix, wire.length, wire.compressed) == (prefix, length, True)

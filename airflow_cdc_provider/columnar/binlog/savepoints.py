@@ -1,0 +1,60 @@
+"""Savepoints of the open transaction: which changes a rollback to one takes back.
+
+A server leaves rows that were rolled back out of its log where it can. MariaDB cannot as soon as a
+transaction made a temporary table or wrote to a table that is not transactional: then the log has
+the rows, and `ROLLBACK TO` behind them. Rows of tables that are not transactional are no matter
+here, both servers log them in groups of their own.
+
+The server compares names without regard to case and accents. For ASCII that is known here; for
+other names, a rollback is refused once there is a choice to be made.
+"""
+
+from __future__ import annotations
+
+import re
+
+from airflow_cdc_provider.core.errors import IntegrityError
+
+_NAMED = re.compile(
+    r"\s*(?:SAVEPOINT|ROLLBACK(?:\s+WORK)?\s+TO(?:\s+SAVEPOINT)?)\s*"
+    r"(?:`((?:[^`]|``)*)`|\"((?:[^\"]|\"\")*)\"|([^\s;`\"]+))",
+    re.IGNORECASE,
+)
+
+
+class Savepoints:
+    """Names in the order they were set, each with the place among all changes where it stands."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, int] = {}
+
+    def set(self, sql: str, ordinal: int) -> None:
+        """Take `SAVEPOINT name`; one of the same name is replaced."""
+        name = _name(sql)
+        self._places.pop(name, None)
+        self._places[name] = ordinal
+
+    def roll_back(self, sql: str) -> int:
+        """Take `ROLLBACK TO name`: return its place and forget those set behind it."""
+        name = _name(sql)
+        if name not in self._places or not all(map(str.isascii, (name, *self._places))):
+            raise IntegrityError(
+                "a transaction was rolled back to a savepoint that cannot be told for sure",
+                risk="rows that were rolled back would be applied, or others lost",
+                remedy="resync the tables from a position behind this transaction; keep temporary "
+                "tables and tables that are not transactional out of transactions with savepoints",
+            )
+        names = list(self._places)
+        for later in names[names.index(name) + 1 :]:
+            del self._places[later]
+        return self._places[name]
+
+
+def _name(sql: str) -> str:
+    match = _NAMED.match(sql)
+    if match is None:
+        return ""
+    backquoted, quoted, plain = match.groups()
+    if backquoted is not None:
+        return backquoted.replace("``", "`").casefold()
+    return (quoted.replace('""', '"') if quoted is not None else plain).casefold()
