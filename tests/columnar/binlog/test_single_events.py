@@ -11,6 +11,7 @@ from airflow_cdc_provider.columnar.binlog.byte_reader import ByteReader
 from airflow_cdc_provider.columnar.binlog.checksums import first_broken
 from airflow_cdc_provider.columnar.binlog.decoder import ColumnDecoder
 from airflow_cdc_provider.columnar.binlog.log_place import LogPlace
+from airflow_cdc_provider.columnar.binlog.wire_types import read_wire
 from airflow_cdc_provider.columnar.events import EventChunk
 from airflow_cdc_provider.core.errors import (
     CdcError,
