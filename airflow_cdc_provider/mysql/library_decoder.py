@@ -259,7 +259,7 @@ class LibraryDecoder:
                 f"the log holds row changes as a statement: {sql[:200]}",
                 self._where,
                 "the rows it changed are lost to us",
-                "set binlog_format=ROW for every session, then resync the table",
+                "set binlog_format=ROW for every session, then restart the pipeline",
             )
         if not opened.standalone:
             # CREATE TABLE ... SELECT stands inside the transaction of its rows.
@@ -319,7 +319,7 @@ class LibraryDecoder:
                 f"the log does not name the columns of {table}",
                 self._where,
                 "values could be taken for another column's",
-                "set binlog_row_metadata=FULL and resync the table",
+                "set binlog_row_metadata=FULL and restart the pipeline",
             )
         self._refuse_disguised(table)
         columns = captured_columns(table_map, str(table))
@@ -364,7 +364,7 @@ class LibraryDecoder:
                 f"the log holds only a part of a row of {table}",
                 self._where,
                 "absent columns would become NULL",
-                "set binlog_row_image=FULL for every session and resync the table",
+                "set binlog_row_image=FULL for every session and restart the pipeline",
             )
 
     # --- refusals -----------------------------------------------------------------------------

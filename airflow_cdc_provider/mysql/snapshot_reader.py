@@ -231,7 +231,7 @@ class SnapshotReader:
                 f"{schema.table} is no longer defined as when it was planned",
                 str(self._endpoint),
                 "its rows would not fit the sink's table",
-                "resync the table",
+                "restart the pipeline",
             )
 
     # --- the rows -----------------------------------------------------------------------------

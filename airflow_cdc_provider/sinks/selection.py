@@ -86,7 +86,7 @@ class CapturedTables:
                 f"{_difference(wanted, found)}",
                 where=f"table {changes.table}",
                 risk="values could land in the wrong column; nothing of the batch was kept",
-                remedy="resync the table, or restart the pipeline with its new definition",
+                remedy="restart the pipeline with its new definition; its tables are read again",
             )
         return plan
 
@@ -143,7 +143,7 @@ class Selection:
             f"a statement changed {names}: {barrier.sql[:300]}",
             where=f"log at {barrier.point.start}, transaction {barrier.point.gtid}",
             risk="none yet: what came before the statement is committed, nothing behind it",
-            remedy="resync the table, or make the same change at the sink and restart the pipeline",
+            remedy="make the same change at the sink, then restart the pipeline",
         )
 
     def work(self, position: LogPosition, stream: StreamSplit) -> Work:

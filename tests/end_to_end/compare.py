@@ -10,7 +10,7 @@ def rows_of(server: SqlServer, table: str) -> dict[str, int]:
     database, name = table.split(".")
     columns = server.execute(
         "SELECT column_name FROM information_schema.columns WHERE table_schema = %s "
-        "AND table_name = %s AND generation_expression = '' ORDER BY ordinal_position",
+        "AND table_name = %s AND IFNULL(generation_expression, '') = '' ORDER BY ordinal_position",
         (database, name),
     )
     # HEX of a number would round it, so everything is text first.

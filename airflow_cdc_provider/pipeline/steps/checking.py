@@ -43,7 +43,8 @@ class CheckReport:
         if not self.blocks:
             return
         lines = "\n".join(
-            f"  {finding.subject}: {finding.observed}; {finding.why}. Fix: {finding.fix}"
+            f"  {finding.code} {finding.subject}: {finding.observed}; {finding.why}. "
+            f"Fix: {finding.fix}"
             for finding in self.blocks
         )
         count = "1 thing does" if len(self.blocks) == 1 else f"{len(self.blocks)} things do"
