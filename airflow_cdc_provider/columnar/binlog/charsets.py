@@ -159,9 +159,12 @@ def _lookup(charset: str) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]
 
 
 def decode_member(octets: bytes, charset: str) -> str:
-    """Decode one name, such as a member of an ENUM."""
+    """Decode one name, such as a member of an ENUM; without a charset it is what SELECT sends."""
     if charset in UTF8_CHARSETS or charset == "binary":
-        return octets.decode("utf-8" if charset != "binary" else "latin-1")
+        try:
+            return octets.decode()
+        except UnicodeDecodeError:
+            raise _no_character(charset, octets) from None
     table = _one_byte(charset)
     if table is not None:
         characters = [table[octet] for octet in octets]

@@ -15,7 +15,7 @@ from airflow_cdc_provider.columnar.binlog.byte_reader import ByteReader
 from airflow_cdc_provider.columnar.binlog.column_metadata import OptionalMetadata
 from airflow_cdc_provider.columnar.binlog.system_versions import hidden_columns, row_end_place
 from airflow_cdc_provider.columnar.binlog.wire_types import Wire, logged_type, read_wire
-from airflow_cdc_provider.core.errors import IntegrityError, UnknownTypeError
+from airflow_cdc_provider.core.errors import IntegrityError, UnknownTypeError, ValueRefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
 
@@ -108,9 +108,9 @@ def _bits(octets: bytes, count: int) -> tuple[bool, ...]:
 def _column_type(table: TableId, wire: Wire, metadata: OptionalMetadata, place: int) -> ColumnType:
     try:
         return logged_type(wire, metadata, place)
-    except UnknownTypeError as error:
+    except (UnknownTypeError, ValueRefusedError) as error:
         where = f"{table}, column {metadata.names[place]}"
-        raise UnknownTypeError(error.what, where, error.risk, error.remedy) from None
+        raise type(error)(error.what, where, error.risk, error.remedy) from None
 
 
 def _as_mariadb(column: Column) -> Column:
