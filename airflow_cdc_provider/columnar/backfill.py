@@ -12,9 +12,10 @@ an anti-join of the rows by key. Keys are of comparable kinds: equal values are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_cdc_provider.columnar.changes import TableChanges
@@ -24,6 +25,8 @@ from airflow_cdc_provider.core.errors import SchemaMovedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.table_schema import TableSchema
+
+Mask = npt.NDArray[np.bool_]
 
 
 def replay(
@@ -42,10 +45,13 @@ def replay(
     inside = in_range([upserts.column(name) for name in key], keys)
     if not inside.all():
         upserts = upserts.filter(pa.array(inside))
-    kept = _without(rows, [merged.deletes, upserts], key)
-    if upserts.num_rows == 0:
-        return kept
-    return pa.concat_tables([kept, pa.Table.from_batches([upserts])])
+    stays = _staying(rows, [merged.deletes, upserts], key)
+    read, batches = rows.schema, rows.to_batches()
+    del rows, run, merged  # what is copied below must not be held twice
+    kept = list(_filtered(batches, stays))
+    if upserts.num_rows:
+        kept.append(upserts)
+    return pa.Table.from_batches(kept, read)
 
 
 def _as_read(changes: TableChanges, read: pa.Schema, table: TableId) -> TableChanges:
@@ -69,15 +75,28 @@ def _as_read(changes: TableChanges, read: pa.Schema, table: TableId) -> TableCha
     )
 
 
-def _without(rows: pa.Table, gone: Sequence[pa.RecordBatch], key: Sequence[str]) -> pa.Table:
-    """Return the rows whose key is in none of `gone`."""
+def _filtered(batches: list[pa.RecordBatch], stays: Mask) -> Iterator[pa.RecordBatch]:
+    """Yield what stays of each batch; `batches` is emptied on the way."""
+    at = 0
+    batches.reverse()
+    while batches:
+        batch = batches.pop()
+        mine = stays[at : at + batch.num_rows]
+        at += batch.num_rows
+        if mine.all():
+            yield batch
+        elif mine.any():
+            yield batch.filter(pa.array(mine))
+
+
+def _staying(rows: pa.Table, gone: Sequence[pa.RecordBatch], key: Sequence[str]) -> Mask:
+    """Tell which rows have a key that is in none of `gone`."""
     if rows.num_rows == 0:
-        return rows
+        return np.ones(0, np.bool_)
     groups = [[rows.column(name).combine_chunks() for name in key]]
     groups += [[batch.column(name) for name in key] for batch in gone]
     codes = key_codes(groups)
     is_gone = np.zeros(codes.count, np.bool_)
     for group in codes.groups[1:]:
         is_gone[group] = True
-    stays = ~is_gone[codes.groups[0]]
-    return rows if stays.all() else rows.filter(pa.array(stays))
+    return ~is_gone[codes.groups[0]]

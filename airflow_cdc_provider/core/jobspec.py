@@ -63,7 +63,7 @@ class JobSpec:
     split_rows: int = 50_000
     """Rows that a planned split holds about."""
     backfill: bool = True
-    max_split_bytes: int = 256 * 1024 * 1024
+    max_split_bytes: int = 64 * 1024 * 1024
     """A split that holds more is cut in two."""
     stream_mode: StreamMode = StreamMode.CONTINUOUS
     apply: ApplyMode = ApplyMode.TRANSACTIONS

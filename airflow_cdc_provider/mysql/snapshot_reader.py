@@ -32,6 +32,7 @@ import pyarrow as pa
 
 from airflow_cdc_provider.columnar.backfill import replay
 from airflow_cdc_provider.columnar.changes import Statement, TableChanges
+from airflow_cdc_provider.columnar.events import BatchLimits
 from airflow_cdc_provider.columnar.rows import ArrowRows, SplitRows
 from airflow_cdc_provider.columnar.text_decoder import TextDecoder
 from airflow_cdc_provider.columnar.text_protocol import TextChunk
@@ -62,8 +63,8 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.core.endpoint import Endpoint
     from airflow_cdc_provider.mysql.connection import ServerConnection
 
-MAX_SPLIT_BYTES = 256 * 1024 * 1024
-_REPLAY_CHANGES = 200_000  # replayed at once, so that a hot split does not pile them up
+MAX_SPLIT_BYTES = 64 * 1024 * 1024
+_REPLAY_BYTES = 16 * 1024 * 1024  # replayed at once, so that a hot split does not pile them up
 _COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
 
 
@@ -146,16 +147,16 @@ class SnapshotReader:
         self._check_definition(session, schema)
         listener.after_low(split)
         decoder = TextDecoder(schema, zero_dates=self._zero_dates)
-        chunks = self._select(session.connection, split, decoder)
+        read = TextRows(self._select(session.connection, split, decoder), decoder)
         listener.before_high(split)
         high = watermarks.high(low)
         self._check_definition(session, schema)
         watermarks.release()
         listener.after_high(split)
-        rows: SplitRows = TextRows(chunks, decoder)
-        read_bytes, changes = rows.bytes, 0
+        rows: SplitRows = read
+        read_bytes, changes = read.bytes, 0
         if high != low and split.is_backfilled(wanted=self._backfill):
-            rows, changes = self._replayed(rows, split, schema, (low, high))
+            rows, changes = self._replayed(read, split, schema, (low, high))
             high = self._exact(high, low)
         elif high != low and isinstance(low.gtids, GtidSet):
             high = LogPosition(high.server_uuid, high.binlog, _seen_gtids(session.connection))
@@ -187,6 +188,7 @@ class SnapshotReader:
             server_id=self._server_id,
             start=low,
             captured=frozenset(self._tables),
+            limits=BatchLimits(bytes=_REPLAY_BYTES),
             zero_dates=self._zero_dates,
             schemas=self._schema_of,
             decoder=self._decoder,
@@ -273,12 +275,15 @@ class SnapshotReader:
 
     def _replayed(
         self,
-        rows: SplitRows,
+        rows: TextRows,
         split: SnapshotSplit,
         schema: TableSchema,
         watermarks: tuple[LogPosition, LogPosition],
     ) -> tuple[SplitRows, int]:
-        """Bring the rows from somewhere between L and H to H (law 3)."""
+        """Bring the rows from somewhere between L and H to H (law 3).
+
+        The first replay takes the rows; they are kept only where a statement may lead back to them.
+        """
         low, high = watermarks
         if high.binlog is None:
             raise SourceIdentityError("a high watermark has no place in the log")
@@ -293,12 +298,19 @@ class SnapshotReader:
                 continue
             waiting.append(change)
             total += len(change)
-            if sum(len(each) for each in waiting) >= _REPLAY_CHANGES:
-                table = replay(_table(rows, table), waiting, schema, split.keys)
+            if sum(each.before.nbytes + each.after.nbytes for each in waiting) >= _REPLAY_BYTES:
+                table = replay(self._table(rows, table), waiting, schema, split.keys)
                 waiting.clear()
         if waiting:
-            table = replay(_table(rows, table), waiting, schema, split.keys)
+            table = replay(self._table(rows, table), waiting, schema, split.keys)
         return (rows if table is None else ArrowRows(table)), total
+
+    def _table(self, rows: TextRows, table: pa.Table | None) -> pa.Table:
+        if table is not None:
+            return table
+        settled = None if self._session is None else self._session.watermarks.settled
+        batches = rows.drained() if settled is None else rows.batches()
+        return pa.Table.from_batches(batches, rows.schema)
 
     def _is_settled(self, statement: Statement, split: SnapshotSplit) -> bool:
         """Tell whether a statement changed the table before it was read; while it was is an error.
@@ -325,10 +337,6 @@ class SnapshotReader:
         if isinstance(gtids, GtidSet) and isinstance(low.gtids, GtidSet):
             gtids = gtids.union(low.gtids)
         return LogPosition(high.server_uuid, high.binlog, gtids)
-
-
-def _table(rows: SplitRows, table: pa.Table | None) -> pa.Table:
-    return pa.Table.from_batches(rows.batches(), rows.schema) if table is None else table
 
 
 def _seen_gtids(connection: ServerConnection) -> GtidSet:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TextRows:
     """Rows to which no change of the log had to be applied, so their bytes still hold."""
 
@@ -35,6 +35,13 @@ class TextRows:
     def batches(self) -> Iterator[pa.RecordBatch]:
         for chunk in self.chunks:
             yield self.decoder.to_arrow(chunk)
+
+    def drained(self) -> Iterator[pa.RecordBatch]:
+        """Decode the rows and let go of each chunk on the way; there are none afterwards."""
+        left = list(reversed(self.chunks))
+        self.chunks = ()
+        while left:
+            yield self.decoder.to_arrow(left.pop())
 
     def text_chunks(self) -> tuple[TextChunk, ...] | None:
         return self.chunks

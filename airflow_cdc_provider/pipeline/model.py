@@ -135,7 +135,7 @@ class SnapshotSection(Section):
         "position. `false` lets the stream do it, at least once in between.",
     )
     max_split_mb: int = Field(
-        default=256, ge=1, description="A split that holds more megabytes than this is cut in two."
+        default=64, ge=1, description="A split that holds more megabytes than this is cut in two."
     )
     tables: dict[Pattern, SnapshotTable] = Field(
         default_factory=dict, description='Settings of single tables: `"shop.orders": {...}`.'

@@ -58,7 +58,7 @@ class ReaderTask:
     server_id_first: int
     """The first reader's id on the source; the others count on from it."""
     backfill: bool = True
-    max_split_bytes: int = 256 * 1024 * 1024
+    max_split_bytes: int = 64 * 1024 * 1024
     back_off: BackOff = field(default_factory=BackOff)
 
 
