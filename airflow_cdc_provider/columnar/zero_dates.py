@@ -16,6 +16,7 @@ Mask = npt.NDArray[np.bool_]
 
 _DAYS = np.array([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], np.int64)
 _SHORTEST_MONTH = 28
+_MONTHS = 12
 _DATE_TEXT = 10
 _DIGITS = (0, 1, 2, 3, 5, 6, 8, 9)
 
@@ -34,22 +35,25 @@ def no_day_in_text(octets: Octets, start: Numbers, length: Numbers) -> Mask:
 
     A look at month and day leaves few texts to take apart: those with a zero, and those past 28.
     """
-    whole = length >= _DATE_TEXT
-    at = np.where(whole, start, 0)
-    month = _two_digits(octets, at + 5)
-    day = _two_digits(octets, at + 8)
-    usual = (month >= 1) & (month <= 12) & (day >= 1) & (day <= _SHORTEST_MONTH)
-    doubtful = np.flatnonzero(whole & ~usual)
     found = np.zeros(len(start), np.bool_)
+    whole = length >= _DATE_TEXT
+    if not whole.any():
+        return found
+    at = start if whole.all() else np.where(whole, start, 0)
+    month, day = _two_digits(octets, at + 5), _two_digits(octets, at + 8)
+    # one comparison a side: what is below 1 wraps around to large numbers
+    usual = ((month - 1).view(np.uint16) < _MONTHS) & ((day - 1).view(np.uint16) < _SHORTEST_MONTH)
+    doubtful = np.flatnonzero(whole & ~usual)
     if len(doubtful):
         found[doubtful] = _no_day(octets, at[doubtful])
     return found
 
 
-def _two_digits(octets: Octets, at: Numbers) -> Numbers:
-    last = len(octets) - 1
-    tens, ones = octets[np.minimum(at, last)], octets[np.minimum(at + 1, last)]
-    number: Numbers = tens.astype(np.int64) * 10 + ones - 11 * ord("0")
+def _two_digits(octets: Octets, at: Numbers) -> npt.NDArray[np.int16]:
+    number = octets[at].astype(np.int16)
+    number *= 10
+    number += octets[at + 1]
+    number -= 11 * ord("0")
     return number
 
 
