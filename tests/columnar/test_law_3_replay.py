@@ -77,6 +77,15 @@ def test_a_key_move_is_judged_by_the_old_and_by_the_new_range(
     assert rows_by_key(table, replayed) == {(key,): value for key, value in expected.items()}
 
 
+def test_a_key_is_replaced_in_whichever_chunk_it_was_read() -> None:
+    table = _table()
+    chunks = [[((1,), 1), ((2,), 2)], [((3,), 3), ((4,), 4)], [((5,), 5)]]
+    rows = pa.Table.from_batches([table.rows(chunk) for chunk in chunks])
+    changes = table.changes([(Op.DELETE, (4,), None, 0), (Op.UPDATE, (5,), (5,), 50)])
+    replayed = replay(rows, [changes], table.schema, KeyRange())
+    assert rows_by_key(table, replayed) == {(1,): 1, (2,): 2, (3,): 3, (5,): 50}
+
+
 def test_changes_with_another_definition_are_refused() -> None:
     table = _table()
     wider = (Column("id", ColumnType("bigint"), nullable=False), Column("value", ColumnType("int")))
