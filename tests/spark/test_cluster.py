@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pyspark
+import pytest
 
 from airflow_cdc_provider.core.jobspec import JobKind
 from airflow_cdc_provider.spark.job_result import ExitCode, Outcome
@@ -24,6 +25,7 @@ from tests.servers.throwaway import free_port
 from tests.spark.conftest import MakePipeline
 from tests.spark.workload import TABLES, fill
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # a JVM on a busy machine
 SPARK_HOME = Path(pyspark.__file__).parent
 
 

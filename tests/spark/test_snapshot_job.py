@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from airflow_cdc_provider.core.errors import FencedError
 from airflow_cdc_provider.core.jobspec import JobKind
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase, Wanted
@@ -20,8 +22,9 @@ from tests.spark.pipelines import Pipeline
 from tests.spark.workload import TABLES, fill
 
 if TYPE_CHECKING:
-    import pytest
     from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # a JVM on a busy machine
 
 
 def test_a_snapshot_of_a_still_database_is_the_database(

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pytest
+
 from airflow_cdc_provider.core.errors import BinlogPurgedError, FencedError
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec, StreamMode
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase, Wanted
@@ -21,6 +23,8 @@ from tests.spark.workload import TABLES, fill, writing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # a JVM on a busy machine
 
 
 def run(pipeline: Pipeline, spark: SparkSession, kind: JobKind, **settings: object) -> JobResult:
