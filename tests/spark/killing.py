@@ -1,4 +1,4 @@
-"""A sink whose first publishing reader dies between a split's rows and its report.
+"""A sink whose first publishing reader dies before or just after its split is committed.
 
 It lives in a module of its own because Spark's Python workers have to import it.
 """
@@ -18,6 +18,9 @@ from airflow_cdc_provider.sinks import ledger
 from airflow_cdc_provider.sinks.mysql_splits import MySqlSplitSink
 from airflow_cdc_provider.sinks.opening import Sink
 
+BETWEEN_ROWS_AND_REPORT = "between rows and report"
+BETWEEN_COMMIT_AND_TELLING = "between commit and telling the assigner"
+
 
 @dataclass(frozen=True, slots=True)
 class KillingSink(Sink):
@@ -28,17 +31,28 @@ class KillingSink(Sink):
     """The statement at the source."""
     died: Path | None = None
     """Made just before the end, so that it comes once."""
+    moment: str = BETWEEN_ROWS_AND_REPORT
 
     def open_splits(self) -> MySqlSplitSink:
-        store_report = ledger.store_report
+        sink = Sink.open_splits(self)
+        store_report, publish = ledger.store_report, sink.publish
 
-        def die(session: Any, *rest: Any) -> None:
-            if self.died is not None and self.source is not None and not self.died.exists():
-                with closing(connect(self.source, purpose="test")) as connection:
-                    query(connection, self.before_death)
-                self.died.write_text(str(os.getpid()))
-                os.kill(os.getpid(), signal.SIGKILL)
-            store_report(session, *rest)
+        def report_after_death(*arguments: Any) -> None:
+            self.die(BETWEEN_ROWS_AND_REPORT)
+            store_report(*arguments)
 
-        ledger.store_report = die  # type: ignore[assignment]
-        return Sink.open_splits(self)
+        def publish_before_death(*arguments: Any) -> None:
+            publish(*arguments)
+            self.die(BETWEEN_COMMIT_AND_TELLING)
+
+        ledger.store_report = report_after_death  # type: ignore[assignment]
+        sink.publish = publish_before_death  # type: ignore[method-assign]
+        return sink
+
+    def die(self, moment: str) -> None:
+        if moment != self.moment or self.source is None or self.died is None or self.died.exists():
+            return
+        with closing(connect(self.source, purpose="test")) as connection:
+            query(connection, self.before_death)
+        self.died.write_text(str(os.getpid()))
+        os.kill(os.getpid(), signal.SIGKILL)

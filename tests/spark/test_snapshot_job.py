@@ -17,7 +17,11 @@ from airflow_cdc_provider.sinks.opening import open_sink
 from airflow_cdc_provider.spark.job_result import ExitCode, Outcome
 from airflow_cdc_provider.spark.main import run_job
 from tests.spark.conftest import MakePipeline
-from tests.spark.killing import KillingSink
+from tests.spark.killing import (
+    BETWEEN_COMMIT_AND_TELLING,
+    BETWEEN_ROWS_AND_REPORT,
+    KillingSink,
+)
 from tests.spark.pipelines import Pipeline
 from tests.spark.workload import TABLES, fill
 
@@ -60,8 +64,9 @@ def test_a_second_snapshot_job_reads_nothing_again(
         assert (result.outcome, result.rows) == (Outcome.FINISHED, expected), result.error
 
 
-def test_a_reader_killed_between_rows_and_report_leaves_no_stale_row(
-    spark: SparkSession, make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("moment", [BETWEEN_ROWS_AND_REPORT, BETWEEN_COMMIT_AND_TELLING])
+def test_a_reader_killed_while_it_publishes_leaves_no_stale_row(
+    spark: SparkSession, make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     # One reader: a second one may have published a later split before the rows are deleted.
     pipeline = make_pipeline(overrides={"split_rows": 1000, "max_connections": 2})
@@ -74,7 +79,7 @@ def test_a_reader_killed_between_rows_and_report_leaves_no_stale_row(
         sink = open_sink(sink_type, *facts, **options)
         fields = {f.name: getattr(sink, f.name) for f in dataclasses.fields(sink)}
         source = pipeline.servers().source
-        return KillingSink(**fields, source=source, before_death=deleted, died=died)
+        return KillingSink(**fields, source=source, before_death=deleted, died=died, moment=moment)
 
     monkeypatch.setattr("airflow_cdc_provider.spark.job.open_sink", killing_sink)
     spec = pipeline.spec(JobKind.SNAPSHOT, pipeline.take_over())
