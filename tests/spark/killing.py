@@ -46,7 +46,7 @@ class KillingSink(Sink):
             self.die(BETWEEN_COMMIT_AND_TELLING)
 
         ledger.store_report = report_after_death  # type: ignore[assignment]
-        sink.publish = publish_before_death  # type: ignore[method-assign]
+        sink.publish = publish_before_death  # type: ignore[assignment, method-assign]
         return sink
 
     def die(self, moment: str) -> None:

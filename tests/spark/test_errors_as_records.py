@@ -50,7 +50,7 @@ def test_a_failure_that_carries_no_error_is_worth_a_retry() -> None:
 
 
 def test_a_password_is_taken_out_of_a_text_in_each_form() -> None:
-    secrets = Secrets.of_dsns("mysql://u:p%40ss%2Fw%20rd@h:1/", "sqlite:////tmp/x")
+    secrets = Secrets.of_dsns("mysql://u:p%40ss%2Fw%20rd@h:1/", "sqlite:////state.db")
     text = "p@ss/w rd and p%40ss%2Fw%20rd and 'p@ss/w rd' and p%40ss%2Fw+rd"
     assert "ss" not in secrets.scrub(text)
     assert "ss" not in repr(secrets)
