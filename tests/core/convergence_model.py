@@ -42,6 +42,8 @@ class Laws:
     """Law 5. Broken: the stream starts at the largest watermark."""
     filter_by_split: bool = True
     """Law 5. Broken: a change after the table's largest H only."""
+    from_low_without_backfill: bool = True
+    """Law 6. Broken: a split that was not backfilled counts as settled at its H."""
     position_with_rows: bool = True
     """Law 7. Broken: the position is stored before the rows."""
 
@@ -175,7 +177,9 @@ class World:
             attempt=1,
         )
         self.sink.finished[reader.split.number] = FinishedSplit.of(
-            reader.split, report, backfilled=backfilled
+            reader.split,
+            report,
+            backfilled=backfilled or not self.laws.from_low_without_backfill,
         )
 
     def publish_without_report(self, number: int) -> None:
