@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -274,7 +273,6 @@ def _end(demo: Demo) -> None:
 def _check_place() -> None:
     if not (REPOSITORY / "dags" / "pipelines" / "demo.yaml").is_file():
         raise SystemExit(f"run the demo from a checkout; {REPOSITORY} is none")
-    Path(REPOSITORY / "build").mkdir(exist_ok=True)
 
 
 if __name__ == "__main__":
