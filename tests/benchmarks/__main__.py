@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.benchmarks.debian import DebianPeers
 from tests.benchmarks.measure import Result, Sample, measured, summarised
 from tests.benchmarks.ours.ablation import STEPS
-from tests.benchmarks.report import OURS, store, table
+from tests.benchmarks.report import OURS, machine, store, table
 from tests.benchmarks.workload import WORKLOADS
 from tests.benchmarks.world import DATABASE, Log, World, world
 
@@ -203,6 +203,7 @@ def main() -> None:
         raise SystemExit(f"no such work: {sorted(unknown)}; there are {', '.join(WORKS)}")
     with world(SCALE) as bench_world, tempfile.TemporaryDirectory() as folder:
         bench = Bench(bench_world, Path(folder))
+        print(f"{machine()}, MySQL {bench_world.source.version}")
         print(f"lineitem: {bench_world.rows} rows, {RUNS} runs of each subject", flush=True)
         for work in wanted:
             getattr(bench, work)()
