@@ -10,7 +10,7 @@ import random
 import threading
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
 from airflow_cdc_provider.columnar.changes import ChangeBatch
@@ -31,9 +31,15 @@ def make_counters(server: SqlServer, database: str) -> TableId:
 
 
 @contextmanager
-def counting(server: SqlServer, table: TableId, *, writers: int, seed: int) -> Iterator[None]:
-    """Run writers, each of which increments counters in transactions of its own."""
+def counting(
+    server: SqlServer, table: TableId, *, writers: int, seed: int
+) -> Iterator[Callable[[], int]]:
+    """Run writers, each of which increments counters in transactions of its own.
+
+    Gives what tells how many are committed by now.
+    """
     stop = threading.Event()
+    committed = [0] * writers
     failures: list[Exception] = []
 
     def write(number: int) -> None:
@@ -45,6 +51,7 @@ def counting(server: SqlServer, table: TableId, *, writers: int, seed: int) -> I
                     cursor.execute(
                         f"UPDATE {table.database}.counter SET n = n + 1 WHERE id = {key}"
                     )
+                    committed[number] += 1
         except Exception as error:  # noqa: BLE001 - shown by the test's own thread
             failures.append(error)
 
@@ -52,7 +59,7 @@ def counting(server: SqlServer, table: TableId, *, writers: int, seed: int) -> I
     for thread in threads:
         thread.start()
     try:
-        yield
+        yield lambda: sum(committed)
     finally:
         stop.set()
         for thread in threads:
