@@ -10,12 +10,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import BinlogPosition
+from airflow_cdc_provider.core.splits import SplitReport
 from tests.mysql.counters import COUNTERS, counting, make_counters, truth_of
 from tests.mysql.splits import Hooks, numbered, reader_of, schema_of, split_of, tuples
 from tests.mysql.test_log_reader import position_of
@@ -175,7 +177,7 @@ def count_and_read(
     table = make_counters(server, database)
     schema = schema_of(server, table)
     start = position_of(server)
-    reads = []
+    reads: list[tuple[list[tuple[Any, ...]], SplitReport]] = []
     replayed = 0
     deadline = time.monotonic() + _RACE_S
     with (
@@ -234,7 +236,7 @@ def test_law_1_counters_on_mariadb_are_what_the_log_says_at_the_snapshots_place(
     table = make_counters(mariadb_server, mariadb_database)
     schema = schema_of(mariadb_server, table)
     start = position_of(mariadb_server)
-    reads = []
+    reads: list[tuple[list[tuple[Any, ...]], SplitReport]] = []
     deadline = time.monotonic() + _RACE_S
     with (
         counting(mariadb_server, table, writers=4, seed=7) as committed,
