@@ -2,6 +2,11 @@
 
 Fields are type, length, value. Fields of a type unknown here are skipped by their length: they
 only add facts (a column type that needs them is refused on its own).
+
+A field names no columns: its values belong to all columns of a kind, in their order. Which columns
+a server counts to a kind is its own matter (MySQL gives VECTOR a charset, MariaDB its geometries),
+and a count that is off by one gives every later column its neighbour's charset. So each field must
+be used up exactly, and columns that cannot be text must have the charset `binary`.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ from enum import IntEnum
 
 from airflow_cdc_provider.columnar.binlog.byte_reader import ByteReader
 from airflow_cdc_provider.columnar.binlog.wire_types import Wire
+from airflow_cdc_provider.core.errors import UnknownTypeError
 
 
 class _Field(IntEnum):
@@ -28,6 +34,11 @@ class _Field(IntEnum):
     MEMBERS_COLUMN_CHARSET = 11
     VISIBILITY = 12
     VECTOR_DIMENSIONS = 13
+
+
+_BINARY = 63
+"""The collation of columns that hold no text."""
+_NEVER_TEXT = frozenset({"vector", "geometry"})
 
 
 @dataclass(slots=True)
@@ -50,13 +61,24 @@ class OptionalMetadata:
         reader = ByteReader(octets)
         while reader.left:
             kind = reader.number(1)
-            found._read_field(kind, ByteReader(reader.counted()), wires)
+            value = ByteReader(reader.counted())
+            found._read_field(kind, value, wires)
+            if value.left:
+                raise _miscounted(f"field {kind} has {value.left} bytes more than columns")
+        found._check_collations(wires)
         return found
+
+    def _check_collations(self, wires: Sequence[Wire]) -> None:
+        """Notice values that were taken for another column's."""
+        for place, collation in self.collations.items():
+            if wires[place].kind in _NEVER_TEXT and collation != _BINARY:
+                raise _miscounted(f"a {wires[place].kind} column has collation {collation}")
 
     def _read_field(self, kind: int, value: ByteReader, wires: Sequence[Wire]) -> None:
         match kind:
             case _Field.SIGNEDNESS:
-                self.unsigned = dict(zip(_places(wires, "numeric"), _top_bits(value), strict=False))
+                places = _places(wires, "numeric")
+                self.unsigned = dict(zip(places, _top_bits(value, len(places)), strict=True))
             case _Field.DEFAULT_CHARSET:
                 self._default_charset(value, _places(wires, "text"))
             case _Field.MEMBERS_DEFAULT_CHARSET:
@@ -85,15 +107,17 @@ class OptionalMetadata:
             case _Field.PRIMARY_KEY_WITH_PREFIX:
                 self._primary_key(value, prefixed=True)
             case _Field.VISIBILITY:
-                self.visible = tuple(_top_bits(value))[: len(wires)]
+                self.visible = tuple(_top_bits(value, len(wires)))
             case _:
-                return
+                value.rest()
 
     def _default_charset(self, value: ByteReader, places: Sequence[int]) -> None:
         default = value.packed()
         self.collations.update(dict.fromkeys(places, default))
         while value.left:
             place = value.packed()
+            if place >= len(places):
+                raise _miscounted(f"a charset is about text column {place} of {len(places)}")
             self.collations[places[place]] = value.packed()
 
     def _members(self, value: ByteReader, places: Sequence[int]) -> None:
@@ -114,5 +138,14 @@ def _places(wires: Sequence[Wire], group: str) -> list[int]:
     return [place for place, wire in enumerate(wires) if group in wire.groups]
 
 
-def _top_bits(value: ByteReader) -> list[bool]:
-    return [bool(octet >> bit & 1) for octet in value.rest() for bit in range(7, -1, -1)]
+def _top_bits(value: ByteReader, count: int) -> list[bool]:
+    octets = value.take((count + 7) // 8)
+    return [bool(octets[place // 8] >> 7 - place % 8 & 1) for place in range(count)]
+
+
+def _miscounted(what: str) -> UnknownTypeError:
+    return UnknownTypeError(
+        f"the table map counts its columns in another way than this reader: {what}",
+        risk="columns would be read with each other's charsets and signs",
+        remedy="leave the table out, and report its definition and the server's version",
+    )

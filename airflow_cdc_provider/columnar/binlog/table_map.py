@@ -71,7 +71,7 @@ def read_table_map(body: bytes, schemas: SchemaSource, flavour: str) -> TableMap
             for wire in wires
         )
     nullable = _bits(reader.take((count + 7) // 8), count)
-    metadata = OptionalMetadata.read(reader.rest(), wires)
+    metadata = _metadata(table, reader.rest(), wires)
     if not metadata.names:
         raise IntegrityError(
             f"the log does not name the columns of {table}",
@@ -103,6 +103,13 @@ def read_table_map(body: bytes, schemas: SchemaSource, flavour: str) -> TableMap
 
 def _bits(octets: bytes, count: int) -> tuple[bool, ...]:
     return tuple(bool(octets[place // 8] >> place % 8 & 1) for place in range(count))
+
+
+def _metadata(table: TableId, octets: bytes, wires: tuple[Wire, ...]) -> OptionalMetadata:
+    try:
+        return OptionalMetadata.read(octets, wires)
+    except UnknownTypeError as error:
+        raise UnknownTypeError(error.what, str(table), error.risk, error.remedy) from None
 
 
 def _column_type(table: TableId, wire: Wire, metadata: OptionalMetadata, place: int) -> ColumnType:

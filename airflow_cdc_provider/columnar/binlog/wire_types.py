@@ -109,7 +109,7 @@ def read_wire(code: int, details: ByteReader) -> Wire:
             return Wire("decimal", size, length=precision, scale=scale, groups=_NUMERIC)
         case 140 | 242 | 245 | 252 | 255 | 249 | 250 | 251:
             kind, group = {
-                242: ("vector", {"vector"}),
+                242: ("vector", {"vector", "text"}),  # MySQL counts it among the texts
                 245: ("json", set()),
                 255: ("geometry", {"geometry"}),
             }.get(code, ("blob", {"text"}))
