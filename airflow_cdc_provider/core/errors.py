@@ -78,6 +78,12 @@ class StateUnreachableError(RetryableError):
     code = "CDC-STA-001"
 
 
+class SparkLostError(RetryableError):
+    """Spark's JVM is gone, and with it this process's Spark; a new job may work."""
+
+    code = "CDC-SPK-001"
+
+
 # --- someone else is the owner now ------------------------------------------------------------
 
 
@@ -163,6 +169,12 @@ class JavaNotFoundError(RefusedError):
     """This machine has no Java that Spark can use."""
 
     code = "CDC-CFG-007"
+
+
+class SparkInstallationError(RefusedError):
+    """The Python and the Java side of this machine's Spark are not of one version."""
+
+    code = "CDC-CFG-008"
 
 
 # --- stop and ask a person --------------------------------------------------------------------

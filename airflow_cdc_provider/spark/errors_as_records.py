@@ -12,7 +12,7 @@ import base64
 import json
 from typing import Any
 
-from airflow_cdc_provider.core.errors import CdcError, RetryableError
+from airflow_cdc_provider.core.errors import CdcError
 
 _OPEN, _CLOSE = "<cdc-error ", "/cdc-error>"
 
@@ -53,24 +53,6 @@ def carried_error(text: str) -> CdcError | None:
     if not (opened and closed):
         return None
     return error_from_json(json.loads(base64.b64decode(record)))
-
-
-def spark_failure(text: str, where: str) -> CdcError:
-    """Turn the text of Spark's exception into the error it carries, or one worth a retry.
-
-    What carries no record is Spark's own trouble: a lost executor, a killed Python worker.
-    """
-    carried = carried_error(text)
-    if carried is not None:
-        return carried
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    reason = next((line for line in reversed(lines) if "Error" in line or "exit" in line), "")
-    return RetryableError(
-        f"Spark could not finish: {(reason or (lines or ['no reason given'])[0])[:500]}",
-        where=where,
-        risk="none: what was not committed is read again",
-        remedy="nothing, unless it repeats; then look at the log of Spark's driver and executors",
-    )
 
 
 def _by_code(kind: type[CdcError]) -> dict[str, type[CdcError]]:

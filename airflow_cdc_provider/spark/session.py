@@ -17,6 +17,7 @@ in the event log.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import sys
@@ -30,10 +31,14 @@ from pyspark.sql import SparkSession
 
 import airflow_cdc_provider
 from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.spark.failures import SPARK_FAILURES
+from airflow_cdc_provider.spark.installation import require_one_pyspark
 from airflow_cdc_provider.spark.java_home import find_java_home
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+
+log = logging.getLogger(__name__)
 
 DEFAULT_MASTER = "local[*]"
 
@@ -71,6 +76,7 @@ def open_session(
     active = SparkSession.getActiveSession()
     if active is not None:
         return checked(active)
+    require_one_pyspark()
     prepare_environment()
     settings = {**_NEEDED, **(conf or {})}
     builder = SparkSession.builder.appName(name)
@@ -88,10 +94,16 @@ def open_session(
 
 
 def close_session() -> None:
-    """Stop the active session, if there is one, and its JVM with it."""
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        active.stop()
+    """Stop the active session, if there is one, and its JVM with it.
+
+    A JVM that is gone has nothing to stop, and may not keep a job from telling how it ended.
+    """
+    try:
+        active = SparkSession.getActiveSession()
+        if active is not None:
+            active.stop()
+    except SPARK_FAILURES as failure:
+        log.warning("spark not stopped, its JVM is gone: cause=%s", failure)
 
 
 def checked(spark: SparkSession) -> SparkSession:

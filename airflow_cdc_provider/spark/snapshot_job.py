@@ -7,7 +7,8 @@ times what one needs, whatever the size of the cluster.
 
 A reader that dies takes nothing with it: its split is given out again as soon as its connection
 to the driver ends. Spark starts the task again on a cluster; where it does not (`local[N]` makes
-one attempt), the job runs another round of readers for what is left.
+one attempt), the job waits a little and runs another round of readers for what is left. Only what
+can be the loss of a reader is met in this way: see `failures`.
 """
 
 from __future__ import annotations
@@ -19,14 +20,19 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-
-from airflow_cdc_provider.core.errors import CdcError, FencedError, IntegrityError, RetryableError
+from airflow_cdc_provider.core.errors import (
+    CdcError,
+    FencedError,
+    IntegrityError,
+    RetryableError,
+    SparkLostError,
+)
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
 from airflow_cdc_provider.spark.assigner import SplitAssigner
 from airflow_cdc_provider.spark.assigner_server import AssignerServer
-from airflow_cdc_provider.spark.errors_as_records import error_from_json, spark_failure
+from airflow_cdc_provider.spark.backoff import BackOff
+from airflow_cdc_provider.spark.errors_as_records import error_from_json
+from airflow_cdc_provider.spark.failures import SPARK_FAILURES, spark_failure
 from airflow_cdc_provider.spark.job import Job
 from airflow_cdc_provider.spark.job_result import JobResult, Outcome
 from airflow_cdc_provider.spark.opening import connections_a_reader, open_boundaries
@@ -42,6 +48,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MOST_ROUNDS = 5
+_BETWEEN_ROUNDS = BackOff(first_s=1.0)
 _MAY_START = frozenset({Phase.PLANNING, Phase.FAILED})
 
 
@@ -126,9 +133,11 @@ def _run_rounds(job: Job, assigner: SplitAssigner, task: ReaderTask, readers: in
             return
         if error is None or round_number == MOST_ROUNDS:
             raise error or _left_over(job)
-        if not isinstance(error, RetryableError):
+        if isinstance(error, SparkLostError) or not isinstance(error, RetryableError):
             raise error
-        log.warning("readers were lost, the next round begins: round=%d %s", round_number, error)
+        wait_s = _BETWEEN_ROUNDS.wait_s(round_number)
+        log.warning("readers were lost: round=%d next_in_s=%g %s", round_number, wait_s, error)
+        job.stop.wait(wait_s)
 
 
 def _run_readers(job: Job, task: ReaderTask, readers: int) -> CdcError | None:
@@ -137,12 +146,12 @@ def _run_readers(job: Job, task: ReaderTask, readers: int) -> CdcError | None:
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return reader_rows(task, batches)
 
-    numbers = job.spark.range(0, readers, 1, readers)
     try:
+        numbers = job.spark.range(0, readers, 1, readers)
         rows = numbers.mapInArrow(read, ROW_SCHEMA).collect()
-    except (PySparkException, Py4JError) as failure:
-        text = job.servers.secrets.scrub(str(failure))
-        return spark_failure(text, where=f"snapshot of {job.spec.pipeline}")
+    except SPARK_FAILURES as failure:
+        where = f"snapshot of {job.spec.pipeline}"
+        return spark_failure(failure, where=where, secrets=job.servers.secrets)
     errors = [error_from_json(json.loads(row["body"])) for row in rows if row["kind"] == "error"]
     return min(errors, key=lambda error: not isinstance(error, FencedError), default=None)
 

@@ -24,9 +24,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-
 from airflow_cdc_provider.core.codec import dumps, position_to_json
 from airflow_cdc_provider.core.errors import (
     CdcError,
@@ -34,6 +31,7 @@ from airflow_cdc_provider.core.errors import (
     RefusedError,
     RetryableError,
     SnapshotRequiredError,
+    SparkLostError,
 )
 from airflow_cdc_provider.core.jobspec import StreamMode
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
@@ -41,7 +39,8 @@ from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.sinks.ports import StreamCounts
 from airflow_cdc_provider.spark.backoff import BackOff
-from airflow_cdc_provider.spark.errors_as_records import error_from_json, spark_failure
+from airflow_cdc_provider.spark.errors_as_records import error_from_json
+from airflow_cdc_provider.spark.failures import SPARK_FAILURES, spark_failure
 from airflow_cdc_provider.spark.heartbeat import Heartbeat
 from airflow_cdc_provider.spark.job import Job
 from airflow_cdc_provider.spark.job_result import JobResult, Outcome
@@ -148,6 +147,8 @@ class _Queries:
                     failures = 0
                 self._run_query(start)
                 return
+            except SparkLostError:
+                raise  # no query of this process will ever start again
             except RetryableError as error:
                 now = time.monotonic()
                 failing_since = failing_since if failures else now
@@ -170,14 +171,14 @@ class _Queries:
     def _run_query(self, start: LogPosition) -> None:
         run_id = uuid.uuid4().hex
         self._run.error = None
-        query = self._start(start, run_id)
         try:
+            query = self._start(start, run_id)
             while not query.awaitTermination(1):
                 if self._run.ending.is_set():
                     self._stop(query)
                     return
-        except (PySparkException, Py4JError) as failure:
-            raise self._reason(str(failure)) from None
+        except SPARK_FAILURES as failure:
+            raise self._reason(failure) from None
 
     def _start(self, start: LogPosition, run_id: str) -> StreamingQuery:
         reader = self._spark.readStream.format(SOURCE_NAME).option("run", run_id)
@@ -220,17 +221,16 @@ class _Queries:
             if isinstance(self._run.error, FencedError) or not query.isActive:
                 break
             time.sleep(0.05)
-        with suppress(PySparkException, Py4JError):  # what was cut off is read again some day
+        with suppress(*SPARK_FAILURES):  # what was cut off is read again some day
             query.stop()
         if isinstance(self._run.error, FencedError):
             raise self._run.error
 
-    def _reason(self, text: str) -> CdcError:
+    def _reason(self, failure: Exception) -> CdcError:
         if self._run.error is not None:
             return self._run.error
-        return spark_failure(
-            self._job.servers.secrets.scrub(text), where=f"stream of {self._job.spec.pipeline}"
-        )
+        where = f"stream of {self._job.spec.pipeline}"
+        return spark_failure(failure, where=where, secrets=self._job.servers.secrets)
 
 
 def _take_over(job: Job) -> StreamCounts:

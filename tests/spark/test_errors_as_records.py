@@ -7,13 +7,12 @@ import json
 import pytest
 
 from airflow_cdc_provider.core import errors
-from airflow_cdc_provider.core.errors import CdcError, RetryableError
+from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.spark.errors_as_records import (
     CarriedError,
     carried_error,
     error_from_json,
     error_to_json,
-    spark_failure,
 )
 from airflow_cdc_provider.spark.scrubbing import Secrets
 
@@ -41,12 +40,6 @@ def test_an_error_is_found_in_the_text_of_sparks_exception() -> None:
     found = carried_error(text)
     assert type(found) is errors.BinlogPurgedError
     assert found.args == error.args
-
-
-def test_a_failure_that_carries_no_error_is_worth_a_retry() -> None:
-    failure = spark_failure("Job aborted\nPython worker exited unexpectedly (crashed)", "stream")
-    assert isinstance(failure, RetryableError)
-    assert "Python worker exited unexpectedly" in str(failure)
 
 
 def test_a_password_is_taken_out_of_a_text_in_each_form() -> None:
