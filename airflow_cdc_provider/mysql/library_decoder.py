@@ -17,9 +17,6 @@ from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, assert_never
 from uuid import UUID
 
-from pymysql.protocol import MysqlPacket
-from pymysqlreplication.packet import BinLogPacketWrapper
-
 from airflow_cdc_provider.columnar.binlog.table_map import SchemaSource, no_schema
 from airflow_cdc_provider.columnar.changes import ChangeBatch, Op, Statement
 from airflow_cdc_provider.columnar.events import BatchLimits, EventChunk
@@ -40,6 +37,7 @@ from airflow_cdc_provider.core.positions import (
 )
 from airflow_cdc_provider.mysql.event_framing import rotation_target
 from airflow_cdc_provider.mysql.library_batches import Image, OpenTransaction, RowBatches
+from airflow_cdc_provider.mysql.library_events import Dialect, library_event
 from airflow_cdc_provider.mysql.library_values import (
     CapturedTableMap,
     ExactDeleteRows,
@@ -79,18 +77,6 @@ _MARIADB_STANDALONE = 1
 _MARIADB_XA = 64 | 128
 
 
-class _Dialect:
-    """What the library asks of a control connection."""
-
-    charset = "utf8mb4"
-
-    def __init__(self, flavour: str) -> None:
-        self._flavour = flavour
-
-    def _get_dbms(self) -> str:
-        return self._flavour
-
-
 class LibraryDecoder:
     """An `EventDecoder` on mysql-replication's event classes."""
 
@@ -108,7 +94,7 @@ class LibraryDecoder:
         self._captured = captured if callable(captured) else captured.__contains__
         self._schemas = schemas
         self._server_uuid = server_uuid
-        self._dialect = _Dialect(flavour)
+        self._dialect = Dialect(flavour)
         self._zero_dates = zero_dates
         self._batches = RowBatches(start, limits or BatchLimits())
         self._at = start.binlog
@@ -283,26 +269,9 @@ class LibraryDecoder:
     # --- rows ---------------------------------------------------------------------------------
 
     def _library_event(self, kind: type[Any], event: bytes) -> Any:
-        """Read an event with one of the library's classes, which want a checksum behind it."""
-        if not self._checksums:
-            event = event[:9] + (len(event) + 4).to_bytes(4, "little") + event[13:] + bytes(4)
-        options = {
-            "mysql_version": (8, 0, 0),
-            "only_tables": None,
-            "ignored_tables": None,
-            "only_schemas": None,
-            "ignored_schemas": None,
-            "freeze_schema": False,
-            "ignore_decode_errors": False,
-            "verify_checksum": False,
-            "optional_meta_data": True,
-            "enable_logging": False,
-        }
-        packet = MysqlPacket(b"\0" + event, "utf8")
-        wrapper = BinLogPacketWrapper(
-            packet, self._tables, self._dialect, use_checksum=True, allowed_events=(), **options
-        )
-        return kind(wrapper, len(event) - _HEADER - 4, self._tables, self._dialect, **options)
+        """Read an event with one of the library's classes."""
+        bare = event[:-4] if self._checksums else event
+        return library_event(kind, bare, self._tables, self._dialect)[0]
 
     def _read_table_map(self, event: bytes, body: bytes) -> None:
         number = int.from_bytes(body[:6], "little")

@@ -17,6 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -30,6 +31,7 @@ from airflow_cdc_provider.columnar.value_model import ZeroDates
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
 from airflow_cdc_provider.mysql.event_framing import rotation_target
+from airflow_cdc_provider.mysql.library_rows import LibraryRows
 from airflow_cdc_provider.mysql.log_transport import LogTransport
 
 if TYPE_CHECKING:
@@ -60,8 +62,8 @@ class DecoderFactory(Protocol):
     ) -> EventDecoder: ...
 
 
-default_decoder: DecoderFactory = ColumnDecoder
-"""`LibraryDecoder` may stand in for it: it is slow and reads fewer kinds of events."""
+default_decoder: DecoderFactory = partial(ColumnDecoder, fallback=LibraryRows)
+"""Columns; tables in a form that these do not know are read row by row."""
 
 
 class LogReader:

@@ -31,6 +31,7 @@ from airflow_cdc_provider.columnar.binlog.prepared import (
     read_xa_prepare,
     xa_name_of,
 )
+from airflow_cdc_provider.columnar.binlog.row_fallback import RowFallback, no_fallback
 from airflow_cdc_provider.columnar.binlog.special_events import (
     heartbeat_place,
     refuse,
@@ -69,11 +70,12 @@ class ColumnDecoder:
         limits: BatchLimits | None = None,
         zero_dates: ZeroDates = ZeroDates.FAIL,
         schemas: SchemaSource = no_schema,
+        fallback: RowFallback = no_fallback,
     ) -> None:
         limits = limits or BatchLimits()
         self._captured, self._captures_in = _captured_by(captured)
         self._frames = FrameReader()
-        self._maps = TableMaps(self._captured, zero_dates, schemas, flavour)
+        self._maps = TableMaps(self._captured, zero_dates, schemas, flavour, fallback)
         self._assembly = BatchAssembly(start, server_uuid, limits)
         self._runs = TransactionRuns(self._assembly, self._maps)
         self._prepared = PreparedTransactions(_HELD_BATCHES * limits.bytes)

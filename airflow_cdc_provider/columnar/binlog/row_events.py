@@ -20,6 +20,7 @@ from airflow_cdc_provider.columnar.binlog.table_map import TableMap
 from airflow_cdc_provider.columnar.changes import Op
 from airflow_cdc_provider.columnar.value_model import ZeroDates, arrow_schema
 from airflow_cdc_provider.core.errors import CdcError, CorruptLogError, IntegrityError
+from airflow_cdc_provider.core.identifiers import TableId
 
 _OPS = np.zeros(256, np.int8)
 _OPS[[EventType.WRITE_ROWS_V1, EventType.WRITE_ROWS]] = Op.INSERT
@@ -41,6 +42,24 @@ class RowChanges:
     after: pa.RecordBatch
 
 
+def date_policies(table_map: TableMap, zero_dates: ZeroDates) -> list[ZeroDates]:
+    """Return each column's policy: a key is never NULL, or its row could not be found again."""
+    in_key = ZeroDates.FAIL if zero_dates is ZeroDates.NULL else zero_dates
+    keys = frozenset(table_map.primary_key)
+    return [in_key if place in keys else zero_dates for place in range(len(table_map.wires))]
+
+
+def incomplete_image(table: TableId) -> IntegrityError:
+    """Return the error for rows of which the log does not hold all columns."""
+    return IntegrityError(
+        f"the log holds incomplete row images of {table}",
+        where=str(table),
+        risk="columns that are not in the log would be lost",
+        remedy="SET GLOBAL binlog_row_image = 'FULL', reconnect the writers, "
+        "and start from a position behind that",
+    )
+
+
 class TableDecoder:
     """Decodes the row events that follow one table map."""
 
@@ -50,11 +69,7 @@ class TableDecoder:
         self.nulled: Counter[str] = Counter()
         """Zero dates that became NULL, by column."""
         self._layout = RowLayout(table_map.wires)
-        # a key is never NULL: without it the row could not be found again
-        in_key = ZeroDates.FAIL if zero_dates is ZeroDates.NULL else zero_dates
-        keys = frozenset(table_map.primary_key)
-        columns = range(len(table_map.wires))
-        self._policies = [in_key if place in keys else zero_dates for place in columns]
+        self._policies = date_policies(table_map, zero_dates)
 
     def decode(self, frames: Frames, places: Ints) -> RowChanges:
         """Decode the row events at these places."""
@@ -113,13 +128,7 @@ class TableDecoder:
         last = 0xFF >> spare
         whole = (bitmaps[:, :-1] == 0xFF).all() and (bitmaps[:, -1] & last == last).all()
         if not whole:
-            raise IntegrityError(
-                f"the log holds incomplete row images of {self.map.table}",
-                where=str(self.map.table),
-                risk="columns that are not in the log would be lost",
-                remedy="SET GLOBAL binlog_row_image = 'FULL', reconnect the writers, "
-                "and start from a position behind that",
-            )
+            raise incomplete_image(self.map.table)
 
     def _record_batch(self, side: Side) -> pa.RecordBatch:
         if side.is_absent:

@@ -42,6 +42,11 @@ class TableMap:
     hidden: int = 0
     """Columns at the end that the server added and its catalogue does not show."""
 
+    @property
+    def is_rare(self) -> bool:
+        """Tell whether the column decoder cannot read its rows."""
+        return any(wire.is_rare for wire in self.wires)
+
 
 def read_table_id(body: bytes) -> TableId:
     """Read only whose map this is; `body` is the event behind its header."""
@@ -94,6 +99,7 @@ def read_table_map(body: bytes, schemas: SchemaSource, flavour: str) -> TableMap
     schema = schemas(table)
     if schema is not None:
         columns = _completed(columns, wires, schema)
+    _refuse_untold_fractions(table, columns, wires, schema)
     row_end, hidden = None, 0
     if flavour == "mariadb":
         row_end = row_end_place(columns, metadata.primary_key, schema)
@@ -124,6 +130,31 @@ def _as_mariadb(column: Column) -> Column:
     if column.type.name == "geomcollection":  # its catalogue kept the older name
         return replace(column, type=replace(column.type, name="geometrycollection"))
     return column
+
+
+def _refuse_untold_fractions(
+    table: TableId,
+    columns: tuple[Column, ...],
+    wires: tuple[Wire, ...],
+    schema: TableSchema | None,
+) -> None:
+    """Refuse a column of an old format unless the catalogue says that it has no fraction.
+
+    MariaDB keeps fractions in formats of its own from before 10.1, under the same type numbers
+    and in more bytes; the log does not tell of them.
+    """
+    stated = {} if schema is None else {column.name: column.type for column in schema.columns}
+    for column, wire in zip(columns, wires, strict=True):
+        known = stated.get(column.name)
+        if wire.is_rare and (known is None or known.name != column.type.name or known.fraction):
+            raise UnknownTypeError(
+                f"{column.type.name.upper()} in the format of before MySQL 5.6, "
+                "of which the log does not tell whether it has a fraction",
+                f"{table}, column {column.name}",
+                "its values, and all columns behind it, would be read wrong",
+                "rebuild the table with a current type (ALTER TABLE ... FORCE; MariaDB: "
+                "mysql56_temporal_format=ON), or leave it out",
+            )
 
 
 _ONLY_IN_SCHEMA = {"uuid": 16, "inet6": 16, "inet4": 4}

@@ -35,9 +35,6 @@ _BLOBS = {1: "tinyblob", 2: "blob", 3: "mediumblob", 4: "longblob"}
 _TEXTS = {1: "tinytext", 2: "text", 3: "mediumtext", 4: "longtext"}
 _REFUSED = {
     0: "DECIMAL of before MySQL 5.0",
-    7: "TIMESTAMP in the format of before MySQL 5.6",
-    11: "TIME in the format of before MySQL 5.6",
-    12: "DATETIME in the format of before MySQL 5.6",
     20: "TYPED_ARRAY",
 }
 _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
@@ -57,6 +54,8 @@ class Wire:
     """Which fields of the optional metadata are about this column."""
     compressed: bool = False
     """MariaDB's COMPRESSED columns: each cell is packed on its own."""
+    is_rare: bool = False
+    """A form that the column decoder does not read: its table takes the fall-back."""
 
 
 def decimal_bytes(precision: int, scale: int) -> int:
@@ -78,8 +77,13 @@ _NUMERIC = frozenset({"numeric"})
 _TEXT = frozenset({"text"})
 
 
+_OLD = "old "
+"""Before the names of temporal types in the formats of before MySQL 5.6."""
 _PLAIN = {
     **{code: Wire("integer", width, groups=_NUMERIC) for code, (_, width) in _INTEGERS.items()},
+    7: Wire(f"{_OLD}timestamp", width=4, is_rare=True),
+    11: Wire(f"{_OLD}time", width=3, is_rare=True),
+    12: Wire(f"{_OLD}datetime", width=8, is_rare=True),
     10: Wire("date", width=3),
     13: Wire("year", width=1, groups=_NUMERIC),
     14: Wire("date", width=3),
@@ -170,7 +174,7 @@ def logged_type(wire: Wire, metadata: OptionalMetadata, place: int) -> ColumnTyp
         case "char" | "varchar" | "blob":
             return _text_type(wire, metadata, place)
         case _:
-            return ColumnType(wire.kind)
+            return ColumnType(wire.kind.removeprefix(_OLD))
 
 
 def _unsigned(metadata: OptionalMetadata, place: int) -> bool:
