@@ -3,8 +3,9 @@
 `read_to` may be called again and again with later places: a snapshot reader keeps one reader open
 over all its splits, a stream keeps one over all its batches. With `until` it ends as soon as
 everything up to there has been read, and waits for nothing more; the rest of what the socket
-gave is kept for the next call. Without, it never ends and yields at least every `max_wait_s`, if
-need be an empty batch that moves the position.
+gave is kept for the next call. A batch then ends by its limits or after `batch_s` of reading, so
+that a log that comes slowly, or holds little of the captured tables, still moves the position.
+Without `until` it never ends and yields at least every `max_wait_s`, if need be an empty batch.
 
 **How the end is known.** `until` is a boundary that the server told, but the event that ends there
 may never come: it may have been filtered, or be no transaction at all (the header of a new file).
@@ -14,6 +15,7 @@ what the decoder made of them.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
@@ -41,6 +43,7 @@ Captured = Collection[TableId] | Callable[[TableId], bool]
 
 _TYPE, _LOG_POS = 4, 13  # where an event's header holds them
 _ROTATE = 4
+_LONGEST_WAIT_S = 1.0
 
 Octets = npt.NDArray[np.uint8]
 Places = npt.NDArray[np.int64]
@@ -116,21 +119,30 @@ class LogReader:
         return LogPosition(self._server_uuid, reached, position.gtids)
 
     def read_to(
-        self, until: BinlogPosition | None, *, max_wait_s: float = 1.0
+        self,
+        until: BinlogPosition | None,
+        *,
+        max_wait_s: float = 1.0,
+        batch_s: float = math.inf,
     ) -> Iterator[ChangeBatch]:
-        """Yield the changes up to `until`, a boundary the server told; for ever if None."""
+        """Yield the changes up to `until`, a boundary the server told; for ever if None.
+
+        The time that whoever takes a batch spends on it does not count.
+        """
         yield from self._feeding
-        deadline = time.monotonic() + max_wait_s
+        every_s = max_wait_s if until is None else batch_s
+        deadline = time.monotonic() + every_s
         while until is None or self._passed is None or self._passed < until:
-            chunk = self._next_chunk(until, max(deadline - time.monotonic(), 0.0))
+            wait_s = min(max(deadline - time.monotonic(), 0.0), _LONGEST_WAIT_S)
+            chunk = self._next_chunk(until, wait_s)
             if chunk is not None:
                 self._feeding = self._decoder.feed(chunk)
                 for batch in self._feeding:
                     yield batch
-                    deadline = time.monotonic() + max_wait_s
-            if until is None and time.monotonic() >= deadline:
-                yield self._flushed()
-                deadline = time.monotonic() + max_wait_s
+                    deadline = time.monotonic() + every_s
+            if time.monotonic() >= deadline:
+                yield from self._in_time(until)
+                deadline = time.monotonic() + every_s
         if until is not None:
             yield from self._rest(until)
 
@@ -138,8 +150,13 @@ class LogReader:
         """End the dump."""
         self._transport.close()
 
-    def _flushed(self) -> ChangeBatch:
-        return self._decoder.flush() or self._empty()
+    def _in_time(self, until: BinlogPosition | None) -> Iterator[ChangeBatch]:
+        """Yield what is complete by now; without an end also when nothing is, as a sign of life."""
+        batch = self._decoder.flush()
+        if batch is not None:
+            yield batch
+        elif until is None:
+            yield self._empty()
 
     def _rest(self, until: BinlogPosition) -> Iterator[ChangeBatch]:
         """Yield what is complete at `until`; nothing if nothing moved."""

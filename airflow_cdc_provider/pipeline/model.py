@@ -143,10 +143,18 @@ class SnapshotSection(Section):
 
 
 class MaxBatch(Section):
-    """When a batch of changes is committed at the sink."""
+    """When a batch of changes is committed at the sink: by what comes first."""
 
-    changes: int = Field(default=100_000, ge=1, description="Row changes.")
-    seconds: float = Field(default=1.0, gt=0, le=3600, description="Seconds.")
+    changes: int = Field(
+        default=100_000, ge=1, description="Row changes; a larger transaction stays whole."
+    )
+    seconds: float = Field(
+        default=1.0,
+        gt=0,
+        le=3600,
+        description="Seconds of reading while the stream catches up. At the end of the log nothing "
+        "is waited for.",
+    )
 
 
 class StreamSection(Section):

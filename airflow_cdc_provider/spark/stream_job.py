@@ -272,6 +272,7 @@ def _task(job: Job) -> StreamTask:
         sink=job.sink(),
         server_id=spec.server_id_first,
         max_batch_changes=spec.max_batch_changes,
+        max_batch_s=spec.max_batch_s,
     )
 
 

@@ -56,6 +56,7 @@ class StreamTask:
     sink: Sink
     server_id: int
     max_batch_changes: int = 100_000
+    max_batch_s: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ def read_log(task: StreamTask, turn: Turn, end: LogPosition) -> Iterator[pa.Reco
             reader = open_log_reader(task, _committed(task))
             _check_server(reader.position, end)
         if not _reaches(reader.position, end):
-            for batch in reader.read_to(end.binlog):
+            for batch in reader.read_to(end.binlog, batch_s=task.max_batch_s):
                 yield from _part_rows(batch)
             _check_reached(reader.position, end)
         is_whole = True

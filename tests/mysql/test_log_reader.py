@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -192,6 +193,32 @@ def test_an_abandoned_iteration_loses_no_batch(mysql_server: SqlServer, table: T
         first = next(iter(reader.read_to(end.binlog)))
         rest = list(reader.read_to(end.binlog))
         assert rows_of([first, *rest]) == [("INSERT", key) for key in range(6)]
+
+
+def test_a_batch_ends_after_its_seconds_of_reading_at_a_boundary(
+    mysql_server: SqlServer, table: TableId
+) -> None:
+    """A log of several chunks, whose one long transaction is in none of the batches in part."""
+    mysql_server.execute(f"CREATE TABLE {table.database}.w (id INT PRIMARY KEY, v VARBINARY(8000))")
+    start = position_of(mysql_server)
+    for key in range(3):
+        rows = ", ".join(f"({key * 1000 + n}, REPEAT('x', 8000))" for n in range(200))
+        mysql_server.execute(f"INSERT INTO {table.database}.w VALUES {rows}")
+    rows = ", ".join(f"({3000 + n}, REPEAT('y', 8000))" for n in range(800))
+    mysql_server.execute(f"INSERT INTO {table.database}.w VALUES {rows}")
+    end = position_of(mysql_server)
+    wide = TableId(table.database, "w")
+    with reading(mysql_server, start, wide) as reader:
+        whole = list(reader.read_to(end.binlog))
+    with reading(mysql_server, start, wide) as reader:
+        timed = list(reader.read_to(end.binlog, batch_s=1e-9))
+        assert reader.position == end
+    assert len(whole) == 1
+    assert len(timed) >= 3
+    assert [key for _, key in rows_of(timed)] == [key for _, key in rows_of(whole)]
+    for before, after in itertools.pairwise(timed):
+        assert before.end == after.start
+    assert max(batch.changes for batch in timed) == 800
 
 
 def test_changes_of_a_row_of_twenty_megabytes_are_read(
