@@ -5,8 +5,9 @@ transaction made a temporary table or wrote to a table that is not transactional
 the rows, and `ROLLBACK TO` behind them. Rows of tables that are not transactional are no matter
 here, both servers log them in groups of their own.
 
-The server compares names without regard to case and accents. For ASCII that is known here; for
-other names, a rollback is refused once there is a choice to be made.
+The server compares names character by character, without regard to case and accents. For ASCII
+that is known here. Of two different characters beyond it either answer is possible, so a rollback
+is refused where another savepoint's name might be the same to the server.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Savepoints:
     def roll_back(self, sql: str) -> int:
         """Take `ROLLBACK TO name`: return its place and forget those set behind it."""
         name = _name(sql)
-        if name not in self._places or not all(map(str.isascii, (name, *self._places))):
+        if name not in self._places or sum(_may_be_same(name, each) for each in self._places) > 1:
             raise IntegrityError(
                 "a transaction was rolled back to a savepoint that cannot be told for sure",
                 risk="rows that were rolled back would be applied, or others lost",
@@ -56,5 +57,26 @@ def _name(sql: str) -> str:
         return ""
     backquoted, quoted, plain = match.groups()
     if backquoted is not None:
-        return backquoted.replace("``", "`").casefold()
-    return (quoted.replace('""', '"') if quoted is not None else plain).casefold()
+        return _folded(backquoted.replace("``", "`"))
+    return _folded(quoted.replace('""', '"') if quoted is not None else plain)
+
+
+def _folded(name: str) -> str:
+    return "".join(each.lower() if each.isascii() else each for each in name.rstrip(" "))
+
+
+def _may_be_same(name: str, other: str) -> bool:
+    """Tell whether the server might take two folded names for the same."""
+    if name == other:
+        return True
+    if any(map(_is_undecoded, name + other)):
+        return True
+    return len(name) == len(other) and all(
+        one == two or not (one.isascii() and two.isascii())
+        for one, two in zip(name, other, strict=True)
+    )
+
+
+def _is_undecoded(character: str) -> bool:
+    """Tell whether a byte was no UTF-8: how many characters such a name has is not known."""
+    return "\udc80" <= character <= "\udcff"

@@ -136,12 +136,12 @@ def test_invented_transactions_with_savepoints_give_what_select_gives(
             key = number * 100 + step
             match source.randrange(6):
                 case 0:
-                    known.append(source.choice("abcd"))
-                    statements.append(f"SAVEPOINT {known[-1]}")
+                    name = source.choice(("a", "b", "c", "d", "éé", "ßяя"))
+                    known = [*(each for each in known if each != name), name]
+                    statements.append(f"SAVEPOINT {name}")
                 case 1 if known:
                     place = source.choice(known)
-                    last = len(known) - 1 - known[::-1].index(place)
-                    known = known[: last + 1]
+                    known = known[: known.index(place) + 1]
                     statements.append(f"ROLLBACK TO {place}")
                 case 2:
                     statements.append(f"INSERT INTO m VALUES ({key})")
@@ -207,10 +207,12 @@ def test_savepoints_of_tables_that_are_not_captured_are_no_matter(
     log = log_of(
         mariadb_server,
         database,
+        "SET NAMES utf8mb4",
         "BEGIN",
         "INSERT INTO t VALUES (1, 'x')",
         "SAVEPOINT é",
         "INSERT INTO t VALUES (2, 'x')",
+        "SAVEPOINT ü",
         TEMPORARY,
         "ROLLBACK TO é",
         "COMMIT",
@@ -218,6 +220,42 @@ def test_savepoints_of_tables_that_are_not_captured_are_no_matter(
     assert log.batches(captured={TableId(database, "u")})[-1].changes == 0
     with pytest.raises(IntegrityError, match="cannot be told for sure"):
         decoded(log.decoder(), log.chunks())
+
+
+def test_a_name_beyond_ascii_is_known_where_no_other_can_be_meant(
+    mariadb_server: SqlServer, database: str
+) -> None:
+    log = log_of(
+        mariadb_server,
+        database,
+        "SET NAMES utf8mb4",
+        "BEGIN",
+        "INSERT INTO t VALUES (1, 'kept')",
+        "SAVEPOINT `Größe`",
+        "INSERT INTO t VALUES (2, 'dropped')",
+        "SAVEPOINT Grösser",
+        "INSERT INTO t VALUES (3, 'dropped')",
+        TEMPORARY,
+        "ROLLBACK TO größE",
+        "INSERT INTO t VALUES (4, 'kept')",
+        "COMMIT",
+    )
+    assert rollbacks(log) == 1
+    check(mariadb_server, database, log)
+
+
+@pytest.mark.parametrize(
+    ("names", "asked"),
+    [(("é", "E"), "e"), (("É", "é"), "é"), (("aß", "aS"), "as"), (("é",), "É"), (("x ", "é"), "x")],
+)
+def test_a_name_that_the_server_may_take_for_another_is_refused(
+    names: tuple[str, ...], asked: str
+) -> None:
+    savepoints = Savepoints()
+    for place, name in enumerate(names):
+        savepoints.set(f"SAVEPOINT `{name}`", place)
+    with pytest.raises(IntegrityError, match="cannot be told for sure"):
+        savepoints.roll_back(f"ROLLBACK TO `{asked}`")
 
 
 def test_a_savepoint_that_was_never_set_is_refused() -> None:
