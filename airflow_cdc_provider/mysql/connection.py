@@ -1,9 +1,12 @@
 """Open sessions on a server: the same in every way that changes what a statement means.
 
-Each session states its own sql_mode, time zone, charset, isolation and timeouts, so that nothing
-depends on a server's defaults. TLS is on and verified for any server off this machine. Sessions
-on a source never accept LOAD DATA LOCAL: a server could use it to ask for our files. On a sink
-it is negotiated on request, and even then only `RawConnection` answers it, from memory.
+Each session states its own sql_mode, time zone, charset, isolation, limits and timeouts, so that
+nothing depends on a server's defaults: a server that cuts every result at `sql_select_limit` rows
+would else pass for one that holds no more. `DEFAULT` will not do, for it means the server's.
+
+TLS is on and verified for any server off this machine. Sessions on a source never accept LOAD DATA
+LOCAL: a server could use it to ask for our files. On a sink it is negotiated on request, and even
+then only `RawConnection` answers it, from memory.
 
 Values of ordinary cursors come in the canonical form of `core.keys`: integers, `Decimal`, text,
 bytes for binary columns, and temporals as the server writes them. Rows in quantity do not come
@@ -12,6 +15,7 @@ this way: see `RawConnection`.
 
 from __future__ import annotations
 
+import re
 import ssl
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -60,6 +64,22 @@ _SINK_SQL_MODE = (
 )
 _NET_TIMEOUT_S = 3600  # a reader that waits for its sink must not be cut off by the server
 _IDLE_TIMEOUT_S = 28800
+_NO_LIMIT = 2**64 - 1
+_EVERY_SESSION: dict[str, str | int] = {
+    "autocommit": 1,
+    "completion_type": "'NO_CHAIN'",
+    "sql_mode": f"'{_SOURCE_SQL_MODE}'",
+    "time_zone": "'+00:00'",
+    "net_read_timeout": _NET_TIMEOUT_S,
+    "net_write_timeout": _NET_TIMEOUT_S,
+    "wait_timeout": _IDLE_TIMEOUT_S,
+    "sql_select_limit": _NO_LIMIT,
+    "sql_big_selects": 1,
+    "sql_quote_show_create": 1,
+    "sql_auto_is_null": 0,
+}
+_GIPK_VERSION = (8, 0, 30)
+_WARNINGS_KEPT = 64
 
 _DECODERS: dict[int, Any] = {
     FIELD_TYPE.TINY: int,
@@ -147,24 +167,33 @@ def sink_session(connection: ServerConnection) -> None:
 
     Foreign keys are not checked: the source has checked them, and rows arrive table by table.
     """
-    statement = f"SET SESSION sql_mode = '{_SINK_SQL_MODE}', foreign_key_checks = 0"
+    settings = {
+        "sql_mode": f"'{_SINK_SQL_MODE}'",
+        "foreign_key_checks": 0,
+        "unique_checks": 1,
+        "sql_safe_updates": 0,
+        # what the server doubts about a value must be counted
+        "sql_notes": 1,
+        "max_error_count": _WARNINGS_KEPT,
+    }
+    statement = "SET SESSION " + ", ".join(f"{k} = {v}" for k, v in settings.items())
     query(connection, statement, role=Role.SINK)
 
 
 def _state_session(connection: ServerConnection) -> None:
-    is_mariadb = "mariadb" in server_version_text(connection).lower()
-    limit = "max_statement_time" if is_mariadb else "max_execution_time"
-    settings = {
-        "sql_mode": f"'{_SOURCE_SQL_MODE}'",
-        "time_zone": "'+00:00'",
-        "net_read_timeout": _NET_TIMEOUT_S,
-        "net_write_timeout": _NET_TIMEOUT_S,
-        "wait_timeout": _IDLE_TIMEOUT_S,
-        "sql_select_limit": "DEFAULT",
-        limit: 0,
-    }
+    version = server_version_text(connection)
+    is_mariadb = "mariadb" in version.lower()
+    settings = dict(_EVERY_SESSION)
+    settings["max_statement_time" if is_mariadb else "max_execution_time"] = 0
+    if not is_mariadb and _numbers(version) >= _GIPK_VERSION:
+        settings["show_gipk_in_create_table_and_information_schema"] = 1
     query(connection, "SET SESSION " + ", ".join(f"{k} = {v}" for k, v in settings.items()))
     query(connection, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return the leading numbers of a version, such as (8, 0, 46)."""
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
 
 
 def _tls(endpoint: Endpoint) -> dict[str, Any]:

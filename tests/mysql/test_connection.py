@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from decimal import Decimal
 
@@ -52,23 +52,75 @@ def database(server: SqlServer, fresh_database: Callable[[SqlServer], str]) -> s
     return fresh_database(server)
 
 
-def test_a_session_depends_on_no_default_of_the_server(server: SqlServer) -> None:
-    server.execute("SET GLOBAL sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,NO_ZERO_DATE'")
-    server.execute("SET GLOBAL time_zone = '+05:00'")
-    try:
-        with source(server) as connection:
-            mode, zone, commit, charset = query(
-                connection,
-                "SELECT @@sql_mode, @@time_zone, @@autocommit, @@character_set_results",
-            )[0]
-        with sink(server) as connection:
-            sink_mode = query(connection, "SELECT @@sql_mode")[0][0]
-    finally:
-        server.execute("SET GLOBAL sql_mode = DEFAULT")
-        server.execute("SET GLOBAL time_zone = DEFAULT")
-    assert set(mode.split(",")) == {"ALLOW_INVALID_DATES", "NO_ENGINE_SUBSTITUTION"}
-    assert (zone, int(commit), charset) == ("+00:00", 1, "utf8mb4")
-    assert {"STRICT_ALL_TABLES", "NO_AUTO_VALUE_ON_ZERO"} <= set(sink_mode.split(","))
+# What a server's administrator may have set for all sessions, and the value that ours must have.
+DEFAULTS = {
+    "sql_mode": (
+        "'ANSI_QUOTES,NO_BACKSLASH_ESCAPES'",
+        "ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION",
+    ),
+    "time_zone": ("'+05:00'", "+00:00"),
+    "autocommit": (0, 1),
+    "completion_type": ("'CHAIN'", "NO_CHAIN"),
+    "sql_select_limit": (2, 2**64 - 1),
+    "sql_big_selects": (0, 1),
+    "sql_quote_show_create": (0, 1),
+    "sql_auto_is_null": (1, 0),
+}
+SINK_DEFAULTS = {"unique_checks": (0, 1), "sql_safe_updates": (1, 0), "sql_notes": (0, 1)}
+
+
+@contextmanager
+def set_globally(server: SqlServer, values: dict[str, object]) -> Iterator[None]:
+    """Set variables for the sessions to come, and set them back."""
+    before = {name: server.execute(f"SELECT @@global.{name}")[0][0] for name in values}
+    with ExitStack() as stack:
+        for name, value in values.items():
+            stack.callback(
+                server.execute,
+                f"SET SESSION {name} = DEFAULT, GLOBAL {name} = {_literal(before[name])}",
+            )
+            server.execute(f"SET GLOBAL {name} = {value}")
+        yield
+
+
+def _literal(value: object) -> str:
+    return repr(value) if isinstance(value, str) else str(value)
+
+
+@pytest.mark.parametrize("name", [*DEFAULTS, *SINK_DEFAULTS])
+def test_a_session_depends_on_no_default_of_the_server(server: SqlServer, name: str) -> None:
+    theirs, ours = {**DEFAULTS, **SINK_DEFAULTS}[name]
+    opened = source if name in DEFAULTS else sink
+    with set_globally(server, {name: theirs}), opened(server) as connection:
+        (found,) = query(connection, f"SELECT @@session.{name}")[0]
+    assert found == ours
+
+
+def test_a_sinks_session_refuses_what_it_cannot_hold(server: SqlServer) -> None:
+    with sink(server) as connection:
+        mode, charset = query(connection, "SELECT @@sql_mode, @@character_set_results")[0]
+    assert {"STRICT_ALL_TABLES", "NO_AUTO_VALUE_ON_ZERO"} <= set(mode.split(","))
+    assert charset == "utf8mb4"
+
+
+def test_rows_beyond_the_servers_own_limit_are_read(server: SqlServer, database: str) -> None:
+    with source(server) as connection:
+        query(connection, f"CREATE TABLE {database}.t (id INT PRIMARY KEY)")
+        query(connection, f"INSERT INTO {database}.t VALUES (1), (2), (3)")
+    with set_globally(server, {"sql_select_limit": 2}), source(server) as connection:
+        assert len(query(connection, f"SELECT id FROM {database}.t")) == 3
+
+
+def test_a_key_the_server_made_itself_is_seen_where_it_is_hidden(
+    mysql_server: SqlServer, mysql_database: str
+) -> None:
+    hidden = "show_gipk_in_create_table_and_information_schema"
+    table = f"{mysql_database}.g"
+    with source(mysql_server) as connection:
+        query(connection, "SET SESSION sql_generate_invisible_primary_key = 1")
+        query(connection, f"CREATE TABLE {table} (a INT)")
+    with set_globally(mysql_server, {hidden: 0}), source(mysql_server) as connection:
+        assert "my_row_id" in query(connection, f"SHOW CREATE TABLE {table}")[0][1]
 
 
 def test_values_come_in_the_form_of_keys(server: SqlServer, database: str) -> None:
