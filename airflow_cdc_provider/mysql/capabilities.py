@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 _NAMES = (
     "aurora_version",
     "binlog_checksum",
+    "binlog_expire_logs_auto_purge",
     "binlog_expire_logs_seconds",
     "binlog_format",
     "binlog_order_commits",
     "binlog_row_image",
     "binlog_row_metadata",
     "binlog_row_value_options",
+    "binlog_space_limit",
     "binlog_transaction_compression",
     "enforce_gtid_consistency",
     "expire_logs_days",
@@ -42,6 +44,7 @@ _NAMES = (
     "log_slave_updates",
     "lower_case_table_names",
     "max_allowed_packet",
+    "max_binlog_total_size",
     "max_connections",
     "port",
     "read_only",
@@ -130,8 +133,18 @@ class Capabilities:
     @property
     def retention_s(self) -> int:
         """Seconds the log is kept; 0 keeps it for ever."""
+        if self.setting("binlog_expire_logs_auto_purge", default="ON").upper() == "OFF":
+            return 0
         seconds = int(float(self.setting("binlog_expire_logs_seconds", default="0")))
         return seconds or int(float(self.setting("expire_logs_days", default="0")) * 86400)
+
+    @property
+    def log_size_limit(self) -> tuple[str, int]:
+        """Return the setting that purges log by its size and its bytes; 0 if none does."""
+        for name in ("max_binlog_total_size", "binlog_space_limit"):  # MariaDB's and Percona's
+            if name in self.settings:
+                return name, int(self.settings[name])
+        return "", 0
 
     @property
     def logs_cascades(self) -> bool:

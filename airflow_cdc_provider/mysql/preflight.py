@@ -19,12 +19,24 @@ from airflow_cdc_provider.mysql.capabilities import (
     WatermarkMode,
     read_capabilities,
 )
-from airflow_cdc_provider.mysql.catalogue import TableFacts
+from airflow_cdc_provider.mysql.catalogue import TableFacts, foreign_keys
 from airflow_cdc_provider.mysql.connection import Role, connect, query, query_named
 from airflow_cdc_provider.mysql.findings import Finding, Level, refuse_if_blocked, sorted_findings
-from airflow_cdc_provider.mysql.preflight_log import log_findings
+from airflow_cdc_provider.mysql.preflight_log import log_findings, set_statement
+from airflow_cdc_provider.mysql.preflight_pair import (
+    clock_findings,
+    copied_bytes,
+    disk_findings,
+    read_clock,
+    reference_findings,
+    retention_findings,
+)
 from airflow_cdc_provider.mysql.preflight_sink import Sink, sink_findings
-from airflow_cdc_provider.mysql.preflight_tables import left_out_findings, table_findings
+from airflow_cdc_provider.mysql.preflight_tables import (
+    left_out_findings,
+    migration_findings,
+    table_findings,
+)
 from airflow_cdc_provider.mysql.privileges import Grants, read_grants
 
 if TYPE_CHECKING:
@@ -51,15 +63,23 @@ def preflight(
     made of are named.
     """
     found: list[Finding] = [*left_out_findings(picked)]
+    found += migration_findings(plan.schema.table for plan in plans)
     with closing(connect(source, purpose="preflight")) as connection:
         capabilities = read_capabilities(connection)
         found += _source(connection, capabilities, str(source), plans)
         found += _server_ids(connection, capabilities, str(source), server_ids)
         found += _room(connection, capabilities, str(source), max_connections)
+        size = copied_bytes(connection, plans)
+        found += retention_findings(capabilities, str(source), size)
+        keys = foreign_keys(connection, [plan.schema.table for plan in plans])
+        clock = read_clock(connection)
     with closing(connect(sink, purpose="preflight", role=Role.SINK)) as connection:
         there = Sink(connection, read_capabilities(connection, role=Role.SINK), str(sink))
+        found += clock_findings(there, read_clock(connection, role=Role.SINK), clock)
         found += sink_findings(there, capabilities, plans)
         found += _sink_privileges(there, plans)
+        found += reference_findings(there, keys, plans)
+        found += disk_findings(there, size)
     return sorted_findings(found)
 
 
@@ -180,6 +200,16 @@ def _server_ids(
             "a range without it",
             "a server sends no log to a reader with its own id",
             "choose another range in source.server_id",
+        )
+    if capabilities.has_log and capabilities.server_id == 0:
+        yield Finding(
+            "source.server_id_unset",
+            Level.BLOCK,
+            subject,
+            "server_id = 0",
+            "an id of its own",
+            "such a server refuses every reader of its log",
+            set_statement(capabilities, "server_id", "1"),
         )
     try:
         readers = query_named(connection, capabilities.replicas_statement)

@@ -22,6 +22,7 @@ _OLDEST_MYSQL = (8, 0, 0)
 _OLDEST_MARIADB = (10, 5, 0)
 _SHORT_RETENTION_S = 3 * 86400
 _LONG_TRANSACTION_S = 600
+_FAR_BEHIND_S = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +287,7 @@ def _replication(row: dict[str, Any], subject: str) -> Iterator[Finding]:
             "what a filter leaves out is missing here and at the sink",
             "read from a replica without filters",
         )
+    yield from _replication_at_rest(row, subject)
     delay = row.get("SQL_Delay")
     if delay not in (None, 0):
         yield Finding(
@@ -296,6 +298,37 @@ def _replication(row: dict[str, Any], subject: str) -> Iterator[Finding]:
             "no delay",
             "the sink is at least as late",
             "CHANGE REPLICATION SOURCE TO SOURCE_DELAY = 0;",
+        )
+
+
+def _replication_at_rest(row: dict[str, Any], subject: str) -> Iterator[Finding]:
+    """Yield what keeps a replica from following its own source; names differ by version."""
+
+    def told(*names: str) -> Any:
+        return next((row[name] for name in names if name in row), None)
+
+    receiver = told("Replica_IO_Running", "Slave_IO_Running")
+    applier = told("Replica_SQL_Running", "Slave_SQL_Running")
+    if receiver != "Yes" or applier != "Yes":
+        yield Finding(
+            "source.replication_stopped",
+            Level.WARN,
+            subject,
+            f"its own replication does not run (receiver: {receiver}, applier: {applier})",
+            "a replica that follows its source",
+            "the sink would be in step with a server that stands still",
+            "look at Last_Error in the replica's status, mend it, then START REPLICA;",
+        )
+    behind = told("Seconds_Behind_Source", "Seconds_Behind_Master")
+    if behind is not None and int(behind) > _FAR_BEHIND_S:
+        yield Finding(
+            "source.replication_lag",
+            Level.WARN,
+            subject,
+            f"this replica is {behind} s behind its source",
+            f"less than {_FAR_BEHIND_S} s",
+            "the sink is at least as late",
+            "read from another replica, or let this one catch up first",
         )
 
 

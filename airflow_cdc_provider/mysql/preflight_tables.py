@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _MANY_ROWS = 5_000_000
 _ENGINES = {"InnoDB", "ROCKSDB"}
+_MIGRATION = re.compile(r"_(.+)_(?:gho|ghc|del|new|old)")
 
 
 def table_findings(
@@ -51,6 +53,25 @@ def left_out_findings(facts: Iterable[TableFacts]) -> Iterator[Finding]:
             if history
             else "only tables have rows in the log; it is left out",
             f'put "{fact.table}" into source.exclude',
+        )
+
+
+def migration_findings(tables: Iterable[TableId]) -> Iterator[Finding]:
+    """Yield the tables that look like what gh-ost and pt-online-schema-change leave or work on."""
+    everything = set(tables)
+    for table in sorted(everything):
+        match = _MIGRATION.fullmatch(table.table)
+        if match is None or TableId(table.database, match[1]) not in everything:
+            continue
+        yield Finding(
+            "table.migration",
+            Level.WARN,
+            str(table),
+            f"looks like a work table of an online change of {match[1]}",
+            "tables that stay",
+            "such a tool ends by renaming and dropping tables, which stops the stream; it copies "
+            "the table's rows a second time until then",
+            f'put "{table}" into source.exclude, and change definitions while the pipeline rests',
         )
 
 
