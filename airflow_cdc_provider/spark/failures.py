@@ -44,6 +44,8 @@ _REFUSALS = (
     ParseException,
     UnsupportedOperationException,
 )
+_IN_PYTHON = "PYTHON_DATA_SOURCE_ERROR"
+"""What a Python worker of the driver's says or dies of, which Spark calls a wrong analysis."""
 _TRACE = "Trace:"
 """Py4J writes it where its gateway failed itself, before anything of Spark was called."""
 _FRAME = re.compile(
@@ -62,7 +64,7 @@ def spark_failure(failure: Exception, *, where: str, secrets: Secrets) -> CdcErr
     if carried is not None:
         return carried
     reason = reason_of(text)
-    if isinstance(failure, _REFUSALS):
+    if isinstance(failure, _REFUSALS) and _IN_PYTHON not in text:
         return RefusedError(
             f"Spark refuses what it is asked: {reason}",
             where=where,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+from pyspark.sql.datasource import DataSource
 
 from airflow_cdc_provider.core.errors import (
     BinlogPurgedError,
@@ -96,6 +97,35 @@ def test_what_spark_understands_and_refuses_is_not_tried_again(spark: SparkSessi
     error = failure_of(lambda: spark.range(1).select("nowhere"))
     assert type(error) is RefusedError
     assert "nowhere" in error.what
+
+
+def test_a_data_source_whose_python_worker_dies_is_worth_a_retry(spark: SparkSession) -> None:
+    class Dying(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "dying"
+
+        def schema(self) -> str:
+            os._exit(7)
+
+    spark.dataSource.register(Dying)
+    error = failure_of(lambda: spark.read.format("dying").load())
+    assert type(error) is RetryableError
+
+
+def test_a_data_source_that_raises_is_worth_a_retry(spark: SparkSession) -> None:
+    class Raising(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "raising"
+
+        def schema(self) -> str:
+            raise ValueError("the file is not there yet")
+
+    spark.dataSource.register(Raising)
+    error = failure_of(lambda: spark.read.format("raising").load())
+    assert type(error) is RetryableError
+    assert "the file is not there yet" in error.what
 
 
 GONE = """
