@@ -18,6 +18,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
+from airflow_cdc_provider.columnar.text_numbers import parsed_number
 from airflow_cdc_provider.columnar.text_protocol import Field
 from airflow_cdc_provider.columnar.value_model import DATE_TYPES, ZeroDates, arrow_type
 from airflow_cdc_provider.columnar.zero_dates import Numbers, Octets, no_day_in_text
@@ -74,6 +75,9 @@ def decode_field(
         return Decoded(gathered(buffer, located))
     if pa.types.is_string(wanted):  # the cast looks whether it is UTF-8
         return Decoded(_parsed(gathered(buffer, located), wanted))
+    number = parsed_number(buffer, located, wanted)
+    if number is not None:
+        return Decoded(number)
     raw = gathered(buffer, located, pa.string())
     if column_type.name in DATE_TYPES:
         return _dates(buffer, located, raw, wanted, zero_dates)
