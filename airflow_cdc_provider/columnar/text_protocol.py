@@ -17,6 +17,7 @@ together in the buffer, so that every row is contiguous behind its first packet 
 from __future__ import annotations
 
 import struct
+from array import array
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,6 +28,8 @@ from airflow_cdc_provider.core.errors import IntegrityError, ResultAbortedError
 HEADER_BYTES = 4
 CHUNK_BYTES = 1 << 20
 _LARGEST_PACKET = 0xFFFFFF
+_SHORT_PACKET = 0xFF
+_WORTH_A_SHORT_WALK = 1 << 13  # bytes; of less, looking at all headers again costs more
 _EOF_BYTES = 5
 _END_OF_ROWS, _ERROR = 0xFE, 0xFF
 _NULL, _TWO_BYTES, _THREE_BYTES, _EIGHT_BYTES = 0xFB, 0xFC, 0xFD, 0xFE
@@ -147,7 +150,8 @@ class RowFramer:
         self._buffer = bytearray(2 * chunk_bytes)
         self._filled = 0
         self._walked = 0
-        self._starts: list[int] = []
+        self._starts = array("q")
+        self._short = True
         self.finished = False
         """The packet that ends the rows was seen."""
         self.warnings = 0
@@ -188,12 +192,15 @@ class RowFramer:
     def _walk(self) -> None:
         """Walk the packet headers of what has come; note where rows begin.
 
-        The loop runs once a row and is all of the product that does. A whole packet of the
-        largest size, which goes on in the next, only fits where more than that has come.
+        This loop and that over short rows run once a row and are all of the product that do. A
+        whole packet of the largest size, which goes on in the next, only fits where more than
+        that has come.
         """
         if self._filled > _LARGEST_PACKET:
             self._walk_large()
             return
+        if self._short and self._filled - self._walked > _WORTH_A_SHORT_WALK:
+            self._walk_short()
         buffer, at, filled, add = self._buffer, self._walked, self._filled, self._starts.append
         last = filled - HEADER_BYTES - 1
         while at <= last:
@@ -206,6 +213,30 @@ class RowFramer:
                 break
             add(at)
             at = end
+        self._walked = at
+
+    def _walk_short(self) -> None:
+        """Walk as if every row were of less than 256 bytes, then look whether each one was.
+
+        So the loop only reads one byte a row. From the first row that is none of these on, a
+        longer one or the end of the rows, nothing counts; until the next chunk no more are tried.
+        """
+        starts, walked = self._starts, len(self._starts)
+        buffer, at, add = self._buffer, self._walked, self._starts.append
+        whole = self._filled - HEADER_BYTES - _SHORT_PACKET
+        while at < whole:
+            add(at)
+            at += buffer[at] + HEADER_BYTES
+        octets = np.frombuffer(buffer, np.uint8)
+        headers = np.frombuffer(starts, np.int64)[walked:]
+        other = (octets[headers + 1] | octets[headers + 2]) != 0
+        other |= octets[headers + HEADER_BYTES] >= _END_OF_ROWS
+        del headers  # the array can grow again
+        if other.any():
+            first = walked + int(other.argmax())
+            at = starts[first]
+            del starts[first:]
+            self._short = False
         self._walked = at
 
     def _walk_large(self) -> None:
@@ -274,10 +305,12 @@ class RowFramer:
         rest = b"" if self.finished else bytes(self._buffer[used : self._filled])
         buffer = self._buffer
         del buffer[used:]
-        edges = np.array([*self._starts, used], np.int64)
+        self._starts.append(used)
+        edges = np.frombuffer(self._starts, np.int64)
         chunk = TextChunk(buffer=buffer, edges=edges, columns=self._columns)
         self.rows += chunk.rows
-        self._starts = []
+        self._starts = array("q")
+        self._short = True
         self._buffer = bytearray(max(2 * self._chunk_bytes, 2 * len(rest)))
         self._buffer[: len(rest)] = rest
         self._filled, self._walked = len(rest), 0

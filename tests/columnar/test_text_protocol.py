@@ -85,6 +85,47 @@ def test_rows_are_the_same_however_the_stream_is_cut(
     assert values(chunks) == rows
 
 
+@given(
+    rows=st.lists(st.tuples(FIELDS, FIELDS), min_size=1, max_size=9),
+    long_rows=st.lists(st.tuples(st.integers(0, 2999), st.integers(238, 70_000)), max_size=3),
+    step=st.integers(5_000, 90_000),
+    chunk_bytes=st.sampled_from([1 << 12, 1 << 16, 1 << 20]),
+)
+def test_long_rows_between_thousands_of_short_ones_change_nothing(
+    rows: list[tuple[bytes | None, ...]],
+    long_rows: list[tuple[int, int]],
+    step: int,
+    chunk_bytes: int,
+) -> None:
+    many = [rows[i % len(rows)] for i in range(3000)]
+    for place, size in long_rows:
+        many[place] = (b"a", b"\x05\0\0\0\xfe" + b"z" * size)
+    stream = b"".join(row(*fields) for fields in many) + packets(END)
+    framer, chunks = framed(stream, 2, step=step, chunk_bytes=chunk_bytes)
+    assert framer.finished
+    assert values(chunks) == many
+
+
+@pytest.mark.parametrize("size", [240, 250, 251, 252, 253, 254, 255, 256, 257, 511, 512, 0x10000])
+def test_a_row_about_as_long_as_a_byte_tells_is_found_among_short_ones(size: int) -> None:
+    rows = [(b"1",)] * 5000 + [(b"y" * size,)] + [(b"2",)] * 5000
+    stream = b"".join(row(*fields) for fields in rows) + packets(END)
+    framer, chunks = framed(stream, 1, chunk_bytes=1 << 20)
+    assert framer.finished
+    assert values(chunks) == rows
+
+
+def test_an_end_before_thousands_of_rows_is_refused() -> None:
+    with pytest.raises(IntegrityError, match="follow the end"):
+        framed(row(b"1") * 3000 + packets(END) + row(b"1") * 9000, 1, chunk_bytes=1 << 20)
+
+
+def test_an_error_before_thousands_of_rows_is_raised() -> None:
+    error = b"\xff" + (1317).to_bytes(2, "little") + b"#70100Query execution was interrupted"
+    with pytest.raises(ResultAbortedError, match="error 1317"):
+        framed(row(b"1") * 3000 + packets(error) + row(b"1") * 9000, 1, chunk_bytes=1 << 20)
+
+
 @pytest.mark.parametrize("size", [0xFFFF, 0x10000, LARGEST - 5, LARGEST - 4, LARGEST, 40_000_000])
 def test_a_row_of_any_size_is_whole(size: int) -> None:
     rows = [(b"a", None), (b"1", b"z" * size), (b"z" * size, b"2"), (b"b", b"")]
