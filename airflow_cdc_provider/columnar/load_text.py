@@ -93,7 +93,7 @@ def load_chunk(
     chunk stays as it is, so that a publish can be tried again.
     """
     fields = chunk.fields()
-    if zero_dates is not ZeroDates.TEXT and _has_zero_dates(chunk, fields, columns):
+    if zero_dates is not ZeroDates.TEXT and has_zero_dates(chunk, fields, columns):
         return None
     null_columns = _null_columns(fields, columns)
     if null_columns is None:
@@ -153,7 +153,8 @@ def _surplus_lengths(fields: Sequence[Field], lengths: Sequence[Positions]) -> P
     return np.concatenate(surplus)
 
 
-def _has_zero_dates(chunk: TextChunk, fields: Sequence[Field], columns: Sequence[Column]) -> bool:
+def has_zero_dates(chunk: TextChunk, fields: Sequence[Field], columns: Sequence[Column]) -> bool:
+    """Tell whether any date of a chunk is no day of the calendar."""
     octets = chunk.octets()
     return any(
         bool(no_day_in_text(octets, located.start, located.length).any())
@@ -170,14 +171,14 @@ def _clause(
     dialect: str, columns: Sequence[Column], null_columns: frozenset[str] = frozenset()
 ) -> str:
     """Write the clause; in `null_columns` an empty field stands for NULL."""
-    has_bytes = any(_is_bytes(column) for column in columns)
+    has_bytes = any(is_bytes(column) for column in columns)
     targets, assignments = [], []
     for number, column in enumerate(columns):
         name, variable = quote_identifier(column.name), f"@c{number}"
         value = variable
         if column.type.name == "bit":
             value = f"CAST({variable} AS UNSIGNED)"
-        elif has_bytes and column.type.name in _CHARACTERS and not _is_bytes(column):
+        elif has_bytes and column.type.name in _CHARACTERS and not is_bytes(column):
             value = f"CONVERT({variable} USING utf8mb4)"
         if column.name in null_columns:
             value = f"IF(LENGTH({variable}) = 0, NULL, {value})"
@@ -191,7 +192,8 @@ def _clause(
     return f"{clause} SET {', '.join(assignments)}" if assignments else clause
 
 
-def _is_bytes(column: Column) -> bool:
+def is_bytes(column: Column) -> bool:
+    """Tell whether a column's values are bytes in no charset."""
     return column.type.name in _BYTES or column.type.charset == "binary"
 
 

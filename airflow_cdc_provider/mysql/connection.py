@@ -28,6 +28,7 @@ from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.mysql.raw_connection import (
     FieldDescriptor,
+    PreparedStatement,
     RawConnection,
     StatementOutcome,
     refuse_local_files,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FieldDescriptor",
+    "PreparedStatement",
     "RawConnection",
     "Role",
     "StatementOutcome",

@@ -7,8 +7,8 @@ directions, in terms of the client/server protocol:
 - reading: `start_query`, then `recv_into` until the caller has seen the result's last packet,
   then `finish_result`;
 - writing: `send_statement` from several buffers without joining them, then `read_outcome`, so
-  that the next statement can be built while the server works; `load_rows` streams LOAD DATA
-  LOCAL from memory;
+  that the next statement can be built while the server works; `prepare` and `send_execution`
+  the same for prepared statements; `load_rows` streams LOAD DATA LOCAL from memory;
 - the log: `start_binlog_dump` or `start_gtid_dump`, then `recv_into` or `read_packet`.
 
 A connection is used by one thread at a time. After an error in the middle of anything it is
@@ -41,6 +41,9 @@ LARGEST_PACKET = 0xFFFFFF
 _JOIN_BELOW = 1 << 16  # smaller buffers are cheaper copied together than sent one by one
 _LOAD_PACKET = 1 << 20
 
+_PREPARED = struct.Struct("<IHH").unpack_from
+"""The number of a prepared statement, its result's columns, its parameters."""
+
 DUMP_NON_BLOCK = 0x01
 """The server ends the dump at the end of its log instead of waiting."""
 DUMP_THROUGH_GTID = 0x04
@@ -69,6 +72,17 @@ class StatementOutcome:
     warnings: int
     message: str
     """For LOAD DATA: `Records: 3  Deleted: 0  Skipped: 0  Warnings: 0`."""
+
+
+@dataclass(slots=True)
+class PreparedStatement:
+    """A statement the server holds ready, on the connection that prepared it."""
+
+    number: int
+    """The server's name for it."""
+    parameters: int
+    knows_types: bool = False
+    """The parameters' types were sent; they hold for later executions."""
 
 
 def refuse_local_files(connection: Connection[Cursor]) -> None:
@@ -156,10 +170,44 @@ class RawConnection:
 
     def send_statement(self, parts: Sequence[Buffer]) -> None:
         """Send one statement given as buffers; nothing is joined, the outcome is read later."""
+        self._send_parts(COMMAND.COM_QUERY, parts)
+
+    def prepare(self, sql: str | bytes) -> PreparedStatement:
+        """Have the server hold a statement without a result ready; `?` marks its parameters."""
+        try:
+            self._inner._execute_command(COMMAND.COM_STMT_PREPARE, sql)
+            answer = bytes(self._inner._read_packet().get_all_data())
+            number, columns, parameters = _PREPARED(answer, 1)
+            for described in (parameters, columns):
+                for _ in range(described + 1 if described else 0):  # the last one ends them
+                    self._inner._read_packet()
+        except pymysql.Error as error:
+            raise self._translated(error) from None
+        return PreparedStatement(number, parameters)
+
+    def send_execution(
+        self, statement: PreparedStatement, *, nulls: bytes, types: bytes, values: Sequence[Buffer]
+    ) -> None:
+        """Send one execution; nothing is joined, the outcome is read later.
+
+        `nulls` has a bit for each parameter, `types` two bytes, and `values` are in the binary
+        form the types ask for, NULLs left out.
+        """
+        head = struct.pack("<IBI", statement.number, 0, 1) + nulls
+        head += b"\0" if statement.knows_types else b"\1" + types
+        self._send_parts(COMMAND.COM_STMT_EXECUTE, [head, *values])
+        statement.knows_types = True
+
+    def close_statement(self, statement: PreparedStatement) -> None:
+        """Let the server drop a prepared statement; it does not answer."""
+        self._send_parts(COMMAND.COM_STMT_CLOSE, [struct.pack("<I", statement.number)])
+        self._inner._next_seq_id = 0
+
+    def _send_parts(self, command: int, parts: Sequence[Buffer]) -> None:
         total = sum(len(part) for part in parts) + 1
         try:
             self._inner._next_seq_id = 0
-            for piece in _coalesced(_packets(parts, total)):
+            for piece in _coalesced(_packets(command, parts, total)):
                 self._inner._write_bytes(piece)
         except pymysql.Error as error:
             raise self._translated(error) from None
@@ -294,11 +342,11 @@ class RawConnection:
         )
 
 
-def _packets(parts: Sequence[Buffer], total: int) -> Iterator[Buffer]:
-    """Yield a COM_QUERY's packet headers and slices of `parts` in wire order."""
+def _packets(command: int, parts: Sequence[Buffer], total: int) -> Iterator[Buffer]:
+    """Yield a command's packet headers and slices of `parts` in wire order."""
     left, sequence = total, 0
     room = min(left, LARGEST_PACKET)
-    yield room.to_bytes(3, "little") + bytes([sequence, COMMAND.COM_QUERY])
+    yield room.to_bytes(3, "little") + bytes([sequence, command])
     left, room = left - 1, room - 1
     for part in parts:
         view = memoryview(part).cast("B")

@@ -67,6 +67,7 @@ _LATER = {
     1030,  # the engine's own error, such as no space
     1114,  # table is full
     1197,  # the transaction outgrew the log cache
+    1461,  # too many prepared statements
     1969,  # MariaDB: max_statement_time
     3024,  # max_execution_time
 }

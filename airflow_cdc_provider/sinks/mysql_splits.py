@@ -6,18 +6,19 @@ read at a later time, leaves what that read saw: rows deleted at the source in b
 the range. The very same report again is recognised and left alone, so a commit whose reply was
 lost costs nothing.
 
-The rows go in by the cheapest way that is right: the source's own bytes rewritten in place where
-no change had to be replayed onto them, else from Arrow; by LOAD DATA LOCAL where the sink allows
-it, else by INSERT.
+The rows go in by the cheapest way that is right: the source's own bytes where no change had to be
+replayed onto them, else from Arrow; by LOAD DATA LOCAL where the sink allows it, else as the
+values of a prepared INSERT.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from airflow_cdc_provider.columnar.keys import key_columns
 from airflow_cdc_provider.columnar.load_text import LoadText, load_chunk, load_rows
+from airflow_cdc_provider.columnar.parameters import chunk_parameters, row_parameters
 from airflow_cdc_provider.columnar.rows import DecodesChunks, SplitRows
 from airflow_cdc_provider.columnar.text_protocol import TextChunk
 from airflow_cdc_provider.columnar.value_model import ZeroDates
@@ -28,9 +29,10 @@ from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.sql import range_predicate
 from airflow_cdc_provider.core.table_schema import Column
 from airflow_cdc_provider.sinks import ledger, writers
+from airflow_cdc_provider.sinks.insert_statements import RowValues, WriteMode
 from airflow_cdc_provider.sinks.ledger_schema import create_ledger
 from airflow_cdc_provider.sinks.ports import Owner
-from airflow_cdc_provider.sinks.row_writer import LoadDoubtedError, RowWriter, WriteMode
+from airflow_cdc_provider.sinks.row_writer import LoadDoubtedError, RowWriter
 from airflow_cdc_provider.sinks.session import SinkSession
 
 if TYPE_CHECKING:
@@ -106,29 +108,56 @@ class MySqlSplitSink:
         columns = plan.schema.copied_columns
         writer = RowWriter(self._session, plan.sink_table, columns, key_columns(plan.schema))
         chunks = rows.text_chunks()
-        if load and chunks is not None:
-            return writer.load(self._load_texts(columns, chunks, rows))
-        return writer.write(rows.batches(), WriteMode.INSERT, load=load)
+        if chunks is None:
+            return writer.write(rows.batches(), WriteMode.INSERT, load=load)
+        if load:
+            return writer.load(
+                _rewritten(
+                    rows,
+                    lambda chunk: load_chunk(chunk, columns, self._zero_dates),
+                    lambda batch: load_rows(batch, columns),
+                )
+            )
+        values = _rewritten(
+            rows,
+            lambda chunk: self._values(chunk, columns, rows),
+            lambda batch: RowValues(row_parameters(batch, columns), lambda: batch),
+        )
+        return writer.insert_values(values, rows=rows.rows, otherwise=rows.batches)
 
-    def _load_texts(
-        self, columns: Sequence[Column], chunks: Sequence[TextChunk], rows: SplitRows
-    ) -> Iterator[LoadText]:
-        """Rewrite chunks in place; those that cannot be, or hold zero dates, go by way of Arrow.
+    def _values(
+        self, chunk: TextChunk, columns: Sequence[Column], rows: SplitRows
+    ) -> RowValues | None:
+        if not isinstance(rows, DecodesChunks):
+            return None
+        parameters = chunk_parameters(chunk, columns, self._zero_dates)
+        return None if parameters is None else RowValues(parameters, lambda: rows.batch_of(chunk))
 
-        Rows that cannot decode a chunk by itself go by Arrow from the first such chunk on.
-        """
-        done = 0
-        for chunk in chunks:
-            text = load_chunk(chunk, columns, self._zero_dates)
-            if text is None and isinstance(rows, DecodesChunks):
-                text = load_rows(rows.batch_of(chunk), columns)
-            if text is None:
-                break
-            yield text
-            done += chunk.rows
-        if done < rows.rows:
-            for batch in _behind(rows.batches(), done):
-                yield load_rows(batch, columns)
+
+Rewritten = TypeVar("Rewritten", LoadText, RowValues)
+
+
+def _rewritten(
+    rows: SplitRows,
+    of_chunk: Callable[[TextChunk], Rewritten | None],
+    of_batch: Callable[[pa.RecordBatch], Rewritten],
+) -> Iterator[Rewritten]:
+    """Rewrite chunks as they are; those that cannot be, or hold zero dates, go by way of Arrow.
+
+    Rows that cannot decode a chunk by itself go by Arrow from the first such chunk on.
+    """
+    done = 0
+    for chunk in rows.text_chunks() or ():
+        text = of_chunk(chunk)
+        if text is None and isinstance(rows, DecodesChunks):
+            text = of_batch(rows.batch_of(chunk))
+        if text is None:
+            break
+        yield text
+        done += chunk.rows
+    if done < rows.rows:
+        for batch in _behind(rows.batches(), done):
+            yield of_batch(batch)
 
 
 def _behind(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:

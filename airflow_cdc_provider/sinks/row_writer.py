@@ -6,35 +6,42 @@ warnings and skips what it cannot store, so its counts are compared: any doubt r
 `LoadDoubtedError`, and the caller does its whole transaction again by INSERT, where strict mode
 names the row.
 
-**INSERT** else, many rows to a statement, filled up by exact byte counts. The next statement is
-built while the server runs the last: a statement is sent, and its outcome is read only when the
-next one is ready. No thread is needed for that, and there is never more than one built ahead.
+**INSERT** else, many rows to a statement (see `insert_statements`). The next statement is built
+while the server runs the last: a statement is sent, and its outcome is read only when the next
+one is ready. No thread is needed for that, and there is never more than one built ahead.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from enum import Enum
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from airflow_cdc_provider.columnar.keys import key_at
 from airflow_cdc_provider.columnar.load_text import LoadText, load_rows
-from airflow_cdc_provider.columnar.sql_text import key_list, values_sql
+from airflow_cdc_provider.columnar.sql_text import key_list
 from airflow_cdc_provider.core.errors import CdcError, IntegrityError, RowRefusedError
 from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
 from airflow_cdc_provider.core.table_schema import Column
 from airflow_cdc_provider.mysql.connection import StatementOutcome
+from airflow_cdc_provider.sinks.insert_statements import (
+    InsertStatements,
+    RowValues,
+    Statement,
+    TextStatement,
+    WriteMode,
+    shown_key,
+)
 from airflow_cdc_provider.sinks.session import SinkSession
 
-_FIRST_SLICE = 2_000
 _KEYS_IN_A_DELETE = 2_000
 """More would leave the optimizer's memory for ranges, and it would read the whole table."""
 _LOAD_SLICE = 16_384
 _LOAD_FROM_ROWS = 200
 """For fewer rows the extra round trip of LOAD DATA costs more than it saves."""
+_PREPARE_FROM_ROWS = 1_000
+"""For fewer rows preparing a statement costs more than it saves."""
 _AT_ROW = re.compile(r"at row (\d+)")
 _LOADED = re.compile(r"Records: (\d+)\s+Deleted: (\d+)\s+Skipped: (\d+)\s+Warnings: (\d+)")
 
@@ -42,28 +49,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class WriteMode(Enum):
-    """What happens to a row whose key is there already."""
-
-    INSERT = "insert"
-    """It is an error."""
-    UPSERT = "upsert"
-    """It gets the new values; right only where the primary key is the only unique key.
-
-    LOAD DATA deletes it and writes it anew.
-    """
-
-
 class LoadDoubtedError(IntegrityError):
     """LOAD DATA LOCAL did not store exactly what it was sent; do the same by INSERT."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Statement:
-    """One multi-row statement and the rows it holds."""
-
-    parts: tuple[bytes | memoryview, ...]
-    rows: pa.RecordBatch
 
 
 class RowWriter:
@@ -90,12 +77,12 @@ class RowWriter:
             head = f"DELETE FROM {self._name} WHERE ({names}) IN (".encode()
         limit = self._session.capabilities.statement_bytes - len(head) - 1
 
-        def statements() -> Iterator[_Statement]:
+        def statements() -> Iterator[Statement]:
             for at in range(0, keys.num_rows, _KEYS_IN_A_DELETE):
                 some = keys.slice(at, _KEYS_IN_A_DELETE)
                 text = key_list(some, self._key)
                 for first, end in text.runs(limit):
-                    yield _Statement(
+                    yield TextStatement(
                         (head, text.run(first, end), b")"), some.slice(first, end - first)
                     )
 
@@ -109,7 +96,7 @@ class RowWriter:
             return self._insert(batches, mode)
         total = 0
         small: list[pa.RecordBatch] = []
-        large = _joined_large(_sliced(batches), small)
+        large = _joined_large(_sliced(batches), small, _LOAD_FROM_ROWS)
         total += self.load((load_rows(batch, self._columns) for batch in large), mode)
         return total + self._insert(small, mode)
 
@@ -152,50 +139,51 @@ class RowWriter:
 
     # --- INSERT -------------------------------------------------------------------------------
 
+    def insert_values(
+        self,
+        values: Iterable[RowValues],
+        *,
+        rows: int,
+        otherwise: Callable[[], Iterable[pa.RecordBatch]],
+    ) -> int:
+        """Insert rows that are there as values; as text if they are few, or none can be prepared.
+
+        `rows` is their number, `otherwise` gives the same rows as Arrow.
+        """
+        inserts = self._inserts(WriteMode.INSERT)
+        if rows >= _PREPARE_FROM_ROWS and inserts.can_be_prepared():
+            return self._run(inserts.prepared(values), counts_rows=True)
+        return self._run(inserts.text(otherwise()), counts_rows=True)
+
     def _insert(self, batches: Iterable[pa.RecordBatch], mode: WriteMode) -> int:
-        return self._run(self._inserts(batches, mode), counts_rows=mode is WriteMode.INSERT)
+        counts_rows, inserts = mode is WriteMode.INSERT, self._inserts(mode)
+        few: list[pa.RecordBatch] = []
+        many = _joined_large(_sliced(batches), few, _PREPARE_FROM_ROWS)
+        total = 0
+        first = next(many, None)
+        if first is not None:
+            rows = chain((first,), many)
+            if inserts.can_be_prepared():
+                statements = inserts.prepared(inserts.values_of(batch) for batch in rows)
+            else:
+                statements = inserts.text(rows)
+            total = self._run(statements, counts_rows=counts_rows)
+        return total + self._run(inserts.text(few), counts_rows=counts_rows)
 
-    def _inserts(self, batches: Iterable[pa.RecordBatch], mode: WriteMode) -> Iterator[_Statement]:
-        names = ",".join(quote_identifier(column.name) for column in self._columns)
-        head = f"INSERT INTO {self._name} ({names}) VALUES ".encode()
-        tail = self._upsert_clause() if mode is WriteMode.UPSERT else b""
-        limit = self._session.capabilities.statement_bytes - len(head) - len(tail)
-        largest = self._session.capabilities.largest_statement - len(head) - len(tail)
-        step = _FIRST_SLICE
-        for batch in batches:
-            at = 0
-            while at < batch.num_rows:
-                some = batch.slice(at, step)
-                text = values_sql(some, self._columns)
-                for first, end in text.runs(limit):
-                    body = text.run(first, end)
-                    rows = some.slice(first, end - first)
-                    if len(body) > largest:
-                        raise self._too_large(rows, len(body), largest)
-                    yield _Statement((head, body, tail), rows)
-                at += some.num_rows
-                # the next slice is cut so that its text just about fills a statement
-                bytes_a_row = max(1, len(text.body) // text.rows)
-                step = max(1, limit // (bytes_a_row + bytes_a_row // 32 + 1))
+    def _inserts(self, mode: WriteMode) -> InsertStatements:
+        return InsertStatements(self._session, self._table, self._columns, self._key, mode)
 
-    def _upsert_clause(self) -> bytes:
-        has_alias = self._session.capabilities.has_row_alias
-        shape = "{0}=`cdc_new`.{0}" if has_alias else "{0}=VALUES({0})"
-        sets = ",".join(shape.format(quote_identifier(c.name)) for c in self._columns)
-        alias = " AS `cdc_new`" if has_alias else ""
-        return f"{alias} ON DUPLICATE KEY UPDATE {sets}".encode()
-
-    def _run(self, statements: Iterable[_Statement], *, counts_rows: bool) -> int:
+    def _run(self, statements: Iterable[Statement], *, counts_rows: bool) -> int:
         raw, total = self._session.raw, 0
-        running: _Statement | None = None
+        running: Statement | None = None
         try:
             for statement in statements:  # building it overlaps the one that runs
                 if running is not None:
                     finished, running = running, None
                     self._finish(finished, counts_rows=counts_rows)
-                raw.send_statement(statement.parts)
+                statement.send(self._session)
                 running = statement
-                total += statement.rows.num_rows
+                total += statement.count
             if running is not None:
                 finished, running = running, None
                 self._finish(finished, counts_rows=counts_rows)
@@ -205,34 +193,35 @@ class RowWriter:
                     raw.read_outcome()
         return total
 
-    def _finish(self, statement: _Statement, *, counts_rows: bool) -> None:
+    def _finish(self, statement: Statement, *, counts_rows: bool) -> None:
         """Read a statement's outcome; a refused row is named."""
         try:
             outcome = self._session.raw.read_outcome()
         except RowRefusedError as error:
-            raise self._refused(error.what, statement.rows) from None
+            raise self._refused(error.what, statement.rows()) from None
         if outcome.warnings:
-            self._check_warnings(statement.rows)
-        if counts_rows and outcome.affected_rows != statement.rows.num_rows:
+            self._check_warnings(statement)
+        if counts_rows and outcome.affected_rows != statement.count:
             raise IntegrityError(
-                f"the sink stored {outcome.affected_rows} of {statement.rows.num_rows} rows",
+                f"the sink stored {outcome.affected_rows} of {statement.count} rows",
                 where=f"table {self._table} on {self._session.where}",
                 risk="rows would be missing; the transaction is rolled back",
                 remedy="look for triggers and partitions of the sink's table",
             )
 
-    def _check_warnings(self, rows: pa.RecordBatch) -> None:
+    def _check_warnings(self, statement: Statement) -> None:
         for level, number, text in self._session.rows("SHOW WARNINGS"):
             if str(level) != "Note":
-                raise self._refused(f"the sink warned with {number}: {text}", rows)
+                raise self._refused(f"the sink warned with {number}: {text}", statement.rows())
 
     def _refused(self, what: str, rows: pa.RecordBatch) -> RowRefusedError:
         match = _AT_ROW.search(what)
         number = int(match[1]) - 1 if match else -1
         if 0 <= number < rows.num_rows:
-            keys = f"key {self._shown(rows, number)}"
+            keys = f"key {shown_key(rows, number, self._key)}"
         elif rows.num_rows:
-            keys = f"one of the keys {self._shown(rows, 0)} .. {self._shown(rows, -1)}"
+            first, last = (shown_key(rows, row, self._key) for row in (0, -1))
+            keys = f"one of the keys {first} .. {last}"
         else:
             keys = "no key"
         return RowRefusedError(
@@ -240,18 +229,6 @@ class RowWriter:
             where=f"table {self._table} on {self._session.where}, {keys}",
             risk="nothing of its transaction was kept",
             remedy="compare the two tables' definitions and the row that is named",
-        )
-
-    def _shown(self, rows: pa.RecordBatch, row: int) -> str:
-        place = row % rows.num_rows
-        return "/".join(str(part) for part in key_at(rows, place, self._key))
-
-    def _too_large(self, rows: pa.RecordBatch, size: int, largest: int) -> RowRefusedError:
-        return RowRefusedError(
-            f"a row is {size} bytes as SQL, the sink takes {largest}",
-            where=f"table {self._table} on {self._session.where}, key {self._shown(rows, 0)}",
-            risk="nothing of its transaction was kept",
-            remedy="raise max_allowed_packet at the sink, or allow local_infile there",
         )
 
 
@@ -282,9 +259,9 @@ def _sliced(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _joined_large(
-    batches: Iterable[pa.RecordBatch], small: list[pa.RecordBatch]
+    batches: Iterable[pa.RecordBatch], small: list[pa.RecordBatch], from_rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches worth a LOAD; if all rows together are few, put them into `small` instead."""
+    """Yield batches if they have `from_rows` rows together; if not, put them into `small`."""
     held, rows, loading = [], 0, False
     for batch in batches:
         if loading:
@@ -292,7 +269,7 @@ def _joined_large(
             continue
         held.append(batch)
         rows += batch.num_rows
-        if rows >= _LOAD_FROM_ROWS:
+        if rows >= from_rows:
             loading = True
             yield from held
             held = []

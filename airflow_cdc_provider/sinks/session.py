@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import CdcError, SinkBusyError, SinkUnreachableError
 from airflow_cdc_provider.mysql.connection import (
+    PreparedStatement,
     RawConnection,
     Role,
     StatementOutcome,
@@ -34,6 +35,8 @@ Outcome = TypeVar("Outcome")
 
 _TRIES = 5
 _FIRST_WAIT_S = 0.05
+_PREPARED_PARAMETERS = 32_768
+"""What a session's prepared statements may have together: about 25 MB at the server."""
 
 
 class SinkSession:
@@ -44,6 +47,9 @@ class SinkSession:
         self._raw = RawConnection(connection, role=Role.SINK)
         self.capabilities = capabilities
         self.in_transaction = False
+        self.may_prepare = True
+        """The server has not refused to prepare a statement."""
+        self._prepared: dict[bytes, PreparedStatement] = {}
 
     @classmethod
     def open(cls, endpoint: Endpoint, *, purpose: str, local_files: bool = True) -> SinkSession:
@@ -87,6 +93,20 @@ class SinkSession:
     def execute(self, sql: str | bytes) -> StatementOutcome:
         """Run one statement that has no result."""
         return self.raw.execute(sql)
+
+    def prepared(self, sql: bytes) -> PreparedStatement:
+        """Return the statement ready for execution; nothing may be running on the connection.
+
+        Those used last are kept.
+        """
+        found = self._prepared.pop(sql, None) or self.raw.prepare(sql)
+        self._prepared[sql] = found
+        kept = sum(each.parameters for each in self._prepared.values())
+        while kept > _PREPARED_PARAMETERS and len(self._prepared) > 1:
+            oldest = self._prepared.pop(next(iter(self._prepared)))
+            self.raw.close_statement(oldest)
+            kept -= oldest.parameters
+        return found
 
     def begin(self) -> None:
         """Open a transaction."""

@@ -24,9 +24,10 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.sinks import ledger
+from airflow_cdc_provider.sinks.insert_statements import WriteMode
 from airflow_cdc_provider.sinks.ledger_schema import LEDGER
 from airflow_cdc_provider.sinks.ports import Owner
-from airflow_cdc_provider.sinks.row_writer import LoadDoubtedError, RowWriter, WriteMode
+from airflow_cdc_provider.sinks.row_writer import LoadDoubtedError, RowWriter
 from airflow_cdc_provider.sinks.selection import Selection, TableWork, Work
 from airflow_cdc_provider.sinks.session import SinkSession
 from airflow_cdc_provider.sinks.sink_tables import SinkTable

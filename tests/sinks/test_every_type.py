@@ -22,6 +22,7 @@ from airflow_cdc_provider.mysql.connection import connect
 from airflow_cdc_provider.mysql.introspection import read_schema
 from airflow_cdc_provider.mysql.log_reader import LogReader
 from airflow_cdc_provider.mysql.snapshot_reader import SnapshotReader
+from airflow_cdc_provider.sinks import row_writer
 from airflow_cdc_provider.sinks.opening import open_sink
 from airflow_cdc_provider.sinks.ports import Owner
 from tests.columnar.test_sql_round_trip import different
@@ -31,6 +32,7 @@ from tests.servers.given import SqlServer
 WAYS = {
     "load": {},
     "insert": {"local_files": False},
+    "prepared": {"local_files": False},
     "merged": {"apply": ApplyMode.MERGED, "writers": 2},
 }
 
@@ -48,7 +50,10 @@ def test_rows_and_changes_of_every_type_arrive_unchanged(
     way: str,
     request: pytest.FixtureRequest,
     fresh_database: Callable[[SqlServer], str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if way == "prepared":
+        monkeypatch.setattr(row_writer, "_PREPARE_FROM_ROWS", 1)
     server: SqlServer = request.getfixturevalue(f"{family}_server")
     endpoint = Endpoint.parse(server.dsn())
     table, copy = (TableId(fresh_database(server), "t") for _ in range(2))
