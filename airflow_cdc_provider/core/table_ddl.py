@@ -48,12 +48,24 @@ class LaterKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Reference:
+    """What a foreign key says: these columns are a row's of that table, or one of them is NULL."""
+
+    columns: tuple[str, ...]
+    table: TableId
+    """As it is called at the sink."""
+    referenced: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LaterKey:
     """One key to add after the consistent point; its name is the source's."""
 
     kind: LaterKind
     name: str
     statement: str
+    reference: Reference | None = None
+    """Of a foreign key."""
 
 
 def sink_create_statement(schema: TableSchema, target: TableId, *, sink_flavour: str) -> str:
@@ -136,7 +148,8 @@ class _Derivation:
                     _text(key.tokens[behind:], self.parsed),
                 )
             )
-            found.append(LaterKey(LaterKind.FOREIGN, key.name, text))
+            reference = Reference(_listed(key.tokens[:at]), routed, _listed(key.tokens[behind:]))
+            found.append(LaterKey(LaterKind.FOREIGN, key.name, text, reference))
         return found
 
     @property
@@ -320,6 +333,13 @@ def _name_parts(parts: tuple[Token, ...], at: int) -> tuple[list[str], int]:
         names.append(parts[at + 1].text)
         at += 2
     return names, at
+
+
+def _listed(parts: tuple[Token, ...]) -> tuple[str, ...]:
+    """Return the names of the first list in parentheses."""
+    opening = next(i for i, token in enumerate(parts) if token.is_mark("("))
+    closing = next(i for i, token in enumerate(parts) if token.is_mark(")"))
+    return tuple(token.text for token in parts[opening + 1 : closing] if token.is_name)
 
 
 def _text(parts: tuple[Token, ...], parsed: ParsedTable) -> str:

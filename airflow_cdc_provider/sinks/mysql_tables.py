@@ -34,12 +34,15 @@ from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.mysql.connection import Role
 from airflow_cdc_provider.mysql.introspection import read_schemas
 from airflow_cdc_provider.sinks import ledger
+from airflow_cdc_provider.sinks.foreign_keys import add_foreign_key
 from airflow_cdc_provider.sinks.ledger_schema import create_ledger
 from airflow_cdc_provider.sinks.ports import Owner
 from airflow_cdc_provider.sinks.session import SinkSession
 from airflow_cdc_provider.sinks.table_match import differences
 
 _LOCK_WAIT_S = 120
+_STATEMENT_TIMEOUT_S = 12 * 3600.0
+"""An index of a large table takes its time."""
 
 
 class MySqlTableBuilder:
@@ -51,6 +54,7 @@ class MySqlTableBuilder:
         create_ledger(session)
         # an ALTER waits for transactions of the stream, but not for ever
         session.execute(f"SET SESSION lock_wait_timeout = {_LOCK_WAIT_S}")
+        session.raw.set_read_timeout(_STATEMENT_TIMEOUT_S)
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -158,11 +162,11 @@ class MySqlTableBuilder:
         return {str(row[0]).lower() for row in rows}
 
     def _add(self, plan: TablePlan, key: LaterKey) -> None:
-        checks = key.kind is LaterKind.FOREIGN
-        # unchecked, a foreign key would be added over rows that break it
-        self._session.execute(f"SET SESSION foreign_key_checks = {int(checks)}")
         try:
-            self._session.execute(key.statement)
+            if key.kind is LaterKind.FOREIGN:
+                add_foreign_key(self._session, plan, key)
+            else:
+                self._session.execute(key.statement)
         except RowRefusedError as error:
             raise IntegrityError(
                 f"the {key.kind.value} key {key.name} cannot be added: {error.what}",
@@ -172,8 +176,8 @@ class MySqlTableBuilder:
             ) from None
         except CdcError:
             # another run may have added it in the meantime
-            if key.name.lower() not in self._constraints(plan.sink_table):
+            if self._session.is_lost or not self._has(plan.sink_table, key):
                 raise
-        finally:
-            if not self._session.is_lost:
-                self._session.execute("SET SESSION foreign_key_checks = 0")
+
+    def _has(self, table: TableId, key: LaterKey) -> bool:
+        return key.name.lower() in self._constraints(table)
