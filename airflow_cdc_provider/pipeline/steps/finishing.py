@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import closing
 
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.pipeline.lease import KeptLease
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, open_table_builder
 
@@ -18,7 +19,7 @@ def finish_tables(run: Run) -> tuple[TableId, ...]:
     waiting = inconsistent_tables(run)
     if not waiting:
         plans = [state.plan for state in run.store.tables(run.name)]
-        with closing(open_table_builder(run)) as builder:
+        with KeptLease(run), closing(open_table_builder(run)) as builder:
             builder.finish(plans)
     return waiting
 

@@ -1,0 +1,63 @@
+"""The lease is kept during a step without a job, and only by whose it is."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+
+import pytest
+
+from airflow_cdc_provider.core.errors import LeaseHeldError
+from airflow_cdc_provider.pipeline.lease import KeptLease
+from airflow_cdc_provider.pipeline.run import Run, take_over
+from airflow_cdc_provider.pipeline.steps.sink import open_ledger
+from tests.pipeline.conftest import Shop
+
+
+def owned(run: Run, *, lease_s: float) -> int:
+    """Take the pipeline over with a lease of `lease_s`; returns the generation."""
+    with closing(open_ledger(run)) as ledger:
+        generation = take_over(run, ledger).generation
+    run.store.renew_lease(run.name, generation, lease_s)
+    return generation
+
+
+def lease_left_s(run: Run) -> float:
+    return (run.store.ensure(run.name).lease_until_us - run.store.now_us()) / 1e6
+
+
+def test_a_long_step_keeps_others_out(shop: Shop) -> None:
+    mine, other = shop.run("mine"), shop.run("other")
+    owned(mine, lease_s=1.5)
+    with KeptLease(mine, every_s=0.2):
+        time.sleep(2)
+        with closing(open_ledger(other)) as ledger, pytest.raises(LeaseHeldError):
+            take_over(other, ledger)
+    assert lease_left_s(mine) > 30
+
+
+def test_another_runs_lease_is_left_alone(shop: Shop) -> None:
+    mine, other = shop.run("mine"), shop.run("other")
+    owned(other, lease_s=20)
+    with KeptLease(mine, every_s=0.05):
+        time.sleep(0.3)
+    assert lease_left_s(mine) < 20
+
+
+def test_a_job_of_the_same_run_may_take_over_in_between(shop: Shop) -> None:
+    mine = shop.run("mine")
+    first = owned(mine, lease_s=5)
+    with KeptLease(mine, every_s=0.1):
+        second = owned(mine, lease_s=5)
+        time.sleep(0.5)
+    assert second > first
+    assert mine.store.ensure(mine.name).generation == second
+    assert lease_left_s(mine) > 30
+
+
+def test_a_lease_that_ended_is_not_taken_back(shop: Shop) -> None:
+    mine = shop.run("mine")
+    owned(mine, lease_s=-1)
+    with KeptLease(mine, every_s=0.05):
+        time.sleep(0.3)
+    assert lease_left_s(mine) < 0
