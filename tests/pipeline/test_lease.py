@@ -8,8 +8,8 @@ from contextlib import closing
 import pytest
 
 from airflow_cdc_provider.core.errors import LeaseHeldError
-from airflow_cdc_provider.pipeline.lease import KeptLease
 from airflow_cdc_provider.pipeline.run import Run, take_over
+from airflow_cdc_provider.pipeline.steps.lease import KeptLease
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
 from tests.pipeline.conftest import Shop
 

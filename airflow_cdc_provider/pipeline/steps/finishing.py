@@ -9,8 +9,8 @@ from __future__ import annotations
 from contextlib import closing
 
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.pipeline.lease import KeptLease
 from airflow_cdc_provider.pipeline.run import Run
+from airflow_cdc_provider.pipeline.steps.lease import KeptLease
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, open_table_builder
 
 
