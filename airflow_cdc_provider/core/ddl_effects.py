@@ -26,7 +26,8 @@ class StatementKind(StrEnum):
     RENAME = "rename"
     TRUNCATE = "truncate"
     ROWS = "rows"
-    """Row changes as text: the rows themselves are not in the log."""
+    """Row changes as text: the rows themselves are not in the log, nor are those that triggers,
+    foreign keys and functions change along with them, in tables the text does not name."""
     TRANSACTION = "transaction"
     """BEGIN, COMMIT, ROLLBACK, savepoints and XA."""
     OTHER = "other"
@@ -49,13 +50,23 @@ class StatementEffect:
     """Rows change without row events: partitions dropped or exchanged, tablespaces imported."""
     temporary: bool = False
 
+    @property
+    def reaches_all(self) -> bool:
+        """Tell whether any table may be changed, named or not.
+
+        Row changes of the server's own tables are not: they have no triggers and foreign keys, and
+        hosted servers log their heartbeat there as text.
+        """
+        if self.kind is StatementKind.UNKNOWN:
+            return True
+        ours = {table.database.casefold() for table in self.tables} <= _SYSTEM_DATABASES
+        return self.kind is StatementKind.ROWS and not (self.tables and ours)
+
     def concerns(self, table: TableId, *, ignore_case: bool = False) -> bool:
         """Tell whether this may change the rows or the definition of `table`."""
         if self.harmless:
             return False
-        if self.kind is StatementKind.UNKNOWN:
-            return True
-        if self.kind is StatementKind.ROWS and not self.tables:
+        if self.reaches_all:
             return True
 
         def same(left: str, right: str) -> bool:
@@ -69,6 +80,7 @@ class StatementEffect:
         )
 
 
+_SYSTEM_DATABASES = {"mysql", "sys", "performance_schema"}
 HARMLESS = StatementEffect(StatementKind.OTHER, harmless=True)
 _UNKNOWN = StatementEffect(StatementKind.UNKNOWN)
 

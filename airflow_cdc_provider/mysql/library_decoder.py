@@ -238,7 +238,9 @@ class LibraryDecoder:
             self._unexpected("a statement without a GTID event")
         effect = effect_of(sql, default_database=database)
         concerns = not effect.harmless and (
-            not effect.tables or any(self._captured(table) for table in effect.tables)
+            effect.reaches_all
+            or not effect.tables
+            or any(self._captured(table) for table in effect.tables)
         )
         if concerns and effect.kind is StatementKind.ROWS:
             raise IntegrityError(

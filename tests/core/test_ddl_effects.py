@@ -87,6 +87,9 @@ def test_what_leaves_rows_and_columns_alone_is_harmless(statement: str) -> None:
         "DROP DATABASE shop",
         "UPDATE a JOIN orders SET a.x = 1",
         "INSERT INTO a SELECT * FROM b",
+        "INSERT INTO other.t VALUES (1)",
+        "DELETE FROM other.parents WHERE id = 2",
+        "INSERT INTO mysql.x VALUES (1), (2) ON DUPLICATE KEY UPDATE a = (SELECT f())",
         "LOAD DATA INFILE 'x' INTO TABLE y",
         "FROBNICATE everything",
         "ALTER SOMETHING new",
@@ -115,7 +118,12 @@ def test_another_table_is_not_concerned() -> None:
     assert not effect_of("ALTER TABLE orders2 ADD a INT", default_database=DB).concerns(T)
     assert not effect_of("ALTER TABLE orders ADD a INT", default_database="x").concerns(T)
     assert not effect_of("DROP DATABASE shop2").concerns(T)
-    assert not effect_of("DELETE FROM shop.other").concerns(T)
+    assert not effect_of("TRUNCATE TABLE shop.other").concerns(T)
+
+
+def test_a_hosted_servers_heartbeat_concerns_no_table() -> None:
+    beat = "INSERT INTO mysql.heartbeat (id, value) VALUES (1, 2) ON DUPLICATE KEY UPDATE value = 2"
+    assert not effect_of(beat).concerns(T)
 
 
 def test_case_counts_only_where_the_server_says_so() -> None:

@@ -110,12 +110,14 @@ def meaning_of(
     if not _concerns(effect, captured, captures_in):
         return Meaning.HARMLESS
     if effect.kind is StatementKind.ROWS:
-        touched = next((str(table) for table in effect.tables if captured(table)), "any table")
+        touched = ", ".join(map(str, effect.tables)) or "any table"
         raise IntegrityError(
             f"the log holds {_verb(statement.sql)} as a statement, not as rows",
             where=touched,
-            risk="rows it changed are not in the log",
-            remedy="SET GLOBAL binlog_format = 'ROW', reconnect the writers, and resync the table",
+            risk="rows it changed are not in the log, nor are those that triggers and foreign keys "
+            "of its table changed elsewhere",
+            remedy="SET GLOBAL binlog_format = 'ROW', reconnect the writers, and restart "
+            "the pipeline: its tables are read again",
         )
     return Meaning.BARRIER
 
@@ -127,7 +129,7 @@ def _concerns(
 ) -> bool:
     if effect.harmless or effect.temporary:
         return False
-    if effect.kind is StatementKind.ROWS and not effect.tables:
+    if effect.reaches_all:
         return True
     named = any(captured(table) for table in effect.tables)
     return named or any(captures_in(database) for database in effect.databases)

@@ -371,9 +371,7 @@ def test_a_table_map_without_names_is_refused_by_name(server: SqlServer, databas
     assert log.batches(captured={TableId(database, "other")})[-1].changes == 0
 
 
-def test_rows_logged_as_a_statement_are_an_error_on_captured_tables_only(
-    server: SqlServer, database: str
-) -> None:
+def test_rows_logged_as_a_statement_are_an_error(server: SqlServer, database: str) -> None:
     log = log_of(
         server,
         database,
@@ -383,7 +381,24 @@ def test_rows_logged_as_a_statement_are_an_error_on_captured_tables_only(
     error = error_of(log)
     assert isinstance(error, IntegrityError)
     assert "binlog_format" in error.remedy
-    assert log.batches(captured={TableId(database, "other")})[-1].changes == 0
+    assert f"{database}.t" in error.where
+
+
+def test_rows_logged_as_a_statement_of_a_table_whose_trigger_writes_are_an_error(
+    server: SqlServer, database: str
+) -> None:
+    server.execute("CREATE TABLE x (id INT PRIMARY KEY)", database=database)
+    trigger = "CREATE TRIGGER r AFTER INSERT ON x FOR EACH ROW INSERT INTO t VALUES (NEW.id, 'x')"
+    log = log_of(
+        server,
+        database,
+        trigger,
+        "SET SESSION binlog_format = 'STATEMENT'",
+        "INSERT INTO x VALUES (7)",
+    )
+    assert server.execute("SELECT id FROM t", database=database) == [(7,)]
+    with pytest.raises(IntegrityError, match="as a statement, not as rows"):
+        log.batches(captured={TableId(database, "t")})
 
 
 def test_a_flipped_bit_is_found_and_named(server: SqlServer, database: str, tmp_path: Any) -> None:
