@@ -24,6 +24,8 @@ DsnOf = Callable[[Reference], str | None]
 MasterOf = Callable[[str], str | None]
 """Returns the Spark master that a connection id stands for, None if there is none."""
 STATE_SUFFIX = ".state.db"
+_SCHEMES = {"cdc_mysql": "mysql", "cdc-mysql": "mysql", "postgres": "postgresql"}
+"""Airflow's names of connection types, also as its URIs write them, and what a DSN begins with."""
 _MASTERS = ("local", "yarn", "k8s://", "spark://", "sc://")
 
 
@@ -79,7 +81,11 @@ class EnvironmentDsns:
         if reference.dsn_env is not None:
             return self.environ.get(reference.dsn_env) or None
         stored = self.environ.get(f"AIRFLOW_CONN_{(reference.conn_id or '').upper()}", "")
-        return _from_json(stored) if stored.lstrip().startswith("{") else stored or None
+        dsn = _from_json(stored) if stored.lstrip().startswith("{") else stored or None
+        if dsn is None:
+            return None
+        scheme, mark, rest = dsn.partition("://")
+        return f"{_SCHEMES.get(scheme, scheme)}{mark}{rest}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,28 @@ def test_connections_are_found_where_airflow_keeps_them_in_the_environment() -> 
     assert servers.default_state is None
 
 
+@pytest.mark.parametrize(
+    "stored",
+    [
+        json.dumps({"conn_type": "cdc_mysql", "host": "dr.example", "login": "cdc"}),
+        json.dumps({"conn_type": "mariadb", "host": "dr.example", "login": "cdc"}),
+        "cdc-mysql://cdc@dr.example/",
+        "cdc_mysql://cdc@dr.example/",
+    ],
+)
+def test_a_connection_of_our_own_type_is_a_server_like_any_other(stored: str) -> None:
+    dsns = EnvironmentDsns(
+        {
+            "AIRFLOW_CONN_SHOP_MYSQL": DSN,
+            "AIRFLOW_CONN_DR_MYSQL": stored,
+            "AIRFLOW_CONN_CDC_STATE": "postgres://cdc@127.0.0.1/state",
+        }
+    )
+    servers = resolve_servers(parse_pipeline(FULL), dsns)
+    assert (servers.sink.host, servers.sink.user) == ("dr.example", "cdc")
+    assert servers.state_dsn == "postgresql://cdc@127.0.0.1/state"
+
+
 def test_a_connection_that_is_not_there_is_named_with_its_line() -> None:
     with pytest.raises(PipelineFileError, match="no connection 'shop_mysql'") as caught:
         resolve_servers(parse_pipeline(FULL), EnvironmentDsns({}))
