@@ -72,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m airflow_cdc_provider",
         description="Copy MySQL and MariaDB tables elsewhere and keep them in step.",
         epilog="Exit codes: 0 fine, 1 the data differ, 2 refused by preflight or configuration, "
-        "3 failed.",
+        "3 failed, 130 interrupted: run again to go on.",
         allow_abbrev=False,
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
