@@ -44,16 +44,6 @@ def even_step(split_rows: int, probes: Iterable[DensityProbe]) -> int | None:
     return max(1, int(split_rows / min(1.0, *densities)))
 
 
-def even_boundaries(
-    smallest: int, largest: int, split_rows: int, probes: Iterable[DensityProbe]
-) -> Iterator[Key] | None:
-    """Return evenly stepped boundaries if every probe found the keys dense, else None."""
-    step = even_step(split_rows, probes)
-    if step is None:
-        return None
-    return ((bound,) for bound in range(smallest + step, largest + 1, step))
-
-
 def splits_between(
     table: TableId,
     key_columns: tuple[str, ...],

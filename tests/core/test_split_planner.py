@@ -12,7 +12,7 @@ from airflow_cdc_provider.core.keys import Key, KeyKind
 from airflow_cdc_provider.core.split_planner import (
     DensityProbe,
     cut_in_two,
-    even_boundaries,
+    even_step,
     splits_between,
 )
 from airflow_cdc_provider.core.splits import SnapshotSplit
@@ -61,18 +61,24 @@ def test_the_halves_of_a_cut_split_hold_what_it_held(bounds: list[Key], probe: K
     assert [half.number for half in halves] == [7, 8]
 
 
-@given(st.integers(-(1 << 63), (1 << 64) - 1), st.integers(0, 5000), st.integers(1, 700))
-def test_even_steps_never_leave_the_keys(smallest: int, width: int, rows: int) -> None:
-    dense = [DensityProbe(smallest, smallest + width, width + 1)]
-    bounds = even_boundaries(smallest, smallest + width, rows, dense)
-    assert bounds is not None
-    found = list(bounds)
-    last = (smallest + width,)
-    assert all((smallest,) < bound <= last for bound in found)
-    assert found == sorted(set(found))
+@given(st.integers(-(1 << 63), (1 << 64) - 1), st.integers(0, 5000), st.integers(1, 700), st.data())
+def test_an_even_step_holds_about_the_rows_of_a_split(
+    smallest: int, width: int, rows: int, data: st.DataObject
+) -> None:
+    """Widened for the keys that a probe missed, and never below one key."""
+    held = data.draw(st.integers((width + 2) // 2, width + 1))
+    probes = [
+        DensityProbe(smallest, smallest + width, held),
+        DensityProbe(smallest, smallest + width, width + 1),
+    ]
+    step = even_step(rows, probes)
+    assert step is not None
+    assert rows <= step <= 2 * rows
+    assert step * held // (width + 1) <= rows
+    assert even_step(rows, probes[1:]) == rows
 
 
 def test_even_steps_are_refused_when_a_probe_finds_a_hole() -> None:
     probes = [DensityProbe(1, 100, 100), DensityProbe(900, 999, 3)]
-    assert even_boundaries(1, 1000, 50, probes) is None
-    assert even_boundaries(1, 1000, 50, []) is None
+    assert even_step(50, probes) is None
+    assert even_step(50, []) is None
