@@ -77,6 +77,10 @@ class JobHandle:
             return None
         return int(process)
 
+    def does_the_same_as(self, other: JobHandle) -> bool:
+        """Tell whether both were given the same arguments; one of an old release may not say."""
+        return not self.args_hash or self.args_hash == other.args_hash
+
     def stop(self, *, patience_s: float) -> bool:
         """End the job's process group if it is on this machine; tell whether there was one.
 

@@ -63,6 +63,11 @@ class CdcJobOperator(CdcOperator):
         self._job = job = started
         if job is not None:
             handle = JobHandle.of(job.spec, job.pid, job.log)
+            if left is not None and not left.does_the_same_as(handle):
+                self.log.warning(
+                    "the pipeline file has changed since the earlier try: its job was told to do "
+                    "something else"
+                )
             remember(store, handle)
             self.log.info(
                 "job started: job=%s generation=%d log=%s",

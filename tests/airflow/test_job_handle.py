@@ -112,6 +112,18 @@ def test_what_is_not_a_handle_is_none(payload: object) -> None:
     assert JobHandle.from_payload(payload) is None
 
 
+def test_a_job_that_was_told_something_else_is_told_apart(job: subprocess.Popen[bytes]) -> None:
+    child_of(job)
+    left = JobHandle.of(SPEC, job.pid, Path("job.log"))
+    again, changed = (
+        JobHandle.of(replace(SPEC, generation=4, split_rows=rows), job.pid, Path("job.log"))
+        for rows in (SPEC.split_rows, 1)
+    )
+    assert left.does_the_same_as(again)
+    assert not left.does_the_same_as(changed)
+    assert replace(left, args_hash="").does_the_same_as(changed)
+
+
 def test_the_hash_tells_jobs_apart_and_owners_not() -> None:
     assert args_hash(SPEC) == args_hash(replace(SPEC, generation=4))
     assert args_hash(SPEC) != args_hash(replace(SPEC, split_rows=1))
