@@ -11,7 +11,8 @@ from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_ddl import sink_create_statement
-from airflow_cdc_provider.core.table_schema import Column, TableSchema
+from airflow_cdc_provider.core.table_match import Mismatch, MismatchKind, mismatches
+from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.mysql.capabilities import Capabilities
 from airflow_cdc_provider.mysql.catalogue import triggers
 from airflow_cdc_provider.mysql.connection import Role
@@ -143,27 +144,16 @@ def _existing(
     plan: TablePlan, there: TableSchema, firing: Mapping[TableId, tuple[str, ...]]
 ) -> Iterator[Finding]:
     subject = str(plan.sink_table)
-    here = plan.schema
-    if there.primary_key != here.primary_key:
+    for mismatch in mismatches(plan.schema, there):
+        code, why = _OF_MISMATCH[mismatch.kind]
         yield Finding(
-            "sink.primary_key",
+            code,
             Level.BLOCK,
             subject,
-            f"PRIMARY KEY ({', '.join(there.primary_key)})",
-            f"PRIMARY KEY ({', '.join(here.primary_key)})",
-            "rows are written and removed by the source's key",
-            f"ALTER TABLE {quote_table(plan.sink_table)} DROP PRIMARY KEY, ADD PRIMARY KEY "
-            f"({', '.join(map(quote_identifier, here.primary_key))});",
-        )
-    if there.engine != "InnoDB":
-        yield Finding(
-            "sink.engine",
-            Level.BLOCK,
-            subject,
-            f"ENGINE = {there.engine}",
-            "ENGINE = InnoDB",
-            "rows and progress are committed in one transaction",
-            f"ALTER TABLE {quote_table(plan.sink_table)} ENGINE = InnoDB;",
+            mismatch.text,
+            mismatch.wanted,
+            why,
+            _fix(plan, mismatch),
         )
     for name in firing.get(plan.sink_table, ()):
         yield Finding(
@@ -175,32 +165,9 @@ def _existing(
             "what the source's triggers did is copied already; these would change rows again",
             f"DROP TRIGGER {quote_identifier(plan.sink_table.database)}.{quote_identifier(name)};",
         )
-    yield from _columns(plan, there)
-    yield from _unique_keys(plan, there)
-
-
-def _columns(plan: TablePlan, there: TableSchema) -> Iterator[Finding]:
-    subject = str(plan.sink_table)
-    theirs = {column.name.casefold(): column for column in there.columns}
-    for column in plan.schema.copied_columns:
-        other = theirs.pop(column.name.casefold(), None)
-        if other is None or other.generated:
-            yield Finding(
-                "sink.column",
-                Level.BLOCK,
-                subject,
-                f"column {column.name} is {'generated' if other else 'missing'}",
-                "the source's columns",
-                "its values would have no place",
-                f"add the column {column.name} as the source defines it, or drop the table and "
-                "let it be created",
-            )
-            continue
-        yield from _column_type(plan, column, other)
-    generated = {column.name.casefold() for column in plan.schema.columns if column.generated}
-    extra = [column for name, column in theirs.items() if name not in generated]
-    for column in extra:
-        if column.generated:
+    here = {column.name.lower() for column in plan.schema.columns}
+    for column in there.columns:
+        if column.name.lower() in here or column.generated:
             continue
         yield Finding(
             "sink.extra_column",
@@ -211,48 +178,47 @@ def _columns(plan: TablePlan, there: TableSchema) -> Iterator[Finding]:
         )
 
 
-def _column_type(plan: TablePlan, here: Column, there: Column) -> Iterator[Finding]:
-    same_type = (here.type.name, here.type.unsigned) == (there.type.name, there.type.unsigned)
-    json = {"json", "longtext"}
-    if not same_type and not {here.type.name, there.type.name} <= json:
-        yield Finding(
-            "sink.column_type",
-            Level.WARN,
-            str(plan.sink_table),
-            f"column {here.name} is {_shown(there)}",
-            _shown(here),
-            "a value that does not fit is refused, and one that fits may be written differently",
-            f"change the column {here.name} to the source's type",
-        )
-    is_key = here.name in plan.schema.primary_key
-    if is_key and here.type.collation != there.type.collation:
-        yield Finding(
-            "sink.key_collation",
-            Level.BLOCK,
-            str(plan.sink_table),
-            f"key column {here.name} has the collation {there.type.collation}",
-            f"{here.type.collation}",
-            "another order or equality of keys could merge two rows, or remove rows of a "
-            "neighbouring split",
-            f"give the column {here.name} the collation {here.type.collation}",
-        )
+_OF_MISMATCH = {
+    MismatchKind.ENGINE: ("sink.engine", "rows and progress are committed in one transaction"),
+    MismatchKind.PRIMARY_KEY: (
+        "sink.primary_key",
+        "rows are written and removed by the source's key",
+    ),
+    MismatchKind.COLUMN: ("sink.column", "its values would have no place"),
+    MismatchKind.COLUMN_TYPE: (
+        "sink.column_type",
+        "a value that does not fit is refused, and one that fits may be stored as another one",
+    ),
+    MismatchKind.COLUMN_NULL: ("sink.column_null", "rows with NULL would be refused"),
+    MismatchKind.COLUMN_CHARSET: (
+        "sink.column_charset",
+        "texts would be refused, or lose characters",
+    ),
+    MismatchKind.KEY_COLLATION: (
+        "sink.key_collation",
+        "another order or equality of keys could merge two rows, or remove rows of a neighbouring "
+        "split",
+    ),
+    MismatchKind.UNIQUE_KEY: (
+        "sink.unique_key",
+        "a row the source took would be refused, or take another row's place",
+    ),
+}
+"""Code and reason of each. All block, because the run refuses such a table."""
 
 
-def _shown(column: Column) -> str:
-    return column.type.name + (" unsigned" if column.type.unsigned else "")
-
-
-def _unique_keys(plan: TablePlan, there: TableSchema) -> Iterator[Finding]:
-    known = {frozenset(key.columns) for key in plan.schema.unique_keys}
-    for key in there.unique_keys:
-        if frozenset(key.columns) in known:
-            continue
-        yield Finding(
-            "sink.unique_key",
-            Level.BLOCK,
-            str(plan.sink_table),
-            f"unique key {key.name} ({', '.join(key.columns)}) is not in the source",
-            "the source's unique keys, which are added after the consistent point",
-            "a row the source took would be refused, or take another row's place",
-            f"ALTER TABLE {quote_table(plan.sink_table)} DROP INDEX {quote_identifier(key.name)};",
-        )
+def _fix(plan: TablePlan, mismatch: Mismatch) -> str:
+    table = f"ALTER TABLE {quote_table(plan.sink_table)}"
+    match mismatch.kind:
+        case MismatchKind.ENGINE:
+            return f"{table} ENGINE = InnoDB;"
+        case MismatchKind.PRIMARY_KEY:
+            key = ", ".join(map(quote_identifier, plan.schema.primary_key))
+            return f"{table} DROP PRIMARY KEY, ADD PRIMARY KEY ({key});"
+        case MismatchKind.UNIQUE_KEY:
+            return f"{table} DROP INDEX {quote_identifier(mismatch.subject)};"
+        case _:
+            return (
+                f"define the column {mismatch.subject} as the source does, or rename or drop the "
+                "table and let it be created"
+            )

@@ -30,6 +30,7 @@ from airflow_cdc_provider.core.table_ddl import (
     later_keys,
     sink_create_statement,
 )
+from airflow_cdc_provider.core.table_match import mismatches
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.mysql.connection import Role
 from airflow_cdc_provider.mysql.introspection import read_schemas
@@ -38,7 +39,6 @@ from airflow_cdc_provider.sinks.foreign_keys import add_foreign_key
 from airflow_cdc_provider.sinks.ledger_schema import create_ledger
 from airflow_cdc_provider.sinks.ports import Owner
 from airflow_cdc_provider.sinks.session import SinkSession
-from airflow_cdc_provider.sinks.table_match import differences
 
 _LOCK_WAIT_S = 120
 _STATEMENT_TIMEOUT_S = 12 * 3600.0
@@ -109,10 +109,10 @@ class MySqlTableBuilder:
         self, plans: Sequence[TablePlan], existing: Mapping[TableId, TableSchema]
     ) -> None:
         findings = [
-            f"{plan.sink_table}: {difference}"
+            f"{plan.sink_table}: {mismatch}"
             for plan in plans
             if plan.sink_table in existing
-            for difference in differences(plan.schema, existing[plan.sink_table])
+            for mismatch in mismatches(plan.schema, existing[plan.sink_table])
         ]
         if findings:
             raise RefusedError(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from contextlib import closing
 
 import pytest
 
 from airflow_cdc_provider.core.endpoint import Endpoint
-from airflow_cdc_provider.core.errors import PreflightError
-from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.errors import PreflightError, RefusedError
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.mysql.capabilities import read_capabilities
 from airflow_cdc_provider.mysql.catalogue import table_facts
@@ -18,6 +19,8 @@ from airflow_cdc_provider.mysql.introspection import read_schemas
 from airflow_cdc_provider.mysql.preflight import preflight, refuse_if_blocked
 from airflow_cdc_provider.mysql.preflight_log import log_findings
 from airflow_cdc_provider.mysql.privileges import parse_grants
+from airflow_cdc_provider.sinks.opening import open_sink
+from airflow_cdc_provider.sinks.ports import Owner
 from tests.mysql.sessions import source
 from tests.servers.given import SqlServer
 from tests.servers.throwaway import MariaDbServer, MySqlServer
@@ -209,6 +212,36 @@ def test_a_sink_table_that_would_change_rows_is_refused(
     with pytest.raises(PreflightError, match=r"sink\.trigger") as refused:
         refuse_if_blocked(found)
     assert f"DROP TRIGGER `{sink_database}`.`tr`;" in refused.value.remedy
+
+
+def test_preflight_refuses_a_sink_table_exactly_where_the_sink_would(
+    mysql_server: SqlServer, mysql_sink: SqlServer, mysql_database: str, sink_database: str
+) -> None:
+    mysql_server.execute(
+        f"CREATE TABLE {mysql_database}.t (id INT PRIMARY KEY, d DOUBLE, dc DECIMAL(10,4), "
+        "dt DATETIME(6), t VARCHAR(10), f FLOAT, e ENUM('a','b'), b VARBINARY(5), n INT)"
+    )
+    mysql_sink.execute(
+        f"CREATE TABLE {sink_database}.t (id INT PRIMARY KEY, d FLOAT, dc DECIMAL(10,2), "
+        "dt DATETIME, t VARCHAR(10) CHARSET latin1, f FLOAT(7,3), e ENUM('b','a'), b BINARY(5), "
+        "n INT NOT NULL)"
+    )
+    plans = plans_of(mysql_server, mysql_database, sink_database, "t")
+    found = [f for f in check(mysql_server, mysql_sink, plans) if f.level is Level.BLOCK]
+    assert [(f.code, f.observed) for f in found] == [
+        ("sink.column_charset", "column t has the charset latin1, not utf8mb4"),
+        ("sink.column_null", "column n does not take NULL"),
+        ("sink.column_type", "column d is float, at the source it is double"),
+        ("sink.column_type", "column dc is decimal(10,2), at the source it is decimal(10,4)"),
+        ("sink.column_type", "column dt is datetime, at the source it is datetime(6)"),
+        ("sink.column_type", "column f is float(7,3), at the source it is float"),
+        ("sink.column_type", "column e is enum('b','a'), at the source it is enum('a','b')"),
+        ("sink.column_type", "column b is binary(5), at the source it is varbinary(5)"),
+    ]
+    sink = open_sink("mysql", Endpoint.parse(mysql_sink.dsn()), Owner(PipelineName("p"), 1), ())
+    with closing(sink.open_tables()) as builder, pytest.raises(RefusedError) as refused:
+        builder.create_missing(plans)
+    assert all(f"{sink_database}.t: {f.observed}" in refused.value.what for f in found)
 
 
 def test_a_table_is_not_copied_onto_itself(mysql_server: SqlServer, mysql_database: str) -> None:
