@@ -1,5 +1,9 @@
 """DATE, DATETIME, TIMESTAMP and TIME, a whole column at a time.
 
+A date is stored as a number of year and month, and a day. Two tables by that number, of the days
+before its first day and of how many days it has, give both the days since 1970 and whether there
+is such a day; months that do not exist have no days.
+
 Zero and partial dates follow the policy of the value model: a named error, NULL and counted, or
 the server's own text for every value of the column.
 """
@@ -7,6 +11,8 @@ the server's own text for every value of the column.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +23,6 @@ from airflow_cdc_provider.columnar.binlog.octets import Bools, Ints
 from airflow_cdc_provider.columnar.binlog.row_walk import Cells
 from airflow_cdc_provider.columnar.binlog.wire_types import Wire
 from airflow_cdc_provider.columnar.value_model import ZeroDates
-from airflow_cdc_provider.columnar.zero_dates import is_day
 from airflow_cdc_provider.core.errors import ValueRefusedError
 
 _SECOND = 1_000_000
@@ -35,18 +40,6 @@ class _Parts:
     second: Ints
     """Seconds since midnight."""
     micro: Ints
-
-    @property
-    def real(self) -> Bools:
-        """Tell which are days of the calendar."""
-        return is_day(self.year, self.month, self.day)
-
-    def days(self) -> Ints:
-        """Return days since 1970-01-01; only where real."""
-        months = (self.year - 1970) * 12 + self.month - 1
-        first = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
-        days: Ints = first + self.day - 1
-        return days
 
 
 @dataclass(slots=True)
@@ -70,23 +63,78 @@ def times(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
 
 def dates(cells: Cells, wire: Wire, wanted: pa.DataType, zero_dates: ZeroDates) -> DateColumn:
     """Decode DATE, DATETIME(n) or TIMESTAMP(n)."""
-    parts = _PARTS[wire.kind](cells, wire)
     if zero_dates is ZeroDates.TEXT:
-        return DateColumn(_as_text(parts, cells.nulls, wire))
-    unreal = ~parts.real
+        return DateColumn(_as_text(_PARTS[wire.kind](cells, wire), cells.nulls, wire))
+    values, real = _VALUES[wire.kind](cells, wire)
     nulls, nulled = cells.nulls, 0
-    if unreal.any():
+    if not real.all():
+        unreal = ~real
         if nulls is not None:
             unreal &= ~nulls
         nulled = int(unreal.sum())
         if nulled and zero_dates is ZeroDates.FAIL:
+            parts = _PARTS[wire.kind](cells, wire)
             raise _no_day(parts, int(np.flatnonzero(unreal)[0]))
         nulls = unreal if nulls is None else nulls | unreal
-    days = parts.days()
-    if wire.kind == "date":
-        return DateColumn(as_arrow(days.astype(np.int32), nulls, wanted), nulled)
-    micros = (days * _DAY_SECONDS + parts.second) * _SECOND + parts.micro
-    return DateColumn(as_arrow(micros, nulls, wanted), nulled)
+    return DateColumn(as_arrow(values, nulls, wanted), nulled)
+
+
+_YEARS = 10_000
+_DATE_MONTHS, _DATETIME_MONTHS = 16, 13
+"""How many months a year has in the stored numbers, those that do not exist among them."""
+_DATETIME_FROM = 1 << 17
+"""Where DATETIME's months begin: behind those of times before year 0, of which there are none."""
+
+
+@cache
+def _calendar(months: int, first: int, size: int) -> tuple[npt.NDArray[np.int32], Ints]:
+    """Return, by year * `months` + month + `first`: days from 1970 to the day 0 of it; its days."""
+    place = np.arange(_YEARS * months)
+    month = place % months
+    count = (place // months - 1970) * 12 + month - 1
+    starts = np.array([count, count + 1]).astype("datetime64[M]").astype("datetime64[D]")
+    begins, ends = starts.astype(np.int64)
+    before, length = np.zeros(size, np.int32), np.zeros(size, np.int64)
+    before[first : first + len(place)] = begins - 1
+    length[first : first + len(place)] = np.where((month >= 1) & (month <= 12), ends - begins, 0)
+    return before, length
+
+
+def _date_values(cells: Cells, _wire: Wire) -> tuple[npt.NDArray[Any], Bools]:
+    packed = cells.octets.little(cells.places, 3)
+    before, length = _calendar(_DATE_MONTHS, 0, 1 << 19)
+    month, day = packed >> 5, packed & 31
+    real = (day <= length[month]) & (day > 0)
+    return before[month] + day.astype(np.int32), real
+
+
+def _datetime_values(cells: Cells, wire: Wire) -> tuple[npt.NDArray[Any], Bools]:
+    packed = cells.octets.big(cells.places, 5)
+    before, length = _calendar(_DATETIME_MONTHS, _DATETIME_FROM, 1 << 18)
+    month, day = packed >> 22, packed >> 17 & 31
+    real = (day <= length[month]) & (day > 0)
+    values = (before[month] + day) * _DAY_SECONDS + _seconds(packed)
+    values *= _SECOND
+    if wire.length:
+        values += _fraction(cells, 5, wire)
+    return values, real
+
+
+def _timestamp_values(cells: Cells, wire: Wire) -> tuple[npt.NDArray[Any], Bools]:
+    """Read instants; second 0 can only be the zero date."""
+    values = cells.octets.big(cells.places, 4) * _SECOND
+    if wire.length:
+        values += _fraction(cells, 4, wire)
+    return values, values != 0
+
+
+_VALUES = {"date": _date_values, "datetime": _datetime_values, "timestamp": _timestamp_values}
+
+
+def _seconds(packed: Ints) -> Ints:
+    """Return the seconds since midnight of packed clock times."""
+    seconds: Ints = (packed >> 12 & 31) * 3600 + (packed >> 6 & 63) * 60 + (packed & 63)
+    return seconds
 
 
 def _date_parts(cells: Cells, _wire: Wire) -> _Parts:
@@ -98,9 +146,8 @@ def _date_parts(cells: Cells, _wire: Wire) -> _Parts:
 def _datetime_parts(cells: Cells, wire: Wire) -> _Parts:
     packed = cells.octets.big(cells.places, 5) - 0x8000000000
     months = packed >> 22
-    clock = (packed >> 12 & 31) * 3600 + (packed >> 6 & 63) * 60 + (packed & 63)
     micro = _fraction(cells, 5, wire)
-    return _Parts(months // 13, months % 13, packed >> 17 & 31, clock, micro)
+    return _Parts(months // 13, months % 13, packed >> 17 & 31, _seconds(packed), micro)
 
 
 def _timestamp_parts(cells: Cells, wire: Wire) -> _Parts:

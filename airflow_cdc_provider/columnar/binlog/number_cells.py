@@ -68,32 +68,39 @@ def decimals(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
     """Decode packed decimals: groups of nine digits, big-endian, the sign in the top bit."""
     if wire.width < _WORD_BYTES:
         return _narrow(cells, wire, wanted)
-    packed = cells.octets.blocks(cells.places, wire.width)
-    positive = packed[:, 0] >= 128
-    packed = np.where(positive[:, None], packed, packed ^ 0xFF)
-    packed[:, 0] ^= 0x80
-    groups = _groups(packed, wire)
-    if wire.length <= _INT64_DIGITS:
-        value = np.zeros(len(packed), np.int64)
-        for digits, group in groups:
-            value = value * 10**digits + group
-        return _of_int64(np.where(positive, value, -value), cells.nulls, wanted)
-    return _wide(groups, positive, cells.nulls, wanted)
+    groups, inverted = _groups(cells, wire)
+    if wire.length > _INT64_DIGITS:
+        return _wide(groups, inverted == 0, cells.nulls, wanted)
+    return _of_int64(_signed(_joined(groups), inverted), cells.nulls, wanted)
 
 
 def _narrow(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
     """Decode decimals of up to seven bytes as one number each, cut into groups by shifts."""
-    bits = 8 * wire.width
+    left = 8 * wire.width
     packed = cells.octets.big(cells.places, wire.width)
-    negative = packed >> (bits - 1) == 0
-    flip = (1 << bits) - 1
-    packed = (packed ^ np.where(negative, flip, 0)) & (flip >> 1)
-    value, left = np.zeros(len(packed), np.int64), bits
-    for digits in _group_digits(wire):
-        width = 8 * _DIGIT_BYTES[digits]
-        left -= width
-        value = value * 10**digits + (packed >> left & ((1 << width) - 1))
-    return _of_int64(np.where(negative, -value, value), cells.nulls, wanted)
+    inverted = (packed >> (left - 1)) - 1
+    packed ^= inverted
+    packed &= (1 << (left - 1)) - 1
+    groups: list[tuple[int, Ints]] = []
+    for digits, width in _group_widths(wire):
+        left -= 8 * width
+        groups.append((digits, packed >> left & ((1 << (8 * width)) - 1)))
+    return _of_int64(_signed(_joined(groups), inverted), cells.nulls, wanted)
+
+
+def _joined(groups: list[tuple[int, Ints]]) -> Ints:
+    value = groups[0][1]
+    for digits, group in groups[1:]:
+        value *= 10**digits
+        value += group
+    return value
+
+
+def _signed(size: Ints, inverted: Ints) -> Ints:
+    """Negate where `inverted` is -1; it is 0 elsewhere."""
+    size ^= inverted
+    size -= inverted
+    return size
 
 
 def _of_int64(value: Ints, nulls: Bools | None, wanted: pa.DataType) -> pa.Array:
@@ -103,22 +110,27 @@ def _of_int64(value: Ints, nulls: Bools | None, wanted: pa.DataType) -> pa.Array
     return as_arrow(limbs, nulls, wanted)
 
 
-def _group_digits(wire: Wire) -> list[int]:
+def _group_widths(wire: Wire) -> list[tuple[int, int]]:
+    """Return the digits and bytes of each group."""
     whole, scale = wire.length - wire.scale, wire.scale
-    return [whole % 9, *[9] * (whole // 9), *[9] * (scale // 9), scale % 9]
+    groups = (whole % 9, *[9] * (whole // 9), *[9] * (scale // 9), scale % 9)
+    return [(digits, _DIGIT_BYTES[digits]) for digits in groups if digits]
 
 
-def _groups(packed: npt.NDArray[np.uint8], wire: Wire) -> list[tuple[int, npt.NDArray[np.int64]]]:
-    found, place = [], 0
-    for digits in _group_digits(wire):
-        width = _DIGIT_BYTES[digits]
-        if width:
-            value = np.zeros(len(packed), np.int64)
-            for offset in range(width):
-                value = (value << 8) | packed[:, place + offset]
-            found.append((digits, value))
-            place += width
-    return found
+def _groups(cells: Cells, wire: Wire) -> tuple[list[tuple[int, Ints]], Ints]:
+    """Read each group; -1 marks negative numbers, all of whose bits are inverted, 0 the others."""
+    found: list[tuple[int, Ints]] = []
+    inverted = np.zeros(0, np.int64)
+    place = cells.places
+    for digits, width in _group_widths(wire):
+        group = cells.octets.big(place, width)
+        if not found:
+            inverted = (group >> (8 * width - 1)) - 1
+            group ^= 1 << (8 * width - 1)
+        group ^= inverted & ((1 << (8 * width)) - 1)
+        found.append((digits, group))
+        place = place + width
+    return found, inverted
 
 
 def _wide(

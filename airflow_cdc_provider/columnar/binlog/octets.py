@@ -2,8 +2,9 @@
 
 A binlog buffer has no alignment, so each width has a view with a stride of one byte: element i
 is the number that starts at byte i. Fancy indexing into such a view reads one number per event
-or row in about 8 ns. Widths without a machine type are put together from smaller ones, so no
-read goes past the number's own bytes: the last event may end where the buffer ends.
+or row in about 8 ns. A width without a machine type is the end of a wider number that starts some
+bytes before it, cut off by a shift or a mask: so no read goes past a number's own bytes, and the
+last event may end where the buffer ends. What lies before it is its event's header.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ Bools = npt.NDArray[np.bool_]
 Bytes2D = npt.NDArray[np.uint8]
 
 _PARTS: dict[int, tuple[int, ...]] = {3: (2, 1), 5: (4, 1), 6: (4, 2), 7: (4, 2, 1)}
+_WIDER = {3: 4, 5: 8, 6: 8, 7: 8}
+"""The machine type at whose end a number of an odd width is read."""
+_SMALL_BUFFER = 16
+"""In a smaller buffer odd widths are read part by part: there may be no room before them."""
 
 
 class Octets:
@@ -48,6 +53,10 @@ class Octets:
             return self.u8[places].astype(np.int64)
         if width in {2, 4, 8}:
             return self._view(f"<u{width}", width)[places].astype(np.int64)
+        if len(self.u8) >= _SMALL_BUFFER:
+            wider = _WIDER[width]
+            ended = self._view(f"<u{wider}", wider)[places - (wider - width)]
+            return (ended >> (8 * (wider - width))).astype(np.int64)
         value, shift = np.zeros(len(places), np.int64), 0
         for part in _PARTS[width]:
             value |= self.little(places + shift // 8, part) << shift
@@ -62,6 +71,10 @@ class Octets:
             return self.u8[places].astype(np.int64)
         if width in {2, 4, 8}:
             return self._view(f">u{width}", width)[places].astype(np.int64)
+        if len(self.u8) >= _SMALL_BUFFER:
+            wider = _WIDER[width]
+            ended = self._view(f">u{wider}", wider)[places - (wider - width)]
+            return ended.astype(np.int64) & ((1 << (8 * width)) - 1)
         value, offset = np.zeros(len(places), np.int64), 0
         for part in _PARTS[width]:
             value = (value << (8 * part)) | self.big(places + offset, part)
@@ -79,6 +92,8 @@ class Octets:
         """Read `width` bytes at each place, a row each."""
         if width == 0:
             return np.zeros((len(places), 0), np.uint8)
+        if width in {1, 2, 4, 8}:  # a machine type is gathered faster
+            return self._view(f"<u{width}", width)[places].view(np.uint8).reshape(-1, width)
         taken = self._view(f"V{width}", width)[places]
         return np.ascontiguousarray(taken).view(np.uint8).reshape(len(places), width)
 

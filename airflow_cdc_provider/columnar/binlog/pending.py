@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from airflow_cdc_provider.columnar.binlog.absent_rows import absent_rows, are_absent
 from airflow_cdc_provider.columnar.binlog.octets import Ints
 from airflow_cdc_provider.columnar.changes import TableChanges
 from airflow_cdc_provider.core.identifiers import TableId
@@ -135,4 +136,8 @@ def _joined(pieces: list[Piece], transactions: Ints, first_ordinal: int) -> Tabl
 
 
 def _one_batch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    if len(batches) == 1:
+        return batches[0]
+    if are_absent(batches):
+        return absent_rows(batches[0].schema, sum(batch.num_rows for batch in batches))
+    return pa.concat_batches(batches)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from airflow_cdc_provider.columnar.binlog.absent_rows import absent_rows
 from airflow_cdc_provider.columnar.binlog.cell_values import decode_cells
 from airflow_cdc_provider.columnar.binlog.event_types import HEADER_BYTES, EventType
 from airflow_cdc_provider.columnar.binlog.frames import Frames
@@ -132,8 +133,7 @@ class TableDecoder:
 
     def _record_batch(self, side: Side) -> pa.RecordBatch:
         if side.is_absent:
-            arrays = [pa.nulls(len(side), field.type) for field in self.schema]
-            return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+            return absent_rows(self.schema, len(side))
         arrays = []
         wires = self.map.wires
         for cells, wire, column, wanted, policy in zip(

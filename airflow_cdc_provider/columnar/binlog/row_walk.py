@@ -15,12 +15,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from airflow_cdc_provider.columnar.binlog.octets import Bools, Ints, Octets
+from airflow_cdc_provider.columnar.binlog.octets import Bools, Bytes2D, Ints, Octets
 from airflow_cdc_provider.columnar.binlog.wire_types import Wire
 from airflow_cdc_provider.core.errors import CorruptLogError
 
 _LOCKSTEP_FROM = 12
 """With fewer events, one image at a time is cheaper than vector steps."""
+_BITS_OF = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little").astype(
+    np.int64
+)
+"""By a byte's value: which of its bits are set."""
 
 
 @dataclass(slots=True)
@@ -30,7 +34,7 @@ class Images:
     event: Ints
     """Index of each image's event among the walked ones."""
     nulls: Bools | None
-    """Images x columns; None if there is no NULL at all."""
+    """Columns x images; None if there is no NULL at all."""
     run_starts: list[Ints]
     """For each run of columns that ends with one of variable length: where it starts."""
     layout: RowLayout
@@ -55,10 +59,22 @@ class RowLayout:
                 first = place + 1
         if first < len(wires) or not self.runs:
             self.runs.append((first, len(wires), 0))
-        self.run_of = [
-            run
-            for run, (start, end, prefix) in enumerate(self.runs)
-            for _ in range(end - start + (prefix > 0))
+        self._fixed = [int(self.widths[first:behind].sum()) for first, behind, _ in self.runs]
+        """Bytes of each run's fixed columns, if none is NULL."""
+        self._missing = [self._missing_widths(first, behind) for first, behind, _ in self.runs]
+        used = np.full(self.bitmap_bytes, 0xFF, np.uint8)
+        if used.size:
+            used[-1] >>= -self.columns % 8
+        self._used_bits = used
+
+    def _missing_widths(self, first: int, behind: int) -> list[tuple[int, Ints]]:
+        """For each byte of the bitmap about these columns: the bytes less, by the byte's value."""
+        widths = np.zeros(8 * self.bitmap_bytes, np.int64)
+        widths[first:behind] = self.widths[first:behind]
+        by_byte = widths.reshape(self.bitmap_bytes, 8)
+        return [
+            (int(number), _BITS_OF @ by_byte[number])
+            for number in np.flatnonzero(by_byte.any(axis=1))
         ]
 
     def walk(self, octets: Octets, starts: Ints, ends: Ints) -> Images:
@@ -68,49 +84,52 @@ class RowLayout:
         return self._walk_lockstep(octets, starts, ends)
 
     def _walk_lockstep(self, octets: Octets, starts: Ints, ends: Ints) -> Images:
-        place, index = starts, np.arange(len(starts))
-        bounds = ends
+        place, bounds, index = starts, ends, np.arange(len(starts))
         events: list[Ints] = []
-        bitmaps: list[Bools] = []
+        bitmaps: list[Bytes2D] = []
         found: list[list[Ints]] = [[] for _ in self.runs]
-        while True:
-            going = place < bounds
-            if not going.all():
+        while len(place):
+            left = bounds - place
+            least = left.min()
+            if least <= 0:
+                if least < 0:
+                    raise _overrun()
+                going = left > 0
                 place, bounds, index = place[going], bounds[going], index[going]
-            if not len(place):
-                break
+                continue
             bits = octets.blocks(place, self.bitmap_bytes)
-            nulls = np.unpackbits(bits, axis=1, bitorder="little")[:, : self.columns].view(np.bool_)
-            place = self._step(octets, place + self.bitmap_bytes, nulls, found)
-            if (place > bounds).any():
-                raise _overrun()
+            place = self._step(octets, place + self.bitmap_bytes, bits, found)
             events.append(index)
-            bitmaps.append(nulls)
+            bitmaps.append(bits)
         if not events:
-            return self._images(np.zeros(0, np.int64), np.zeros((0, self.columns), bool), found)
-        event, nulls = np.concatenate(events), np.concatenate(bitmaps)
+            return self._images(
+                np.zeros(0, np.int64), np.zeros((0, self.bitmap_bytes), np.uint8), found
+            )
+        event, packed = np.concatenate(events), np.concatenate(bitmaps)
         if len(events) == 1:
-            return self._images(event, nulls, found)
+            return self._images(event, packed, found)
         order = np.argsort(event, kind="stable")
         joined = [[np.concatenate(run)[order]] for run in found]
-        return self._images(event[order], nulls[order], joined)
+        return self._images(event[order], packed[order], joined)
 
-    def _step(self, octets: Octets, place: Ints, nulls: Bools, found: list[list[Ints]]) -> Ints:
+    def _step(self, octets: Octets, place: Ints, bits: Bytes2D, found: list[list[Ints]]) -> Ints:
         """Go over one image of every event; return the places behind it."""
-        any_null = bool(nulls.any())
-        for run, (first, behind, prefix) in enumerate(self.runs):
+        lengths = octets.u8
+        any_null = bool((bits & self._used_bits).any())
+        for run, (_, behind, prefix) in enumerate(self.runs):
             found[run].append(place)
-            widths = self.widths[first:behind]
-            place = place + int(widths.sum())
-            if any_null and behind > first:
-                place = place - nulls[:, first:behind] @ widths
+            place = place + self._fixed[run]
+            if any_null:
+                for number, widths in self._missing[run]:
+                    place -= widths[bits[:, number]]
             if not prefix:
                 continue
-            if not any_null or not nulls[:, behind].any():
-                place = place + octets.little(place, prefix) + prefix
-            else:
-                filled = np.flatnonzero(~nulls[:, behind])
+            if any_null and (gone := bits[:, behind >> 3] & (1 << (behind & 7))).any():
+                filled = np.flatnonzero(gone == 0)
                 place[filled] += octets.little(place[filled], prefix) + prefix
+            else:
+                place += lengths[place] if prefix == 1 else octets.little(place, prefix)
+                place += prefix
         return place
 
     def _walk_singly(self, octets: Octets, starts: Ints, ends: Ints) -> Images:
@@ -138,14 +157,17 @@ class RowLayout:
                 if place > end:
                     raise _overrun()
         packed = np.frombuffer(bitmaps, np.uint8).reshape(len(events), self.bitmap_bytes)
-        nulls = np.unpackbits(packed, axis=1, bitorder="little")[:, : self.columns].view(np.bool_)
         joined = [[np.array(run, np.int64)] for run in found]
-        return self._images(np.array(events, np.int64), nulls, joined)
+        return self._images(np.array(events, np.int64), packed, joined)
 
-    def _images(self, event: Ints, nulls: Bools, found: list[list[Ints]]) -> Images:
+    def _images(self, event: Ints, packed: Bytes2D, found: list[list[Ints]]) -> Images:
         empty = np.zeros(0, np.int64)
         runs = [np.concatenate(run) if run else empty for run in found]
-        return Images(event, nulls if nulls.any() else None, runs, self)
+        nulls = None
+        if (packed & self._used_bits).any():
+            by_column = np.unpackbits(packed, axis=1, bitorder="little")[:, : self.columns].T
+            nulls = np.ascontiguousarray(by_column).view(np.bool_)
+        return Images(event, nulls, runs, self)
 
 
 def _overrun() -> CorruptLogError:
@@ -199,9 +221,7 @@ class Side:
         layout = self._images.layout
         nulls = self._images.nulls
         if nulls is not None and not self._all:
-            nulls = nulls[self._chosen]
-        if nulls is not None and not nulls.any():
-            nulls = None
+            nulls = nulls[:, self._chosen]
         cells: list[Cells] = []
         for run, (first, behind, prefix) in enumerate(layout.runs):
             start = self._pick(self._images.run_starts[run])
@@ -220,8 +240,8 @@ class Side:
         last = behind + (prefix > 0)
         for column in range(first, last):
             absent = None
-            if nulls is not None and nulls[:, column].any():
-                absent = nulls[:, column]
+            if nulls is not None and nulls[column].any():
+                absent = nulls[column]
             if column < behind:
                 readable = place if absent is None else np.where(absent, 0, place)
                 cells.append(Cells(self._octets, readable, None, self._without(absent)))
