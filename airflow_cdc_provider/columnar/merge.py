@@ -51,7 +51,7 @@ def merge(changes: Sequence[TableChanges], key: Sequence[str]) -> MergedChanges:
     """Merge changes of one table and one schema, in log order; `key` names its key columns."""
     if not changes:
         raise ValueError("nothing to merge: the schema comes from the changes")
-    before = _together([each.before for each in changes])
+    before = _together([each.before.select(key) for each in changes])
     after = _together([each.after for each in changes])
     op = np.concatenate([_numbers(each.op) for each in changes])
     taken = np.flatnonzero(op != Op.INSERT)
@@ -62,7 +62,7 @@ def merge(changes: Sequence[TableChanges], key: Sequence[str]) -> MergedChanges:
     last[step_codes] = np.arange(len(step_codes))
     last = np.sort(last[last >= 0])
     puts = step_puts[last]
-    deletes = before.select(key).take(pa.array(step_rows[last[~puts]]))
+    deletes = before.take(pa.array(step_rows[last[~puts]]))
     upserts = after.take(pa.array(step_rows[last[puts]]))
     return MergedChanges(deletes, upserts)
 

@@ -72,28 +72,11 @@ class LogTail:
             self._keep(batch)
             yield from after.part_of(batch)
 
-    def close(self) -> None:
-        """End the dump and forget what was kept."""
-        reader, self._reader = self._reader, None
-        self._kept.clear()
-        if reader is not None:
-            reader.close()
-
-    def _reader_from(self, low: LogPosition) -> Reader:
-        """Return a reader that has everything beyond `low` either kept or still before it."""
-        self._forget(low)
-        if self._reader is not None and self._floor is not None and low.covers(self._floor):
-            return self._reader
-        self.close()
-        self._reader = self._open_reader(low)
-        self._floor = low
-        self.dumps += 1
-        return self._reader
-
-    def _forget(self, low: LogPosition) -> None:
-        """Drop the batches that `low` contains whole.
+    def forget(self, low: LogPosition) -> bool:
+        """Drop the batches that `low`, the next split's L, contains whole.
 
         A batch without an end is a part of a transaction and goes with the batch that ends it.
+        Tells whether there were any.
         """
         contained = 0
         for number, batch in enumerate(self._kept, start=1):
@@ -104,6 +87,25 @@ class LogTail:
             contained, self._floor = number, batch.end
         for _ in range(contained):
             self._kept.popleft()
+        return contained > 0
+
+    def close(self) -> None:
+        """End the dump and forget what was kept."""
+        reader, self._reader = self._reader, None
+        self._kept.clear()
+        if reader is not None:
+            reader.close()
+
+    def _reader_from(self, low: LogPosition) -> Reader:
+        """Return a reader that has everything beyond `low` either kept or still before it."""
+        self.forget(low)
+        if self._reader is not None and self._floor is not None and low.covers(self._floor):
+            return self._reader
+        self.close()
+        self._reader = self._open_reader(low)
+        self._floor = low
+        self.dumps += 1
+        return self._reader
 
     def _keep(self, batch: ChangeBatch) -> None:
         self._kept.append(batch)

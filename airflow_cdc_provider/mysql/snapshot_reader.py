@@ -144,6 +144,9 @@ class SnapshotReader:
         listener, watermarks = self._listener, session.watermarks
         listener.before_low(split)
         low = self._checked_low(watermarks.low())
+        if self.tail.forget(low):
+            # The last split had changes: what they took is given back before rows come.
+            pa.default_memory_pool().release_unused()
         self._check_definition(session, schema)
         listener.after_low(split)
         decoder = TextDecoder(schema, zero_dates=self._zero_dates)
@@ -287,27 +290,35 @@ class SnapshotReader:
         low, high = watermarks
         if high.binlog is None:
             raise SourceIdentityError("a high watermark has no place in the log")
-        table: pa.Table | None = None
+        replayed: list[pa.Table] = []  # of one or none, so that it can be given away
         waiting: list[TableChanges] = []
         total = 0
+
+        def catch_up() -> None:
+            replayed.append(replay(self._taken(rows, replayed), waiting, schema, split.keys))
+            waiting.clear()
+            # Arrow keeps what was freed; with wide rows that soon is more than what is in use.
+            pa.default_memory_pool().release_unused()
+
         for change in self.tail.changes(split.table, low, high.binlog):
             if isinstance(change, Statement):
                 if self._is_settled(change, split):  # what came before it was seen, or is gone
-                    table, total = None, 0
+                    total = 0
+                    replayed.clear()
                     waiting.clear()
                 continue
             waiting.append(change)
             total += len(change)
             if sum(each.before.nbytes + each.after.nbytes for each in waiting) >= _REPLAY_BYTES:
-                table = replay(self._table(rows, table), waiting, schema, split.keys)
-                waiting.clear()
+                catch_up()
         if waiting:
-            table = replay(self._table(rows, table), waiting, schema, split.keys)
-        return (rows if table is None else ArrowRows(table)), total
+            catch_up()
+        return (ArrowRows(replayed.pop()) if replayed else rows), total
 
-    def _table(self, rows: TextRows, table: pa.Table | None) -> pa.Table:
-        if table is not None:
-            return table
+    def _taken(self, rows: TextRows, replayed: list[pa.Table]) -> pa.Table:
+        """Give away what was replayed onto so far, else the rows; nobody else holds it then."""
+        if replayed:
+            return replayed.pop()
         settled = None if self._session is None else self._session.watermarks.settled
         batches = rows.drained() if settled is None else rows.batches()
         return pa.Table.from_batches(batches, rows.schema)
