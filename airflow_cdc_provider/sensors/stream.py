@@ -90,9 +90,7 @@ class CdcStreamSensor(BaseSensorOperator):
         self.goal = goal
         self.max_restarts = max_restarts
         self.healthy_s = healthy_s
-        self.start_s = start_s
-        self.stale_s = stale_s
-        self.stall_s = stall_s
+        self.patience = Patience(start_s=start_s, stale_s=stale_s, stall_s=stall_s)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Look once, and defer unless there is something to do."""
@@ -123,7 +121,7 @@ class CdcStreamSensor(BaseSensorOperator):
             status.stream,
             goal=Goal(self.goal),
             watch=Watch(since_us=now),
-            patience=self._patience,
+            patience=self.patience,
             now_us=now,
         )
         is_idle = verdict is Verdict.WAITING and not status.is_owned
@@ -174,7 +172,7 @@ class CdcStreamSensor(BaseSensorOperator):
         job = steps.start_stream(mode="continuous")
         remember(store, JobHandle.of(job.spec, job.pid, job.log))
         started = steps.run.store.now_us()
-        await_streaming(steps, job, timeout_s=self.start_s)
+        await_streaming(steps, job, timeout_s=self.patience.start_s)
         self._watch(steps, replace(wait, since_us=started, restarts=tried + 1))
 
     def _watch(self, steps: CdcSteps, wait: _Wait) -> NoReturn:
@@ -185,9 +183,7 @@ class CdcStreamSensor(BaseSensorOperator):
             since_us=wait.since_us,
             poll_s=float(self.poke_interval),
             deadline_us=wait.deadline_us,
-            start_s=self.start_s,
-            stale_s=self.stale_s,
-            stall_s=self.stall_s,
+            **asdict(self.patience),
         )
         self.defer(
             trigger=trigger,
@@ -199,10 +195,6 @@ class CdcStreamSensor(BaseSensorOperator):
         status = steps.status()
         context["task_state_store"].set(PROGRESS_KEY, progress(status))
         return stream_summary(status)
-
-    @property
-    def _patience(self) -> Patience:
-        return Patience(start_s=self.start_s, stale_s=self.stale_s, stall_s=self.stall_s)
 
 
 def _place_of_state(steps: CdcSteps) -> dict[str, str]:

@@ -11,6 +11,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from airflow.sdk import BaseHook
@@ -77,20 +78,17 @@ class CdcStreamTrigger(BaseTrigger):
         self.since_us = since_us
         self.poll_s = poll_s
         self.deadline_us = deadline_us
-        self.start_s = start_s
-        self.stale_s = stale_s
-        self.stall_s = stall_s
+        self.patience = Patience(start_s=start_s, stale_s=stale_s, stall_s=stall_s)
         self._reader: SqlStateReader | None = None
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class and the arguments to make this trigger again."""
         names = ("pipeline", "state", "goal", "since_us", "poll_s", "deadline_us")
-        patience = ("start_s", "stale_s", "stall_s")
-        return CLASS_PATH, {name: getattr(self, name) for name in (*names, *patience)}
+        arguments = {name: getattr(self, name) for name in names}
+        return CLASS_PATH, {**arguments, **asdict(self.patience)}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look until there is something to tell."""
-        patience = Patience(start_s=self.start_s, stale_s=self.stale_s, stall_s=self.stall_s)
         watch = Watch(since_us=self.since_us or now_us())
         told = ""
         while True:
@@ -107,7 +105,7 @@ class CdcStreamTrigger(BaseTrigger):
                     stream,
                     goal=Goal(self.goal),
                     watch=watch,
-                    patience=patience,
+                    patience=self.patience,
                     now_us=now_us(),
                 )
             if verdict is Verdict.WAITING and 0 < self.deadline_us <= now_us():
