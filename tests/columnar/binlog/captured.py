@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -83,6 +83,32 @@ def captured_log(server: SqlServer) -> Iterator[Callable[[], CapturedLog]]:
         return CapturedLog(server.datadir / name, flavour_of(server))
 
     yield log
+
+
+Statement = str | tuple[str, tuple[Any, ...]]
+"""A statement, or one with its values."""
+
+
+@contextmanager
+def session(server: SqlServer, database: str) -> Iterator[Callable[..., None]]:
+    """Give what runs statements one after the other in one session."""
+    connection = server.connect(database)
+
+    def run(*statements: Statement) -> None:
+        for statement in statements:
+            sql, values = (statement, ()) if isinstance(statement, str) else statement
+            cursor.execute(sql, values or None)
+
+    with closing(connection), connection.cursor() as cursor:
+        yield run
+
+
+def log_of(server: SqlServer, database: str, *statements: Statement) -> CapturedLog:
+    """Run statements in one session and return the log of them."""
+    with captured_log(server) as log:
+        with session(server, database) as run:
+            run(*statements)
+        return log()
 
 
 def changes_of(batches: Iterable[ChangeBatch], table: str) -> list[TableChanges]:

@@ -14,7 +14,7 @@ from airflow_cdc_provider.columnar.binlog.json_text import json_text
 from airflow_cdc_provider.columnar.binlog.json_tree import read_tree, write_tree
 from airflow_cdc_provider.core.errors import CdcError, CorruptLogError, IntegrityError
 from airflow_cdc_provider.core.identifiers import TableId
-from tests.columnar.binlog.captured import CapturedLog, captured_log, replayed
+from tests.columnar.binlog.captured import CapturedLog, log_of, replayed
 from tests.columnar.binlog.test_json_text import invented
 from tests.servers.given import SqlServer
 
@@ -50,15 +50,6 @@ UPDATES = (
 )
 
 
-def run(server: SqlServer, database: str, *statements: Any) -> CapturedLog:
-    connection = server.connect(database)
-    with captured_log(server) as log:
-        with connection, connection.cursor() as cursor:
-            for statement in statements:
-                cursor.execute(*([statement] if isinstance(statement, str) else statement))
-        return log()
-
-
 def inserted(number: int, *documents: Any) -> tuple[str, tuple[Any, ...]]:
     a, b, c = (None if each is None else json.dumps(each) for each in documents)
     return "INSERT INTO t VALUES (%s, %s, 'note', %s, NULL, %s)", (number, a, b, c)
@@ -84,7 +75,7 @@ def check(log: CapturedLog, server: SqlServer, database: str) -> None:
 def test_every_kind_of_partial_update_gives_the_document_that_select_gives(
     mysql_server: SqlServer, mysql_database: str
 ) -> None:
-    log = run(
+    log = log_of(
         mysql_server,
         mysql_database,
         TABLE,
@@ -103,7 +94,7 @@ def test_every_kind_of_partial_update_gives_the_document_that_select_gives(
 def test_partial_updates_inside_a_compressed_transaction_are_whole(
     mysql_server: SqlServer, mysql_database: str
 ) -> None:
-    log = run(
+    log = log_of(
         mysql_server,
         mysql_database,
         TABLE,
@@ -159,7 +150,7 @@ def test_invented_updates_of_invented_documents_give_what_select_gives(
             statements.append(
                 (f"UPDATE t SET {change}, n = %s WHERE id = %s", (*arguments, path[:300], number))
             )
-    log = run(mysql_server, mysql_database, *statements)
+    log = log_of(mysql_server, mysql_database, *statements)
     assert partial_events(log) > 60
     check(log, mysql_server, mysql_database)
 
@@ -167,7 +158,7 @@ def test_invented_updates_of_invented_documents_give_what_select_gives(
 def test_partial_updates_of_other_tables_move_the_position_only(
     mysql_server: SqlServer, mysql_database: str
 ) -> None:
-    log = run(
+    log = log_of(
         mysql_server,
         mysql_database,
         TABLE,
@@ -183,7 +174,7 @@ def test_partial_updates_of_other_tables_move_the_position_only(
 def test_partial_updates_with_incomplete_images_are_refused_by_name(
     mysql_server: SqlServer, mysql_database: str
 ) -> None:
-    log = run(
+    log = log_of(
         mysql_server,
         mysql_database,
         TABLE,

@@ -11,7 +11,7 @@ from airflow_cdc_provider.columnar.binlog.savepoints import Savepoints
 from airflow_cdc_provider.columnar.events import BatchLimits
 from airflow_cdc_provider.core.errors import IntegrityError
 from airflow_cdc_provider.core.identifiers import TableId
-from tests.columnar.binlog.captured import CapturedLog, captured_log, decoded, replayed
+from tests.columnar.binlog.captured import CapturedLog, decoded, log_of, replayed
 from tests.servers.given import SqlServer
 
 TABLES = (
@@ -30,15 +30,6 @@ def database(mariadb_server: SqlServer, fresh_database: Any) -> str:
     for statement in TABLES:
         mariadb_server.execute(statement, database=name)
     return name
-
-
-def log_of(server: SqlServer, database: str, *statements: str) -> CapturedLog:
-    connection = server.connect(database)
-    with captured_log(server) as log:
-        with connection, connection.cursor() as cursor:
-            for statement in statements:
-                cursor.execute(statement)
-        return log()
 
 
 def rollbacks(log: CapturedLog) -> int:

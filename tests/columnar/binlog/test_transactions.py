@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -24,8 +22,10 @@ from tests.columnar.binlog.captured import (
     captured_log,
     changes_of,
     decoded,
+    log_of,
     replayed,
     rows_after,
+    session,
 )
 from tests.servers.given import SqlServer
 
@@ -41,23 +41,6 @@ def database(server: SqlServer, fresh_database: Any) -> str:
     name: str = fresh_database(server)
     server.execute("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(20))", database=name)
     return name
-
-
-@contextmanager
-def session(server: SqlServer, database: str) -> Iterator[Any]:
-    connection = server.connect(database)
-    try:
-        with connection.cursor() as cursor:
-            yield lambda *statements: [cursor.execute(one) for one in statements]
-    finally:
-        connection.close()
-
-
-def log_of(server: SqlServer, database: str, *statements: str) -> CapturedLog:
-    with captured_log(server) as log:
-        with session(server, database) as run:
-            run(*statements)
-        return log()
 
 
 def error_of(log: CapturedLog, **options: Any) -> CdcError:
