@@ -14,6 +14,7 @@ from airflow_cdc_provider.core.errors import AccessDeniedError, IntegrityError
 from airflow_cdc_provider.mysql.capabilities import Capabilities, WatermarkMode
 from airflow_cdc_provider.mysql.connection import query, query_named
 from airflow_cdc_provider.mysql.findings import Finding, Level
+from airflow_cdc_provider.mysql.prepared_transactions import prepared_transactions
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.mysql.connection import ServerConnection
@@ -23,6 +24,7 @@ _OLDEST_MARIADB = (10, 5, 0)
 _SHORT_RETENTION_S = 3 * 86400
 _LONG_TRANSACTION_S = 600
 _FAR_BEHIND_S = 60
+_SHOWN_XA = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +338,7 @@ def _prepared(
     connection: ServerConnection, capabilities: Capabilities, subject: str
 ) -> Iterator[Finding]:
     try:
-        prepared = len(query(connection, "XA RECOVER"))
+        prepared = prepared_transactions(connection, is_mariadb=capabilities.is_mariadb)
     except (AccessDeniedError, IntegrityError):
         # MySQL asks for XA_RECOVER_ADMIN, which nothing else here needs, and says 1401 without it
         return
@@ -345,11 +347,13 @@ def _prepared(
             "source.prepared_transactions",
             Level.WARN if capabilities.has_gtids else Level.BLOCK,
             subject,
-            f"{prepared} XA transactions are prepared and not committed",
+            f"{len(prepared)} XA transactions are prepared and not committed: "
+            + "; ".join([*prepared[:_SHOWN_XA], *(["..."] if prepared[_SHOWN_XA:] else [])]),
             "none while a snapshot is taken",
             "their rows are in the log before anyone can see them; one that was prepared before "
-            "the snapshot and commits later stops the stream",
-            "XA RECOVER; then XA COMMIT or XA ROLLBACK each",
+            "the snapshot and commits later stops the stream, and only `restart` helps then",
+            "wait for them, or end each by its name before the snapshot starts: "
+            f"XA COMMIT {prepared[0]}; or XA ROLLBACK {prepared[0]};",
         )
 
 

@@ -35,6 +35,7 @@ from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
 from airflow_cdc_provider.mysql.capabilities import Capabilities, WatermarkMode
 from airflow_cdc_provider.mysql.connection import query
 from airflow_cdc_provider.mysql.log_start import log_end
+from airflow_cdc_provider.mysql.prepared_transactions import prepared_transactions
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.mysql.connection import ServerConnection
@@ -274,9 +275,9 @@ def _require_no_prepared(connection: ServerConnection) -> None:
 
 
 def _prepared(connection: ServerConnection) -> int:
-    """Count the prepared transactions."""
+    """Count the prepared transactions of a MySQL server."""
     try:
-        return len(query(connection, "XA RECOVER"))
+        return len(prepared_transactions(connection, is_mariadb=False))
     except IntegrityError as error:
         if f"error {_XA_DENIED}" not in error.what:
             raise

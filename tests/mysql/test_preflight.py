@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -124,6 +125,28 @@ def test_prepared_transactions_are_seen(mysql_server: SqlServer, mysql_database:
         finally:
             cursor.execute("XA ROLLBACK 'x'")
     assert "source.prepared_transactions" not in log_codes(mysql_server, Level.WARN)
+
+
+@pytest.mark.parametrize("kind", ["mysql", "mariadb"])
+def test_prepared_transactions_are_named_whatever_bytes_their_names_are(
+    request: pytest.FixtureRequest, fresh_database: Any, kind: str
+) -> None:
+    server = request.getfixturevalue(f"{kind}_server")
+    database = fresh_database(server)
+    server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY)")
+    name = "X'ff00c3',X'fe',7"
+    with source(server) as connection, connection.cursor() as cursor:
+        cursor.execute(f"XA START {name}")
+        cursor.execute(f"INSERT INTO {database}.t VALUES (1)")
+        cursor.execute(f"XA END {name}")
+        cursor.execute(f"XA PREPARE {name}")
+        try:
+            found = log_findings(connection, read_capabilities(connection), "source")
+            (told,) = [each for each in found if each.code == "source.prepared_transactions"]
+            assert name in told.observed
+            assert f"XA ROLLBACK {name};" in told.fix
+        finally:
+            cursor.execute(f"XA ROLLBACK {name}")
 
 
 def test_tables_that_cannot_be_copied_are_all_named(

@@ -1,0 +1,30 @@
+"""Distributed transactions that are prepared and not committed, as `XA RECOVER` lists them.
+
+Their names are any bytes, and those of transaction managers rarely are text: MySQL is asked for
+hexadecimal, because it sends the bytes as if they were a text, which no client can decode.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_cdc_provider.mysql.connection import query
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.mysql.connection import ServerConnection
+
+
+def prepared_transactions(connection: ServerConnection, *, is_mariadb: bool) -> list[str]:
+    """Return their names as XA COMMIT takes them: two parts and the number of the format."""
+    names = []
+    rows = query(connection, "XA RECOVER" if is_mariadb else "XA RECOVER CONVERT XID")
+    for number, first_bytes, _, name in rows:
+        if isinstance(name, bytes):
+            digits = name.hex()
+        elif is_mariadb:
+            digits = str(name).encode().hex()
+        else:
+            digits = str(name).removeprefix("0x").lower()
+        cut = 2 * int(first_bytes)
+        names.append(f"X'{digits[:cut]}',X'{digits[cut:]}',{number}")
+    return names
