@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.core.endpoint import Endpoint
     from airflow_cdc_provider.mysql.connection import ServerConnection
 
-_CHUNK_BYTES = 1 << 20
+_CHUNK_BYTES = (1 << 21) - (1 << 17)  # what a framer holds without growing
 _FIRST_BYTES_S = 600.0
 _MARIADB_CAPABILITY = 4
 
