@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 
 import pytest
@@ -55,12 +55,57 @@ def test_rows_and_changes_of_every_type_arrive_unchanged(
     if way == "prepared":
         monkeypatch.setattr(row_writer, "_PREPARE_FROM_ROWS", 1)
     server: SqlServer = request.getfixturevalue(f"{family}_server")
-    endpoint = Endpoint.parse(server.dsn())
     table, copy = (TableId(fresh_database(server), "t") for _ in range(2))
     server.execute(create_statement(table, family))
     inserts = insert_statements(table, family)
     for statement in inserts[::2]:
         _run(server, statement)
+    _copy_and_follow(server, table, copy, inserts[1::2], way)
+    assert _differences(server, table, copy) == []
+    counts = [server.execute(f"SELECT COUNT(*) FROM `{t.database}`.t")[0][0] for t in (table, copy)]
+    assert counts == [len(inserts), len(inserts)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "family",
+    [
+        pytest.param("mysql", marks=pytest.mark.mysql),
+        pytest.param("mariadb", marks=pytest.mark.mariadb),
+    ],
+)
+@pytest.mark.parametrize("kind", ["FLOAT", "DOUBLE", "FLOAT(7,3)"])
+def test_rows_whose_key_is_an_inexact_number_are_found_again_by_it(
+    kind: str,
+    family: str,
+    way: str,
+    request: pytest.FixtureRequest,
+    fresh_database: Callable[[SqlServer], str],
+) -> None:
+    """0.1 as FLOAT is no literal 0.1: a row must be deleted, changed and moved by its exact key."""
+    server: SqlServer = request.getfixturevalue(f"{family}_server")
+    table, copy = (TableId(fresh_database(server), "t") for _ in range(2))
+    name = f"`{table.database}`.t"
+    _run(server, f"CREATE TABLE {name} (id {kind} PRIMARY KEY, v INT)")
+    keys = "(0.1, 1), (16.777217, 2), (0.001, 3), (-0.0, 4), (1000.7, 5), (-3.3, 6)"
+    _run(server, f"INSERT INTO {name} VALUES {keys}")
+    changes = (
+        f"DELETE FROM {name} WHERE v IN (1, 5)",
+        f"UPDATE {name} SET v = v + 10",
+        f"UPDATE {name} SET id = id * 3.1 WHERE v <> 14",
+        f"INSERT INTO {name} VALUES (0.1, 1), (0.3, 7)",
+    )
+    _copy_and_follow(server, table, copy, changes, way)
+    assert _differences(server, table, copy) == []
+    counts = [server.execute(f"SELECT COUNT(*) FROM `{t.database}`.t")[0][0] for t in (table, copy)]
+    assert counts == [6, 6]
+
+
+def _copy_and_follow(
+    server: SqlServer, table: TableId, copy: TableId, later: Sequence[str], way: str
+) -> None:
+    """Copy a table as one split, run what comes later, and apply it from the log, twice."""
+    endpoint = Endpoint.parse(server.dsn())
     with closing(connect(endpoint, purpose="tests")) as connection:
         schema = read_schema(connection, table, with_statement=True)
         status = read_capabilities(connection).status_statement
@@ -86,7 +131,7 @@ def test_rows_and_changes_of_every_type_arrive_unchanged(
             splits.publish(split, rows, report)
         stream = hand_off([FinishedSplit.of(split, report, backfilled=True)])
         ledger.store_stream(stream)
-    for statement in inserts[1::2]:
+    for statement in later:
         _run(server, statement)
     file, offset = server.execute(status)[0][:2]
     log = LogReader(
@@ -104,11 +149,12 @@ def test_rows_and_changes_of_every_type_arrive_unchanged(
         after = changes.stream()
     assert after is not None
     assert after.inconsistent == ()
-    with closing(connect(endpoint, purpose="tests")) as connection:
-        copied = read_schema(connection, copy)
-    assert different(server, schema, copied) == []
-    counts = [server.execute(f"SELECT COUNT(*) FROM `{t.database}`.t")[0][0] for t in (table, copy)]
-    assert counts == [len(inserts), len(inserts)]
+
+
+def _differences(server: SqlServer, table: TableId, copy: TableId) -> Sequence[object]:
+    with closing(connect(Endpoint.parse(server.dsn()), purpose="tests")) as connection:
+        schema, copied = (read_schema(connection, each) for each in (table, copy))
+    return different(server, schema, copied)
 
 
 def _run(server: SqlServer, statement: str) -> None:
