@@ -107,20 +107,22 @@ class BatchAssembly:
         if first == last:
             return
         gtids = commits.points.gtids
-        added = GtidColumns(
-            gtids.origins,
-            gtids.origin[first:last],
-            gtids.number[first:last],
-            gtids.committed_us[first:last],
-        )
-        self._gtids.add(added, last - first)
+        if last - first < len(commits):
+            gtids = GtidColumns(
+                gtids.origins,
+                gtids.origin[first:last],
+                gtids.number[first:last],
+                gtids.committed_us[first:last],
+            )
+        self._gtids.add(gtids, last - first)
         self.move_to(self.at(int(commits.points.end[last - 1])))
         self._moved = True
         self._committed_ordinal = int(commits.ordinal_after[last - 1])
         self._committed_byte = int(commits.bytes_after[last - 1])
         kept = np.flatnonzero(commits.captured[first:last]) + first
         if len(kept):
-            self._points.append(commits.points.chosen(kept))
+            every = len(kept) == len(commits)
+            self._points.append(commits.points if every else commits.points.chosen(kept))
             self._numbers.append(commits.number[kept])
 
     def emit(self, barrier: Statement | None = None) -> ChangeBatch:

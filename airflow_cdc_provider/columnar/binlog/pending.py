@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_cdc_provider.columnar.binlog.absent_rows import absent_rows, are_absent
+from airflow_cdc_provider.columnar.binlog.number_cells import as_arrow
 from airflow_cdc_provider.columnar.binlog.octets import Ints
 from airflow_cdc_provider.columnar.changes import TableChanges
 from airflow_cdc_provider.core.identifiers import TableId
@@ -127,9 +128,9 @@ def _joined(pieces: list[Piece], transactions: Ints, first_ordinal: int) -> Tabl
     op = np.concatenate([piece.op for piece in pieces])
     return TableChanges(
         pieces[0].table,
-        pa.array(index),
-        pa.array(ordinal),
-        pa.array(op),
+        as_arrow(index, None, pa.int32()),
+        as_arrow(ordinal, None, pa.int64()),
+        as_arrow(op, None, pa.int8()),
         _one_batch([piece.before for piece in pieces]),
         _one_batch([piece.after for piece in pieces]),
     )

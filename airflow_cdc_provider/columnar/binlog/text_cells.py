@@ -14,7 +14,7 @@ import pyarrow as pa
 from airflow_cdc_provider.columnar.binlog.charsets import to_utf8
 from airflow_cdc_provider.columnar.binlog.compressed_cells import inflated
 from airflow_cdc_provider.columnar.binlog.json_text import json_text
-from airflow_cdc_provider.columnar.binlog.number_cells import validity_of
+from airflow_cdc_provider.columnar.binlog.number_cells import as_arrow, validity_of
 from airflow_cdc_provider.columnar.binlog.octets import Ints
 from airflow_cdc_provider.columnar.binlog.row_walk import Cells
 from airflow_cdc_provider.columnar.binlog.wire_types import Wire
@@ -34,11 +34,7 @@ def gathered(cells: Cells, lengths: Ints) -> pa.Array:
     buffers = [None, pa.py_buffer(bounds), pa.py_buffer(cells.octets.buffer)]
     everything = pa.Array.from_buffers(pa.binary(), 2 * count + 1, buffers, 0)
     wanted = np.arange(1, 2 * count, 2, dtype=np.int32)
-    if cells.nulls is None:
-        return everything.take(pa.array(wanted))
-    validity, nulls = validity_of(cells.nulls)
-    index = pa.Array.from_buffers(pa.int32(), count, [validity, pa.py_buffer(wanted)], nulls)
-    return everything.take(index)
+    return everything.take(as_arrow(wanted, cells.nulls, pa.int32()))
 
 
 def variable(cells: Cells, wire: Wire, column: ColumnType) -> pa.Array:

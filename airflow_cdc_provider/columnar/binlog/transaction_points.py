@@ -68,14 +68,15 @@ class TransactionPoints(Sequence[TransactionPoint]):
             self.gtids.number[places],
             self.gtids.committed_us[places],
         )
-        return replace(
-            self,
-            start_file=self.start_file[places],
-            start=self.start[places],
-            end_file=self.end_file[places],
-            end=self.end[places],
-            gtids=gtids,
-            committed_us=self.committed_us[places],
+        return TransactionPoints(
+            self.server_uuid,
+            self.base,
+            self.start_file[places],
+            self.start[places],
+            self.end_file[places],
+            self.end[places],
+            gtids,
+            self.committed_us[places],
         )
 
     @classmethod
