@@ -117,9 +117,9 @@ class Bench:
         )
 
     def decode(self) -> None:
-        """Measure the four logs."""
+        """Measure the four logs, and a stream of small transactions."""
         (uuid,) = self._world.source.execute("SELECT @@server_uuid")[0]
-        for name in ("w1", "w2", "w3", "w4"):
+        for name in ("w1", "w2", "w3", "w4", "w5"):
             log = self._world.make_log(name)
             given = {
                 "file": log.file,
@@ -129,7 +129,12 @@ class Bench:
                 "server_uuid": uuid,
                 "rows": log.rows,
             }
-            self.run(f"decode {name}", list(self._decoders(log, given)))
+            if name == "w5":
+                given |= {"path": str(log.path)}
+                small = Subject(OURS, f"{_OURS}.decode_small", given)
+                self.run("decode w5, ten rows at a time", [small])
+            else:
+                self.run(f"decode {name}", list(self._decoders(log, given)))
 
     def _decoders(self, log: Log, given: dict[str, object]) -> Iterator[Subject]:
         reader = " ".join(self._world.source.client_command("mysqlbinlog"))
