@@ -26,6 +26,7 @@ from airflow_cdc_provider.core.identifiers import quote_identifier
 from airflow_cdc_provider.core.table_schema import Column, ColumnType
 
 _BINARY = pa.binary()
+_PLACES = 1 << 13
 SESSION_STATEMENTS = ("SET NAMES utf8mb4", "SET time_zone = '+00:00'")
 """What a session that selects for these decoders must have set."""
 
@@ -73,8 +74,8 @@ def decode_field(
         return Decoded(_durations(buffer, located, column_type.fraction))
     if pa.types.is_binary(wanted):
         return Decoded(gathered(buffer, located))
-    if pa.types.is_string(wanted):  # the cast looks whether it is UTF-8
-        return Decoded(_parsed(gathered(buffer, located), wanted))
+    if pa.types.is_string(wanted):
+        return Decoded(_text(gathered(buffer, located)))
     number = parsed_number(buffer, located, wanted)
     if number is not None:
         return Decoded(number)
@@ -100,9 +101,30 @@ def gathered(buffer: bytearray, located: Field, kind: pa.DataType = _BINARY) -> 
     return with_gaps.take(places)
 
 
-@lru_cache(maxsize=16)
 def _even(rows: int) -> pa.Array:
-    return pa.array(np.arange(0, 2 * rows, 2, dtype=np.int32))
+    """Return the even places; hardly two chunks have as many rows, so they share longer ones."""
+    return _even_places(-(-rows // _PLACES) * _PLACES).slice(0, rows)
+
+
+@lru_cache(maxsize=16)
+def _even_places(count: int) -> pa.Array:
+    return pa.array(np.arange(0, 2 * count, 2, dtype=np.int32))
+
+
+_ASCII = 0x7F
+
+
+def _text(raw: pa.Array) -> pa.Array:
+    """Make strings of binary values; one that is not UTF-8 is refused.
+
+    ASCII is UTF-8 and seen at one glance over all values; else the cast looks at each.
+    """
+    buffers = raw.buffers()
+    if buffers[2] is not None and buffers[2].size:
+        octets = np.frombuffer(buffers[2], np.uint8)
+        if int(octets.max()) <= _ASCII:
+            return pa.Array.from_buffers(pa.string(), len(raw), buffers, offset=raw.offset)
+    return _parsed(raw, pa.string())
 
 
 def _parse(text: pa.Array, wanted: pa.DataType) -> pa.Array:

@@ -141,3 +141,21 @@ def test_zero_dates_of_a_server_follow_the_policy(
     ]
     with pytest.raises(ValueRefusedError, match="column d, key id='1'"):
         select_rows(server, decoded, order_by="id")
+
+
+@pytest.mark.parametrize("text", ["", "plain", "größer", "日本語", "🚢"])
+def test_a_text_is_the_same_beside_any_other(text: str) -> None:
+    table = schema(KEY, Column("t", ColumnType("varchar", charset="utf8mb4")))
+    for beside in (None, b"", b"ascii", "é".encode()):
+        decoded = TextDecoder(table).to_arrow(chunk((b"1", text.encode()), (b"2", beside)))
+        decoded.validate(full=True)
+        assert decoded.column("t")[0].as_py() == text
+        assert decoded.column("t")[1].as_py() == (None if beside is None else beside.decode())
+
+
+@pytest.mark.parametrize("rows", [1, 8191, 8192, 8193, 20_000])
+def test_chunks_of_any_number_of_rows_are_decoded(rows: int) -> None:
+    table = schema(KEY, Column("t", ColumnType("varchar", charset="utf8mb4")))
+    decoded = TextDecoder(table).to_arrow(chunk(*[(b"%d" % i, b"v%d" % i) for i in range(rows)]))
+    assert decoded.column("id").to_pylist() == list(range(rows))
+    assert decoded.column("t").to_pylist() == [f"v{i}" for i in range(rows)]
