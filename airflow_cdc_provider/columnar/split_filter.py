@@ -35,6 +35,7 @@ class _Points:
     """The transactions of a batch as numbers, made once; `LogPosition.contains` for many."""
 
     def __init__(self, transactions: Sequence[TransactionPoint]) -> None:
+        transactions = tuple(transactions)  # they may be columns that make a record when asked
         count = len(transactions)
         self._transactions = transactions
         gtids = [point.gtid for point in transactions]
