@@ -5,8 +5,10 @@ shared buffer with offsets `[start0, end0, start1, end1, ...]` has the values at
 and the gaps at its odd ones. Arrow's parsers then turn text into numbers and dates.
 
 `select_expression` says how each column is to be selected so that its text is exact. The
-session must have `SET NAMES utf8mb4` (the server converts every charset), `time_zone = '+00:00'`
-and no PAD_CHAR_TO_FULL_LENGTH in its sql_mode.
+session must have `SET NAMES utf8mb4` (the server converts texts), `time_zone = '+00:00'` and no
+PAD_CHAR_TO_FULL_LENGTH in its sql_mode. A text in a charset that has bytes without a character is
+selected as bytes, and turned into UTF-8 as those of the log are: the server would write `?` for
+what it cannot convert, and say nothing.
 """
 
 from __future__ import annotations
@@ -18,10 +20,12 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
+from airflow_cdc_provider.columnar.binlog.charsets import is_total, to_utf8
 from airflow_cdc_provider.columnar.text_numbers import parsed_number
 from airflow_cdc_provider.columnar.text_protocol import Field
 from airflow_cdc_provider.columnar.value_model import DATE_TYPES, ZeroDates, arrow_type
 from airflow_cdc_provider.columnar.zero_dates import Numbers, Octets, no_day_in_text
+from airflow_cdc_provider.core.errors import ValueRefusedError
 from airflow_cdc_provider.core.identifiers import quote_identifier
 from airflow_cdc_provider.core.table_schema import Column, ColumnType
 
@@ -53,8 +57,16 @@ def select_expression(column: Column) -> str:
             return f"CAST({name} AS DOUBLE)"
         case "bit":
             return f"CAST({name} AS UNSIGNED)"
+        case _ if comes_as_bytes(column.type):
+            return f"CAST({name} AS BINARY)"
         case _:
             return name
+
+
+def comes_as_bytes(column_type: ColumnType) -> bool:
+    """Tell whether a text is selected in its own charset, because the server may not convert it."""
+    charset = column_type.charset
+    return charset not in {None, "binary"} and not is_total(str(charset))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +86,8 @@ def decode_field(
         return Decoded(_durations(buffer, located, column_type.fraction))
     if pa.types.is_binary(wanted):
         return Decoded(gathered(buffer, located))
+    if pa.types.is_string(wanted) and comes_as_bytes(column_type):
+        return Decoded(_converted(gathered(buffer, located), str(column_type.charset)))
     if pa.types.is_string(wanted):
         return Decoded(_text(gathered(buffer, located)))
     number = parsed_number(buffer, located, wanted)
@@ -149,6 +163,14 @@ def _reason(raw: pa.Array, row: int, wanted: pa.DataType) -> str:
     return f"the server's text {shown!r} is no {wanted}"
 
 
+def _converted(raw: pa.Array, charset: str) -> pa.Array:
+    try:
+        return to_utf8(raw, charset)
+    except ValueRefusedError as error:
+        row = _first_bad(raw, lambda part: to_utf8(part, charset))
+        raise FieldRefusedError(row, error.what) from error
+
+
 def _first_bad(raw: pa.Array, parse: Callable[[pa.Array], pa.Array]) -> int:
     """Find the first row that does not parse, by halves."""
     low, high = 0, len(raw)
@@ -156,7 +178,7 @@ def _first_bad(raw: pa.Array, parse: Callable[[pa.Array], pa.Array]) -> int:
         middle = (low + high) // 2
         try:
             parse(raw.slice(low, middle - low))
-        except pa.ArrowInvalid:
+        except (pa.ArrowInvalid, ValueRefusedError):
             high = middle
         else:
             low = middle

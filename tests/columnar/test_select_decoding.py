@@ -109,6 +109,11 @@ def _charset_table(server: SqlServer, database: str, charset: str) -> TableSchem
             ):
                 with suppress(pymysql.err.MySQLError):
                     cursor.execute(f"INSERT INTO {quote_table(table)} VALUES ({code}, %s)", (text,))
+            # a column takes bytes that are no character, too: those are refused, see test_charsets
+            cursor.execute(
+                f"DELETE FROM {quote_table(table)} WHERE id <> ord('?') AND "
+                "HEX(CONVERT(c USING utf8mb4)) IN ('3F', 'EFBFBD')"
+            )
             cursor.execute("COMMIT")
     finally:
         connection.close()

@@ -1,14 +1,15 @@
 """Texts of every server charset become UTF-8.
 
-`utf8mb4`, `utf8mb3` and `ascii` are UTF-8 already and stay where they are. A charset with one
-byte per character is a table of 256 entries, applied to the bytes of all cells at once. The
-others go through Python's codecs, a cell at a time, unless all their bytes are ASCII.
+`utf8mb4` and `utf8mb3` are UTF-8 already and stay where they are. A charset with one byte per
+character is a table of 256 entries, applied to the bytes of all cells at once. The others go
+through Python's codecs, a cell at a time, unless all their bytes are ASCII.
 
 Where Python's codec and the server's own conversion differ, the server's counts: its `latin1` is
 Windows-1252 with five more characters, its `sjis` and `ujis` have a backslash where Python has a
 wide one. The differences, and the tables Python lacks, were read from MySQL 9.7 and MariaDB 10.11
-(`CONVERT(_xxx X'..' USING utf8mb4)`), which agree. A byte to which the server gives no character
-is refused, not replaced.
+(`CONVERT(_xxx X'..' USING utf8mb4)`), which agree. Bytes to which the server gives no character are
+refused, where the server itself would write `?` or U+FFFD for them. That is why SELECT does not let
+the server convert such charsets either: `is_total` names those it converts without loss.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from airflow_cdc_provider.columnar.binlog.east_asian import WALKS as _WALKS
 from airflow_cdc_provider.core.errors import UnknownTypeError, ValueRefusedError
 
-UTF8_CHARSETS = frozenset({"utf8mb4", "utf8mb3", "utf8", "ascii"})
+UTF8_CHARSETS = frozenset({"utf8mb4", "utf8mb3", "utf8"})
 
 _ONE_BYTE_CODECS = {
     "cp1250": "cp1250",
@@ -93,7 +95,7 @@ _LONGER_CODECS = {
     "big5": "big5",
     "cp932": "cp932",
     "euckr": "cp949",
-    "eucjpms": "euc_jp",  # only its three-byte part; see _decode_eucjpms
+    "eucjpms": "euc_jp",  # only its three-byte part, see east_asian
     "gb18030": "gb18030",
     "gb2312": "gb2312",
     "gbk": "gbk",
@@ -104,11 +106,9 @@ _LONGER_CODECS = {
     "utf16le": "utf_16_le",
     "utf32": "utf_32_be",
 }
-_OWN_CHARACTERS = 0xF5
-"""From this row on, eucjpms leaves characters to its users."""
-_WIDE_MARKS = {0x7E: 0xFF5E, 0xA6: 0xFFE4}
 _WIDE_BACKSLASH = {0xFF3C: 0x5C}
 _TRANSLATIONS = {
+    "gb18030": {0xE7C7: 0x1E3F, 0x1E3F: 0xE7C7},
     "sjis": _WIDE_BACKSLASH,
     "ujis": _WIDE_BACKSLASH,
 }
@@ -121,13 +121,20 @@ def is_known(charset: str) -> bool:
     return charset in UTF8_CHARSETS or charset in _LONGER_CODECS or _one_byte(charset) is not None
 
 
+def is_total(charset: str) -> bool:
+    """Tell whether a server turns whatever bytes of this charset into UTF-8 without loss."""
+    return charset in UTF8_CHARSETS or None not in (_one_byte(charset) or (None,))
+
+
 @cache
 def _one_byte(charset: str) -> tuple[str | None, ...] | None:
     """Return the character of each byte, None for a charset of another kind."""
     lower: list[str | None] = [chr(octet) for octet in range(128)]
-    if charset == "swe7":
-        for octet, character in _SEVEN_BIT_SWEDISH.items():
-            lower[octet] = character
+    if charset in {"ascii", "swe7"}:
+        if charset == "swe7":
+            lower[0x7F] = None
+            for octet, character in _SEVEN_BIT_SWEDISH.items():
+                lower[octet] = character
         return (*lower, *([None] * 128))
     if charset in _UPPER_HALVES:
         text = _UPPER_HALVES[charset]
@@ -241,39 +248,15 @@ def _decode_longer(octets: bytes, charset: str) -> str:
     codec = _LONGER_CODECS.get(charset)
     if codec is None:
         raise UnknownTypeError(f"charset {charset!r} is not known")
+    walk = _WALKS.get(charset)
     try:
-        text = _decode_eucjpms(octets) if charset == "eucjpms" else octets.decode(codec)
+        if walk is not None and walk.concerns(octets):
+            return walk.decoded(octets)
+        text = octets.decode(codec)
     except UnicodeDecodeError as error:
         raise _no_character(charset, octets[error.start : error.end]) from None
     translation = _TRANSLATIONS.get(charset)
     return text.translate(translation) if translation else text
-
-
-def _decode_eucjpms(octets: bytes) -> str:
-    """Decode by way of cp932: the same two-byte characters, moved to other codes."""
-    found, place = [], 0
-    while place < len(octets):
-        first = octets[place]
-        if first < 0x80:
-            found.append(chr(first))
-            place += 1
-        elif first == 0x8F:
-            found.append(octets[place : place + 3].decode("euc_jp").translate(_WIDE_MARKS))
-            place += 3
-        elif first == 0x8E:
-            found.append(octets[place + 1 : place + 2].decode("cp932"))
-            place += 2
-        elif first >= _OWN_CHARACTERS:
-            cell = octets[place + 1 : place + 2].ljust(1)[0] - 0xA1
-            found.append(chr(0xE000 + (first - _OWN_CHARACTERS) * 94 + cell))
-            place += 2
-        else:
-            row, cell = first - 0xA1, octets[place + 1 : place + 2].ljust(1)[0] - 0xA1
-            lead = row // 2 + (0x81 if row < 62 else 0xC1)
-            trail = cell + (0x9F if row % 2 else 0x40 + (cell >= 63))
-            found.append(bytes([lead & 0xFF, trail & 0xFF]).decode("cp932"))
-            place += 2
-    return "".join(found)
 
 
 def _no_character(charset: str, octets: bytes) -> ValueRefusedError:

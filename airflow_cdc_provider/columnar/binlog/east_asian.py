@@ -1,0 +1,175 @@
+"""Texts of East Asian charsets that Python's codecs read in another way than the server does.
+
+A text is walked through character by character only if it holds bytes that may be concerned:
+
+- `big5`: the server has seven characters more than Python (0xF9D6 and following), and none for
+  seven codes that Python knows;
+- `ujis` and `eucjpms` have 1,880 places for characters of the user's own, which become the private
+  use area from U+E000 on: two bytes from 0xF5A1, and three bytes from 0x8FF5A1;
+- `eucjpms` has the two-byte characters of `cp932` at other codes, and IBM's characters from
+  0x8FF3F3 on;
+- `cp932` and `sjis`: Python makes something of four single bytes that are no character.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_FIRST_TRAIL, _LAST_TRAIL, _ROW = 0xA1, 0xFE, 94
+_OWN_LEAD = 0xF5
+_OWN_TWO_BYTES, _OWN_THREE_BYTES = 0xE000, 0xE3AC
+_HALF_WIDTH, _THREE_BYTES = 0x8E, 0x8F
+
+_BIG5_MORE = dict(enumerate("\u7881\u92b9\u88cf\u58bb\u6052\u7ca7\u5afa", 0xF9D6))
+_BIG5_LESS = frozenset({0xA15A, 0xA1C3, 0xA1C5, 0xA1FE, 0xA240, 0xA2CC, 0xA2CE})
+_BIG5_SPECIAL = tuple(code.to_bytes(2, "big") for code in (*_BIG5_MORE, *_BIG5_LESS))
+
+_WIDE_MARKS = {0x7E: 0xFF5E, 0xA6: 0xFFE4}
+_WIDE_BACKSLASH = {0xFF3C: 0x5C}
+_IBM_FIRST = 0xF3F3
+_IBM = (
+    "\u2170\u2171\u2172\u2173\u2174\u2175\u2176\u2177\u2178\u2179\u2160\u2161"
+    "\u2162\u2163\u2164\u2165\u2166\u2167\u2168\u2169\uff07\uff02\u3231\u2116"
+    "\u2121\u70bb\u4efc\u50f4\u51ec\u5307\u5324\ufa0e\u548a\u5759\ufa0f\ufa10"
+    "\u589e\u5bec\u5cf5\u5d53\ufa11\u5fb7\u6085\u6120\u654e\u663b\u6665\ufa12"
+    "\uf929\u6801\ufa13\ufa14\u6a6b\u6ae2\u6df8\u6df2\u7028\ufa15\ufa16\u7501"
+    "\u7682\u769e\ufa17\u7930\ufa18\ufa19\ufa1a\ufa1b\u7ae7\ufa1c\ufa1d\u7da0"
+    "\u7dd6\ufa1e\u8362\ufa1f\u85b0\ufa20\ufa21\u8807\ufa22\u8b7f\u8cf4\u8d76"
+    "\ufa23\ufa24\ufa25\u90de\ufa26\u9115\ufa27\ufa28\u9592\uf9dc\ufa29\u973b"
+    "\u974d\u9751\ufa2a\ufa2b\ufa2c\u999e\u9ad9\u9b72\ufa2d\u9ed1"
+)
+_NO_SINGLES = frozenset({0x80, 0xA0, 0xFD, 0xFE, 0xFF})
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """How one charset is read where its codec would not do."""
+
+    concerns: Callable[[bytes], bool]
+    """Tells whether a text may hold such characters; true too often costs time only."""
+    decoded: Callable[[bytes], str]
+    """Decodes a whole text, or raises `UnicodeDecodeError`."""
+
+
+def _trail(octets: bytes, place: int, charset: str) -> int:
+    """Return the number of the second byte of a two-byte code in its row."""
+    trail = octets[place + 1] if place + 1 < len(octets) else 0
+    if not _FIRST_TRAIL <= trail <= _LAST_TRAIL:
+        raise _no_character(charset, octets, place, 2)
+    return trail - _FIRST_TRAIL
+
+
+def _no_character(charset: str, octets: bytes, place: int, length: int) -> UnicodeDecodeError:
+    return UnicodeDecodeError(charset, octets, place, place + length, "no character")
+
+
+def _has_special_big5(octets: bytes) -> bool:
+    return any(special in octets for special in _BIG5_SPECIAL)
+
+
+def _big5(octets: bytes) -> str:
+    found, place = [], 0
+    while place < len(octets):
+        if octets[place] < 0x80:
+            found.append(chr(octets[place]))
+            place += 1
+            continue
+        code = int.from_bytes(octets[place : place + 2], "big")
+        if code in _BIG5_LESS:
+            raise _no_character("big5", octets, place, 2)
+        known = _BIG5_MORE.get(code)
+        found.append(known or octets[place : place + 2].decode("big5"))
+        place += 2
+    return "".join(found)
+
+
+def _eucjpms(octets: bytes) -> str:
+    """Decode by way of cp932: the same two-byte characters, moved to other codes."""
+    found, place = [], 0
+    while place < len(octets):
+        first = octets[place]
+        if first < 0x80:
+            found.append(chr(first))
+            place += 1
+        elif first == _THREE_BYTES:
+            code = int.from_bytes(octets[place + 1 : place + 3], "big")
+            ibm = (code >> 8) * _ROW + _trail(octets, place + 1, "eucjpms") - _IBM_START
+            if 0 <= ibm < len(_IBM):
+                found.append(_IBM[ibm])
+            else:
+                found.append(_three_bytes(octets, place, "eucjpms").translate(_WIDE_MARKS))
+            place += 3
+        elif first == _HALF_WIDTH:
+            _trail(octets, place, "eucjpms")
+            if octets[place + 1] in _NO_SINGLES:
+                raise _no_character("eucjpms", octets, place, 2)
+            found.append(octets[place + 1 : place + 2].decode("cp932"))
+            place += 2
+        elif first >= _OWN_LEAD:
+            found.append(_own(octets, place, "eucjpms", _OWN_TWO_BYTES))
+            place += 2
+        else:
+            row, cell = first - _FIRST_TRAIL, _trail(octets, place, "eucjpms")
+            lead = row // 2 + (0x81 if row < 62 else 0xC1)
+            trail = cell + (0x9F if row % 2 else 0x40 + (cell >= 63))
+            found.append(bytes([lead & 0xFF, trail & 0xFF]).decode("cp932"))
+            place += 2
+    return "".join(found)
+
+
+def _own(octets: bytes, place: int, charset: str, base: int) -> str:
+    """Return a character of the user's own, whose two last bytes begin at `place`."""
+    return chr(base + (octets[place] - _OWN_LEAD) * _ROW + _trail(octets, place, charset))
+
+
+def _three_bytes(octets: bytes, place: int, charset: str) -> str:
+    if octets[place + 1 : place + 2] >= bytes([_OWN_LEAD]):
+        return _own(octets, place + 1, charset, _OWN_THREE_BYTES)
+    return octets[place : place + 3].decode("euc_jp")
+
+
+def _has_own(octets: bytes) -> bool:
+    return max(octets, default=0) >= _OWN_LEAD
+
+
+def _ujis(octets: bytes) -> str:
+    found, place = [], 0
+    while place < len(octets):
+        first = octets[place]
+        if first < 0x80:
+            found.append(chr(first))
+            place += 1
+        elif first == _THREE_BYTES:
+            found.append(_three_bytes(octets, place, "ujis").translate(_WIDE_BACKSLASH))
+            place += 3
+        elif first >= _OWN_LEAD:
+            found.append(_own(octets, place, "ujis", _OWN_TWO_BYTES))
+            place += 2
+        else:
+            found.append(octets[place : place + 2].decode("euc_jp").translate(_WIDE_BACKSLASH))
+            place += 2
+    return "".join(found)
+
+
+def _without_singles(codec: str) -> Walk:
+    """Refuse what only stands for a byte that is no character."""
+    marks = frozenset("\x80\xa0\uf8f0\uf8f1\uf8f2\uf8f3")
+
+    def decoded(octets: bytes) -> str:
+        text = octets.decode(codec)
+        if not marks.isdisjoint(text):
+            raise _no_character(codec, octets, 0, len(octets))
+        return text
+
+    return Walk(lambda octets: not _NO_SINGLES.isdisjoint(octets), decoded)
+
+
+_IBM_START = (_IBM_FIRST >> 8) * _ROW + (_IBM_FIRST & 0xFF) - _FIRST_TRAIL
+
+WALKS = {
+    "big5": Walk(_has_special_big5, _big5),
+    "cp932": _without_singles("cp932"),
+    "eucjpms": Walk(lambda _: True, _eucjpms),
+    "ujis": Walk(_has_own, _ujis),
+}
