@@ -38,6 +38,11 @@ def error_from_json(form: dict[str, Any]) -> CdcError:
     return kind(*facts)
 
 
+def known_codes() -> frozenset[str]:
+    """Return the codes of all errors there are."""
+    return frozenset(_by_code(CdcError))
+
+
 class CarriedError(RuntimeError):
     """An error's record in the text of an exception, for where Spark carries only text."""
 

@@ -31,7 +31,7 @@ from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
 from airflow_cdc_provider.spark.assigner import SplitAssigner
 from airflow_cdc_provider.spark.assigner_server import AssignerServer
 from airflow_cdc_provider.spark.backoff import BackOff
-from airflow_cdc_provider.spark.errors_as_records import error_from_json
+from airflow_cdc_provider.spark.errors_as_records import error_from_json, known_codes
 from airflow_cdc_provider.spark.failures import SPARK_FAILURES, spark_failure
 from airflow_cdc_provider.spark.job import Job
 from airflow_cdc_provider.spark.job_result import JobResult, Outcome
@@ -158,14 +158,20 @@ def _run_readers(job: Job, task: ReaderTask, readers: int) -> CdcError | None:
 
 def _raise_failures(job: Job, assigner: SplitAssigner) -> None:
     failed = assigner.queue.failed_tables
-    if failed:
-        table, error = next(iter(sorted(failed.items())))
-        raise IntegrityError(
-            f"{len(failed)} of the tables cannot be read, the first is {table}: {error}",
-            where=f"snapshot of {job.spec.pipeline}",
-            risk="none: the other tables are read, and nothing of a failed split was published",
-            remedy="mend what the error says and run again; only what is missing is read",
-        )
+    if not failed:
+        return
+    table, error = next(iter(sorted(failed.items())))
+    code, _, explained = error.partition(" ")
+    raise error_from_json(
+        {
+            "code": code if code in known_codes() else IntegrityError.code,
+            "what": f"{len(failed)} of the tables cannot be read, the first is {table}: "
+            f"{explained if code in known_codes() else error}",
+            "where": f"snapshot of {job.spec.pipeline}",
+            "risk": "none: the other tables are read, and nothing of a failed split was published",
+            "remedy": "mend what the error says and run again; only what is missing is read",
+        }
+    )
 
 
 def _result(job: Job, assigner: SplitAssigner | None, started: float) -> JobResult:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_cdc_provider.core.errors import FencedError
+from airflow_cdc_provider.core.errors import FencedError, ValueRefusedError
 from airflow_cdc_provider.core.jobspec import JobKind
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase, Wanted
 from airflow_cdc_provider.sinks.opening import open_sink
@@ -177,3 +177,20 @@ def test_a_snapshot_that_is_asked_to_stop_goes_on_later(
     spec = pipeline.spec(JobKind.SNAPSHOT, pipeline.take_over())
     assert run_job(spec, spark, servers=pipeline.servers()).outcome is Outcome.FINISHED
     pipeline.assert_equal()
+
+
+def test_a_table_that_cannot_be_read_ends_the_job_with_the_code_of_what_is_wrong(
+    spark: SparkSession, make_pipeline: MakePipeline
+) -> None:
+    pipeline = make_pipeline()
+    fill(pipeline, 30)
+    unreadable = "INSERT INTO names VALUES ('Zero', '0000-00-00')"
+    with pipeline.source.connect(pipeline.source_database) as connection:
+        connection.cursor().execute("SET sql_mode = ''")
+        connection.cursor().execute(unreadable)
+    pipeline.plan(["orders", "names"])
+    spec = pipeline.spec(JobKind.SNAPSHOT, pipeline.take_over())
+    result = run_job(spec, spark, servers=pipeline.servers())
+    assert (result.outcome, result.error_code) == (Outcome.FAILED, ValueRefusedError.code)
+    assert "column born, key name='Zero'" in result.error
+    assert len(pipeline.rows(pipeline.sink, pipeline.sink_database, "orders")) == 30
