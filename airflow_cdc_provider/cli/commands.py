@@ -77,6 +77,7 @@ def plan(options: Options, lookup: Lookup, screen: Screen) -> bool:
         found = preview(run)
         form = plan_form(found, run.model)
     screen.result(form, plan_lines(form))
+    found.report.require_fit()
     return True
 
 
@@ -89,7 +90,11 @@ def run(options: Options, lookup: Lookup, screen: Screen) -> bool:
             master=options.master or spark_master(opened.loaded, lookup.master_of),
             log_folder=Path(options.log_folder) if options.log_folder else None,
         )
-        watcher = Watcher(screen.step, lambda: screen.progress(_status(opened)))
+        watcher = Watcher(
+            screen.step,
+            lambda: screen.progress(_status(opened)),
+            lambda text: screen.say(f"warning: {text}"),
+        )
         bounded = options.until == "caught-up" or opened.model.stream.mode == "bounded"
         step = run_until_caught_up if bounded else run_continuously
         try:

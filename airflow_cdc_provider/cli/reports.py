@@ -14,7 +14,7 @@ from airflow_cdc_provider.pipeline.model import PipelineFile
 from airflow_cdc_provider.pipeline.steps.checking import CheckReport
 from airflow_cdc_provider.pipeline.steps.converging import Convergence
 from airflow_cdc_provider.pipeline.steps.planning import PlanPreview
-from airflow_cdc_provider.pipeline.steps.status import PipelineStatus
+from airflow_cdc_provider.pipeline.steps.status import PipelineStatus, left_out_text
 
 Form = dict[str, Any]
 
@@ -42,6 +42,7 @@ def plan_form(preview: PlanPreview, model: PipelineFile) -> Form:
     return {
         "pipeline": str(model.name),
         "would": _would(preview),
+        "refused": bool(preview.report.blocks),
         "plan_id": preview.stored_plan_id,
         "tables": [
             {
@@ -71,13 +72,15 @@ def plan_lines(form: Mapping[str, Any]) -> list[str]:
         f"{len(form['tables'])} tables, ~{rows:,} rows, at most {form['max_connections']} "
         "connections to the source"
     )
-    lines += [f"not in the plan, came later: {table}" for table in form["not_copied"]]
+    lines += [f"warning: {left_out_text(table)}" for table in form["not_copied"]]
     lines += [f"in the plan, no longer there: {table}" for table in form["gone"]]
     lines.append(f"run would {form['would']}; nothing was changed")
     return lines
 
 
 def _would(preview: PlanPreview) -> str:
+    if preview.report.blocks:
+        return "refuse to start"
     if not preview.stored_plan_id:
         return "make this plan, read the tables, hand off and stream"
     if preview.handed_off:
@@ -121,7 +124,7 @@ def run_lines(form: Mapping[str, Any]) -> list[str]:
         f"stream: {int(stream.get('changes', 0)):,} changes in "
         f"{int(stream.get('transactions', 0)):,} transactions, at {stream.get('position', '')}"
     )
-    lines += [f"not in the plan, came later: {table}" for table in form["not_copied"]]
+    lines += [f"warning: {left_out_text(table)}" for table in form["not_copied"]]
     waiting = ", ".join(form["inconsistent"])
     state = f"not consistent yet: {waiting}" if waiting else "the sink is consistent"
     lines.append(f"{form['pipeline']}: {stream.get('outcome', '')} in {form['seconds']} s; {state}")
@@ -140,6 +143,7 @@ def status_lines(status: PipelineStatus) -> list[str]:
         )
     if status.stream is not None:
         lines.append(f"  stream at {status.stream.position}, lag {lag_text(status)}")
+    lines += [f"  warning: {left_out_text(table)}" for table in status.not_copied]
     if status.state.error:
         lines.append(f"  error: {status.state.error}")
     owner = status.state.owner or "nobody"
@@ -164,6 +168,7 @@ def verify_lines(report: VerifyReport) -> list[str]:
     for table in report.tables:
         lines.append(f"{table.table} -> {table.sink_table}: {table}")
         lines += [f"    {sample.kind.value}: key {sample.key}" for sample in table.samples]
+    lines += [f"warning: {left_out_text(table)}" for table in report.not_copied]
     rows = sum(table.rows_source for table in report.tables)
     size = sum(table.bytes for table in report.tables)
     verdict = "equal" if report.equal else "DIFFERENT"

@@ -11,6 +11,7 @@ from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase, 
 from airflow_cdc_provider.core.records import (
     PipelineEvent,
     PipelineState,
+    PlanOrigin,
     SplitState,
     StreamState,
     TablePlan,
@@ -73,6 +74,12 @@ class StateReader(Protocol):
 
     def pipeline(self, name: PipelineName) -> PipelineState | None: ...
 
+    def origin(self, name: PipelineName) -> PlanOrigin | None:
+        """Return what the plan was made from, None if that was not remembered."""
+
+    def not_copied(self, name: PipelineName) -> tuple[TableId, ...]:
+        """Return the tables that fit the file but came after the plan, as last seen."""
+
     def tables(self, name: PipelineName) -> tuple[TableState, ...]: ...
 
     def splits(
@@ -123,9 +130,24 @@ class StateStore(StateReader, Protocol):
         """Move on from `expected`, or raise `StateMovedError` if someone already has."""
 
     def start_plan(
-        self, name: PipelineName, generation: int, plan_id: str, tables: Sequence[TablePlan]
+        self,
+        name: PipelineName,
+        generation: int,
+        plan_id: str,
+        tables: Sequence[TablePlan],
+        *,
+        origin: PlanOrigin | None = None,
     ) -> None:
-        """Store a new plan; the splits of an older one are forgotten."""
+        """Store a new plan, made from `origin`; the splits of an older one are forgotten."""
+
+    def keep_origin(
+        self,
+        name: PipelineName,
+        generation: int,
+        origin: PlanOrigin,
+        not_copied: Iterable[TableId] = (),
+    ) -> None:
+        """Store what the plan stands on now, and which tables came after it."""
 
     def add_splits(
         self, name: PipelineName, generation: int, splits: Iterable[SnapshotSplit]

@@ -38,6 +38,22 @@ class TablePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanOrigin:
+    """What a plan was made from, as far as its tables do not tell; only grows, with defaults."""
+
+    source: str
+    """The source's identity: its `server_uuid`, or what stands for it."""
+    sink: str
+    tables: tuple[str, ...]
+    """The file's patterns."""
+    exclude: tuple[str, ...] = ()
+    names_fold_case: bool = False
+    """The source compares names without regard to case."""
+    zero_dates: str = "fail"
+    backfill: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class TableState:
     """One table's progress."""
 

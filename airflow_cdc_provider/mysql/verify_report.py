@@ -90,6 +90,8 @@ class VerifyReport:
 
     tables: tuple[TableVerdict, ...]
     seconds: float
+    not_copied: tuple[TableId, ...] = ()
+    """Tables that the pipeline's patterns fit and its plan has not: nothing was compared there."""
 
     @property
     def equal(self) -> bool:
@@ -108,6 +110,7 @@ class VerifyReport:
             "unsettled": self.unsettled,
             "seconds": round(self.seconds, 3),
             "tables": [table.to_json() for table in self.tables],
+            "not_copied": [str(table) for table in self.not_copied],
         }
 
 

@@ -14,6 +14,7 @@ from airflow_cdc_provider.operators.summaries import (
     hand_off_summary,
     plan_summary,
 )
+from airflow_cdc_provider.pipeline.steps.status import left_out_text
 
 
 class CdcPreflightOperator(CdcOperator):
@@ -49,7 +50,10 @@ class CdcPlanOperator(CdcOperator):
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
         with self.opened() as steps:
             skip_if_paused(steps)
-            return plan_summary(steps.run.name, steps.plan())
+            summary = plan_summary(steps.run.name, steps.plan())
+        for table in summary["not_copied"]:
+            self.log.warning("%s", left_out_text(table))
+        return summary
 
 
 class CdcHandoffOperator(CdcOperator):

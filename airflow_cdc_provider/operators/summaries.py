@@ -96,6 +96,7 @@ def verify_summary(name: PipelineName, report: VerifyReport) -> dict[str, Any]:
         "pipeline": str(name),
         "equal": report.equal,
         "tables": {str(table.table): str(table) for table in report.tables[:_MOST]},
+        "not_copied": [str(table) for table in report.not_copied[:_MOST]],
     }
 
 

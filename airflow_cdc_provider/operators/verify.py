@@ -13,6 +13,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.hooks.steps import CdcSteps
 from airflow_cdc_provider.operators.jobs import CdcJobOperator
 from airflow_cdc_provider.operators.summaries import verify_summary
+from airflow_cdc_provider.pipeline.steps.status import left_out_text
 
 _NO = frozenset({"", "0", "false", "no", "none"})
 
@@ -55,6 +56,8 @@ class CdcVerifyOperator(CdcJobOperator):
                 catch_up=None if steps.is_paused else lambda: self._catch_up(context, steps),
             )
             summary = verify_summary(steps.run.name, report)
+        for table in summary["not_copied"]:
+            self.log.warning("%s", left_out_text(table))
         if not report.equal:
             raise AirflowFailException(f"source and sink differ: {summary['tables']}")
         return summary

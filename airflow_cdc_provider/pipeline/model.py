@@ -102,6 +102,11 @@ class SinkSection(Reference):
         "was on the left. Exact tables go first, then the first pattern that fits. Without a "
         "route a table keeps its name.",
     )
+    existing_rows: Literal["refuse", "replace"] = Field(
+        default="refuse",
+        description="What becomes of rows that a table of the sink holds already when the pipeline "
+        "first takes it: refuse the table, or replace all of its rows by the source's.",
+    )
 
     @property
     def routes(self) -> tuple[Route, ...]:

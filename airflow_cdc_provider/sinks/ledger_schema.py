@@ -9,6 +9,7 @@ JSON type would order and print them anew.
 - `finished_split`: one row a published split, with its report, written with its rows.
 - `stream`: one row a writer slot: the position up to which the sink holds the source.
 - `stream_table`: the tables the stream owns; no split of these may be published any more.
+- `target`: which pipeline owns which table of the sink (see `targets`); since version 2.
 - `writer`: sessions that may hold row locks; a new owner ends those of older generations.
 - `marker`: where a transaction first came from, in two-way sync.
 """
@@ -19,10 +20,12 @@ from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.sinks.session import SinkSession
 
 LEDGER = "`airflow_cdc`"
-VERSION = 1
+VERSION = 2
+"""Tables are only added: a ledger of an older version gets what it lacks."""
 
 _NAME = "VARCHAR(63) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
 _TABLE_NAME = "VARCHAR(260) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
+_SINK_NAME = "VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
 _TEXT = "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
 _COUNT = "BIGINT UNSIGNED NOT NULL DEFAULT 0"
 
@@ -61,6 +64,14 @@ _TABLES = {
         `pipeline` {_NAME},
         `table_name` {_TABLE_NAME},
         PRIMARY KEY (`pipeline`, `table_name`)""",
+    "target": f"""
+        `database_name` {_SINK_NAME},
+        `table_name` {_SINK_NAME},
+        `pipeline` {_NAME},
+        `source_table` {_TABLE_NAME},
+        `sink_table` {_TABLE_NAME},
+        PRIMARY KEY (`database_name`, `table_name`),
+        KEY `pipeline` (`pipeline`)""",
     "writer": f"""
         `lock_name` VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL PRIMARY KEY,
         `pipeline` {_NAME},
@@ -77,31 +88,32 @@ _TABLES = {
 }
 
 
-def ledger_exists(session: SinkSession) -> bool:
-    """Tell whether the ledger was ever created; an older or newer one is an error."""
+def ledger_version(session: SinkSession) -> int:
+    """Return the version of the ledger that is there, 0 for none; a newer one is an error."""
     found = session.rows(
         "SELECT COUNT(*) FROM information_schema.tables "
         "WHERE table_schema = 'airflow_cdc' AND table_name = 'ledger_version'"
     )
     if not found[0][0]:
-        return False
-    versions = [int(row[0]) for row in session.rows(f"SELECT version FROM {LEDGER}.ledger_version")]
-    if versions and versions != [VERSION]:
+        return 0
+    version = int(session.rows(f"SELECT MAX(version) FROM {LEDGER}.ledger_version")[0][0] or 0)
+    if version > VERSION:
         raise RefusedError(
-            f"the sink's ledger has version {versions[0]}, this release knows version {VERSION}",
+            f"the sink's ledger has version {version}, this release knows version {VERSION}",
             where=f"schema airflow_cdc on {session.where}",
             risk="none: nothing was written",
             remedy="run the release that wrote it, or a newer one",
         )
-    return bool(versions)
+    return version
 
 
 def create_ledger(session: SinkSession) -> None:
     """Create what of the ledger is missing; safe to run by several at once."""
-    if ledger_exists(session):
+    if ledger_version(session) == VERSION:
         return
     session.execute(f"CREATE DATABASE IF NOT EXISTS {LEDGER} CHARACTER SET utf8mb4")
     for name, columns in _TABLES.items():
         session.execute(f"CREATE TABLE IF NOT EXISTS {LEDGER}.`{name}` ({columns}\n) ENGINE=InnoDB")
-    # last, so that a ledger with a version row is whole
+    # last, so that a ledger with this version's row is whole
     session.execute(f"INSERT IGNORE INTO {LEDGER}.ledger_version VALUES ({VERSION})")
+    session.execute(f"DELETE FROM {LEDGER}.ledger_version WHERE version < {VERSION}")

@@ -20,6 +20,7 @@ from airflow_cdc_provider.sinks.mysql_splits import MySqlSplitSink
 from airflow_cdc_provider.sinks.mysql_tables import MySqlTableBuilder
 from airflow_cdc_provider.sinks.ports import Owner
 from airflow_cdc_provider.sinks.session import SinkSession
+from airflow_cdc_provider.sinks.targets import MySqlTargets
 
 SINK_TYPES = ("mysql",)
 """`mysql` is whatever speaks its protocol; MariaDB too."""
@@ -42,6 +43,10 @@ class Sink:
     def open_ledger(self) -> MySqlLedger:
         """Open the ledger."""
         return MySqlLedger(self._session("ledger"), self.owner)
+
+    def open_targets(self) -> MySqlTargets:
+        """Open what tells whose the tables are."""
+        return MySqlTargets(self._session("claiming tables"), self.owner)
 
     def open_tables(self) -> MySqlTableBuilder:
         """Open what makes the tables."""

@@ -6,7 +6,7 @@ own transaction and raises `FencedError` when a newer owner has taken over (law 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -105,6 +105,47 @@ class SinkLedger(Protocol):
 
     def counts(self) -> StreamCounts:
         """Return what the stream has committed since the hand-off."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetConflict:
+    """A table of the sink that this pipeline must not write to as things are."""
+
+    table: TableId
+    pipeline: str
+    """Who owns it; empty if nobody does, and it holds rows."""
+    text: str
+    remedy: str
+
+
+class Targets(Protocol):
+    """Which of the sink's tables this pipeline owns."""
+
+    def plan_id(self) -> str:
+        """Return the plan whose splits are in the ledger, empty for none; nothing is created."""
+
+    def routes(self) -> tuple[tuple[TableId, TableId], ...]:
+        """Return what this pipeline copies where, by its claims; nothing is created."""
+
+    def conflicts(
+        self, plans: Sequence[TablePlan], *, known: Collection[TableId] = ()
+    ) -> tuple[TargetConflict, ...]:
+        """Return what stands against writing to the plans' tables; nothing is created or locked.
+
+        `known` are tables whose rows are known to be this pipeline's.
+        """
+
+    def claim(
+        self,
+        plans: Sequence[TablePlan],
+        *,
+        known: Collection[TableId] = (),
+        replace_rows: bool = False,
+    ) -> tuple[TableId, ...]:
+        """Own the plans' tables, all or none; return those taken with rows of others."""
+
+    def release(self, *, keep: Sequence[TablePlan] = ()) -> None:
+        """Give back all tables but those of `keep`; their rows stay."""
 
 
 class TableBuilder(Protocol):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Engine, case, func, select
+from sqlalchemy import Connection, Engine, Row, case, func, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import IntegrityError as DuplicateRowError
 
@@ -18,13 +18,29 @@ from airflow_cdc_provider.core.lifecycle import SplitStatus
 from airflow_cdc_provider.core.records import (
     PipelineEvent,
     PipelineState,
+    PlanOrigin,
     SplitState,
     StreamState,
     TableState,
 )
 from airflow_cdc_provider.core.stream_split import StreamSplit
-from airflow_cdc_provider.state.rows import event_of, pipeline_of, split_of, stream_of, table_of
-from airflow_cdc_provider.state.tables import events, hand_offs, pipelines, splits, streams, tables
+from airflow_cdc_provider.state.rows import (
+    event_of,
+    origin_of,
+    pipeline_of,
+    split_of,
+    stream_of,
+    table_of,
+)
+from airflow_cdc_provider.state.tables import (
+    events,
+    hand_offs,
+    pipelines,
+    plans,
+    splits,
+    streams,
+    tables,
+)
 
 
 @contextmanager
@@ -62,6 +78,20 @@ class SqlStateReader:
         """Return the pipeline, None if it was never seen."""
         with self._reading() as connection:
             return find_pipeline(connection, name)
+
+    def origin(self, name: PipelineName) -> PlanOrigin | None:
+        """Return what the plan was made from, None if that was not remembered."""
+        row = self._plan(name)
+        return None if row is None else origin_of(row.origin)
+
+    def not_copied(self, name: PipelineName) -> tuple[TableId, ...]:
+        """Return the tables that fit the file but came after the plan, as last seen."""
+        row = self._plan(name)
+        return () if row is None else tuple(map(TableId.parse, json.loads(row.not_copied)))
+
+    def _plan(self, name: PipelineName) -> Row[Any] | None:
+        with self._reading() as connection:
+            return connection.execute(select(plans).where(plans.c.pipeline == str(name))).first()
 
     def tables(self, name: PipelineName) -> tuple[TableState, ...]:
         """Return the plan's tables by name, with what their splits add up to."""

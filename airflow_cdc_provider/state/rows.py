@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import Row
@@ -21,6 +22,7 @@ from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase, 
 from airflow_cdc_provider.core.records import (
     PipelineEvent,
     PipelineState,
+    PlanOrigin,
     SplitState,
     StreamState,
     TableState,
@@ -44,6 +46,19 @@ def pipeline_of(row: Row[Any]) -> PipelineState:
         error=row.error,
         updated_us=row.updated_us,
     )
+
+
+def origin_of(text: str) -> PlanOrigin:
+    """Read `origin` of `cdc_plan`."""
+    form = json.loads(text)
+    lists = {name: tuple(form[name]) for name in ("tables", "exclude")}
+    return PlanOrigin(**{**form, **lists})
+
+
+def plan_values(origin: PlanOrigin, not_copied: Iterable[TableId] = ()) -> Values:
+    """Write columns of `cdc_plan`."""
+    names = [str(table) for table in not_copied]
+    return {"origin": dumps(asdict(origin)), "not_copied": dumps(names)}
 
 
 def table_of(row: Row[Any], counts: Mapping[str, int]) -> TableState:

@@ -27,14 +27,14 @@ from airflow_cdc_provider.core.lifecycle import (
     Wanted,
     check_move,
 )
-from airflow_cdc_provider.core.records import PipelineState, StreamState, TablePlan
+from airflow_cdc_provider.core.records import PipelineState, PlanOrigin, StreamState, TablePlan
 from airflow_cdc_provider.core.schema_codec import plan_to_json, schema_to_json
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.state.dsn import begin_writing, open_engine
 from airflow_cdc_provider.state.migrate import bring_up_to_date
 from airflow_cdc_provider.state.reader import SqlStateReader, explained, find_pipeline
-from airflow_cdc_provider.state.rows import Values, stream_values
+from airflow_cdc_provider.state.rows import Values, plan_values, stream_values
 from airflow_cdc_provider.state.split_rows import add_missing, mark, values_of
 from airflow_cdc_provider.state.tables import (
     EVERYTHING,
@@ -42,6 +42,7 @@ from airflow_cdc_provider.state.tables import (
     events,
     hand_offs,
     pipelines,
+    plans,
     schemas,
     streams,
 )
@@ -188,9 +189,15 @@ class SqlStateStore(SqlStateReader):
     # --- the plan and its splits -------------------------------------------------------------
 
     def start_plan(
-        self, name: PipelineName, generation: int, plan_id: str, tables: Sequence[TablePlan]
+        self,
+        name: PipelineName,
+        generation: int,
+        plan_id: str,
+        tables: Sequence[TablePlan],
+        *,
+        origin: PlanOrigin | None = None,
     ) -> None:
-        """Store a new plan; the splits of an older one are forgotten."""
+        """Store a new plan, made from `origin`; the splits of an older one are forgotten."""
         now = self._clock()
         with self._fenced(name, generation, plan_id=plan_id) as connection:
             for table in OF_A_PLAN:
@@ -198,8 +205,23 @@ class SqlStateStore(SqlStateReader):
             if tables:
                 rows = [_new_table(name, plan, now) for plan in tables]
                 connection.execute(insert(plan_tables), rows)
+            if origin is not None:
+                connection.execute(insert(plans).values(pipeline=str(name), **plan_values(origin)))
             _remember_schemas(connection, name, tables, now)
             _drop_old_events(connection, name)
+
+    def keep_origin(
+        self,
+        name: PipelineName,
+        generation: int,
+        origin: PlanOrigin,
+        not_copied: Iterable[TableId] = (),
+    ) -> None:
+        """Store what the plan stands on now, and which tables came after it."""
+        values = plan_values(origin, not_copied)
+        with self._fenced(name, generation) as connection:
+            connection.execute(delete(plans).where(plans.c.pipeline == str(name)))
+            connection.execute(insert(plans).values(pipeline=str(name), **values))
 
     def add_splits(
         self, name: PipelineName, generation: int, splits: Iterable[SnapshotSplit]

@@ -62,6 +62,15 @@ pipelines = Table(
     **_MYSQL_OPTIONS,
 )
 
+plans = Table(
+    "cdc_plan",
+    metadata,
+    Column("pipeline", _name(PIPELINE_LENGTH), primary_key=True),
+    Column("origin", _long_text(), nullable=False),
+    Column("not_copied", _long_text(), nullable=False),
+    **_MYSQL_OPTIONS,
+)
+
 tables = Table(
     "cdc_table",
     metadata,
@@ -143,7 +152,7 @@ events = Table(
     **_MYSQL_OPTIONS,
 )
 
-OF_A_PLAN = (tables, splits, hand_offs, streams)
+OF_A_PLAN = (plans, tables, splits, hand_offs, streams)
 """What a new plan replaces."""
 EVERYTHING = (*OF_A_PLAN, schemas, events)
 """What is kept of a pipeline beside its own row."""

@@ -8,6 +8,7 @@ from contextlib import closing
 
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.pipeline.run import Run, lease_is_live, take_over
+from airflow_cdc_provider.pipeline.steps.claims import release_tables
 from airflow_cdc_provider.pipeline.steps.planning import new_plan
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
 
@@ -51,8 +52,10 @@ def drop(run: Run) -> str:
     with closing(open_ledger(run)) as ledger:
         generation = take_over(run, ledger).generation
         ledger.start_plan("")
+        release_tables(run, generation)
         run.store.forget(run.name, generation)
     return (
         f"{run.name} is forgotten: its plan, splits, position and events in the state store and "
-        "its splits and position in the sink's ledger. The sink's tables and rows stay."
+        "its splits, position and tables in the sink's ledger. The sink's tables and rows stay, "
+        "and another pipeline may take them."
     )

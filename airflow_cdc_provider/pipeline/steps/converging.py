@@ -17,6 +17,7 @@ from airflow_cdc_provider.pipeline.steps.finishing import finish_tables
 from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
 from airflow_cdc_provider.pipeline.steps.jobs import JobEnd, SparkOptions
 from airflow_cdc_provider.pipeline.steps.planning import PlanSummary, plan
+from airflow_cdc_provider.pipeline.steps.status import left_out_text
 from airflow_cdc_provider.pipeline.steps.working import catch_up, snapshot, start_stream
 
 
@@ -24,7 +25,7 @@ def _silent() -> None:
     """Say nothing."""
 
 
-def _no_step(_name: str) -> None:
+def _no_words(_text: str) -> None:
     """Say nothing."""
 
 
@@ -32,8 +33,10 @@ def _no_step(_name: str) -> None:
 class Watcher:
     """Told what is going on; silent by default."""
 
-    on_step: Callable[[str], None] = field(default=_no_step)
+    on_step: Callable[[str], None] = field(default=_no_words)
     on_tick: Callable[[], None] = field(default=_silent)
+    on_warning: Callable[[str], None] = field(default=_no_words)
+    """Told what the run does not do and a person may expect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,8 @@ def _until_handed_off(
     require_fit(run)
     watcher.on_step("plan")
     planned = plan(run)
+    for table in planned.not_copied:
+        watcher.on_warning(left_out_text(table))
     if planned.handed_off:
         return planned, None
     watcher.on_step("snapshot")

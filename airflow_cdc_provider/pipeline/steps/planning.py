@@ -10,6 +10,9 @@ rows:
 - anything else: a new plan. Its id goes into the ledger first: a crash in between leaves a plan
   without a split in the ledger, and the next try makes a new one.
 
+Before any of this the file is compared with the plan (`file_changes`), the servers with those of
+the plan (`servers`), and the sink's tables are claimed (`claims`).
+
 Splits are planned by the snapshot job, while readers already read.
 """
 
@@ -21,10 +24,20 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from airflow_cdc_provider.core.lifecycle import Phase
-from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.records import PlanOrigin, TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.pipeline.run import Run, take_over
-from airflow_cdc_provider.pipeline.steps.sink import Ledger, open_ledger, open_table_builder
+from airflow_cdc_provider.pipeline.steps.checking import CheckReport, check, differences
+from airflow_cdc_provider.pipeline.steps.claims import claim_tables, own_tables, release_tables
+from airflow_cdc_provider.pipeline.steps.file_changes import require_unchanged
+from airflow_cdc_provider.pipeline.steps.servers import origin_now, require_sink, source_is_new
+from airflow_cdc_provider.pipeline.steps.sink import (
+    Ledger,
+    open_ledger,
+    open_table_builder,
+    open_targets,
+)
+from airflow_cdc_provider.pipeline.steps.status import left_out_text
 from airflow_cdc_provider.pipeline.steps.tables import captured_tables, require_keys
 from airflow_cdc_provider.state.reconcile import reconcile
 
@@ -51,72 +64,101 @@ class PlanSummary:
 class PlanPreview:
     """What a run would find; made without changing anything."""
 
-    tables: tuple[TablePlan, ...]
+    report: CheckReport
+    """What a run would check first: if it refuses, so does the run."""
     stored_plan_id: str
     """The plan the state store holds, empty for none."""
     handed_off: bool
-    not_copied: tuple[str, ...]
-    gone: tuple[str, ...]
+
+    @property
+    def tables(self) -> tuple[TablePlan, ...]:
+        return self.report.tables
+
+    @property
+    def not_copied(self) -> tuple[str, ...]:
+        return self.report.not_copied
+
+    @property
+    def gone(self) -> tuple[str, ...]:
+        return self.report.gone
 
 
 def preview(run: Run) -> PlanPreview:
-    """Look at the tables and at what is remembered."""
-    tables = captured_tables(run).plans
+    """Look at the servers and at what is remembered."""
+    report = check(run)
     state = run.store.pipeline(run.name)
-    planned = tuple(table.plan for table in run.store.tables(run.name))
-    not_copied, gone = _differences(planned, tables) if planned else ((), ())
     return PlanPreview(
-        tables=tables,
+        report=report,
         stored_plan_id="" if state is None else state.plan_id,
         handed_off=run.store.hand_off(run.name) is not None,
-        not_copied=not_copied,
-        gone=gone,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What the file picks, and what a plan of it would be made from."""
+
+    tables: tuple[TablePlan, ...]
+    origin: PlanOrigin
 
 
 def plan(run: Run) -> PlanSummary:
     """Go on with the plan there is, or make one."""
-    tables = captured_tables(run).plans
-    require_keys(tables)
+    captured = captured_tables(run)
+    require_keys(captured.plans)
+    left_out, _ = differences(run, captured.plans)
+    with closing(open_targets(run)) as targets:
+        require_unchanged(run, claimed=targets.routes(), left_out=left_out)
+    found = _Found(captured.plans, origin_now(run, captured))
     with closing(open_ledger(run)) as ledger:
-        return _plan(run, ledger, tables)
+        require_sink(run, found.origin.sink, ledger.plan_id())
+        return _plan(run, ledger, found)
 
 
 def new_plan(run: Run) -> PlanSummary:
     """Make a new plan whatever there is: every table will be read again."""
-    tables = captured_tables(run).plans
-    require_keys(tables)
+    captured = captured_tables(run)
+    require_keys(captured.plans)
+    found = _Found(captured.plans, origin_now(run, captured))
     with closing(open_ledger(run)) as ledger:
         generation = take_over(run, ledger).generation
-        return _make(run, ledger, generation, tables)
+        return _make(run, ledger, generation, found)
 
 
-def _plan(run: Run, ledger: Ledger, tables: tuple[TablePlan, ...]) -> PlanSummary:
+def _plan(run: Run, ledger: Ledger, found: _Found) -> PlanSummary:
+    is_new = source_is_new(run, found.origin.source, ledger)
     state = take_over(run, ledger)
     held, stream = ledger.plan_id(), ledger.stream()
     if held and held != state.plan_id and stream is not None:
-        adopted = _tables_of_stream(stream, tables)
+        adopted = _tables_of_stream(stream, found.tables)
         if adopted is not None:
-            _adopt(run, state.generation, held, adopted)
+            _adopt(run, state.generation, held, _Found(adopted, found.origin))
             state = run.store.ensure(run.name)
-    if held and held == state.plan_id:
-        return _go_on(run, ledger, state.generation, tables)
+    if held and held == state.plan_id and not is_new:
+        return _go_on(run, ledger, state.generation, found)
     if state.plan_id:
-        run.store.tell(
-            run.name,
-            f"plan {state.plan_id} is not in the sink's ledger: everything is read again",
-            level="warning",
+        why = (
+            f"the source is the server {found.origin.source} now, and nothing was read of the "
+            "former one: all is planned anew"
+            if is_new
+            else f"plan {state.plan_id} is not in the sink's ledger: everything is read again"
         )
-    return _make(run, ledger, state.generation, tables)
+        run.store.tell(run.name, why, level="warning")
+    return _make(run, ledger, state.generation, found)
 
 
-def _go_on(run: Run, ledger: Ledger, generation: int, tables: Sequence[TablePlan]) -> PlanSummary:
+def _go_on(run: Run, ledger: Ledger, generation: int, found: _Found) -> PlanSummary:
     correction = reconcile(run.store, ledger, run.name, generation)
     planned = tuple(state.plan for state in run.store.tables(run.name))
-    not_copied, gone = _differences(planned, tables)
+    not_copied, gone = differences(run, found.tables)
     phase = run.store.ensure(run.name).phase
     if not correction.handed_off and phase in {Phase.NEW, Phase.FAILED}:
         run.store.move(run.name, generation, expected=phase, to=Phase.PLANNING)
+    for table in sorted(set(not_copied) - set(run.store.not_copied(run.name))):
+        run.store.tell(run.name, left_out_text(table), level="warning")
+    run.store.keep_origin(run.name, generation, found.origin, not_copied)
+    # the ledger holds this very plan, so its tables are ours, claimed or not yet
+    claim_tables(run, generation, planned, known=own_tables(run, found.origin.sink))
     created = _create_tables(run, planned)
     return PlanSummary(
         plan_id=run.store.ensure(run.name).plan_id,
@@ -125,33 +167,28 @@ def _go_on(run: Run, ledger: Ledger, generation: int, tables: Sequence[TablePlan
         tables=planned,
         handed_off=correction.handed_off,
         created=created,
-        not_copied=not_copied,
-        gone=gone,
+        not_copied=tuple(map(str, not_copied)),
+        gone=tuple(map(str, gone)),
     )
 
 
-def _differences(
-    planned: Sequence[TablePlan], tables: Sequence[TablePlan]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the tables that came since the plan was made, and those that went."""
-    old, now = ({plan.schema.table for plan in plans} for plans in (planned, tables))
-    return tuple(map(str, sorted(now - old))), tuple(map(str, sorted(old - now)))
-
-
-def _make(run: Run, ledger: Ledger, generation: int, tables: tuple[TablePlan, ...]) -> PlanSummary:
+def _make(run: Run, ledger: Ledger, generation: int, found: _Found) -> PlanSummary:
+    # claimed first: a table that is refused leaves the plan there is as it was
+    claim_tables(run, generation, found.tables, known=own_tables(run, found.origin.sink))
     plan_id = uuid.uuid4().hex
     ledger.start_plan(plan_id)
     # with the old plan gone from the ledger no table is streamed, so all are made ready to be read
-    created = _create_tables(run, tables)
-    run.store.start_plan(run.name, generation, plan_id, tables)
+    created = _create_tables(run, found.tables)
+    run.store.start_plan(run.name, generation, plan_id, found.tables, origin=found.origin)
+    release_tables(run, generation, keep=found.tables)
     phase = run.store.ensure(run.name).phase
     run.store.move(run.name, generation, expected=phase, to=Phase.PLANNING)
-    run.store.tell(run.name, f"plan {plan_id}: {len(tables)} tables")
+    run.store.tell(run.name, f"plan {plan_id}: {len(found.tables)} tables")
     return PlanSummary(
         plan_id=plan_id,
         generation=generation,
         is_new=True,
-        tables=tables,
+        tables=found.tables,
         handed_off=False,
         created=created,
     )
@@ -166,11 +203,11 @@ def _tables_of_stream(
     return plans if len(plans) == len(streamed) else None
 
 
-def _adopt(run: Run, generation: int, plan_id: str, tables: tuple[TablePlan, ...]) -> None:
-    run.store.start_plan(run.name, generation, plan_id, tables)
+def _adopt(run: Run, generation: int, plan_id: str, found: _Found) -> None:
+    run.store.start_plan(run.name, generation, plan_id, found.tables, origin=found.origin)
     phase = run.store.ensure(run.name).phase
     run.store.move(run.name, generation, expected=phase, to=Phase.PLANNING)
-    for table in tables:
+    for table in found.tables:
         run.store.finish_planning(run.name, generation, table.schema.table)
     run.store.tell(run.name, f"plan {plan_id} was taken from the sink's ledger", level="warning")
 

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.sinks.opening import Sink, open_sink
-from airflow_cdc_provider.sinks.ports import Owner, SinkLedger, TableBuilder
+from airflow_cdc_provider.sinks.ports import Owner, SinkLedger, TableBuilder, Targets
 
 
 class Ledger(SinkLedger, Protocol):
@@ -23,6 +23,13 @@ class Builder(TableBuilder, Protocol):
         """Let go of the connection."""
 
 
+class Claims(Targets, Protocol):
+    """The claims of a pipeline, over a connection."""
+
+    def close(self) -> None:
+        """Let go of the connection."""
+
+
 def open_ledger(run: Run) -> Ledger:
     """Open the ledger; it may write once it has been taken over."""
     return _sink(run).open_ledger()
@@ -33,5 +40,10 @@ def open_table_builder(run: Run) -> Builder:
     return _sink(run).open_tables()
 
 
-def _sink(run: Run) -> Sink:
-    return open_sink(run.model.sink.type, run.servers.sink, Owner(run.name, 0), ())
+def open_targets(run: Run, generation: int = 0) -> Claims:
+    """Open what tells whose the tables are; only under a generation that owns may it write."""
+    return _sink(run, generation).open_targets()
+
+
+def _sink(run: Run, generation: int = 0) -> Sink:
+    return open_sink(run.model.sink.type, run.servers.sink, Owner(run.name, generation), ())

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
 from airflow_cdc_provider.core.ports import StateReader
 from airflow_cdc_provider.core.records import (
@@ -60,6 +60,8 @@ class PipelineStatus:
     stream: StreamState | None
     events: tuple[PipelineEvent, ...]
     at_us: int
+    not_copied: tuple[str, ...] = ()
+    """Tables that fit the file but came after the plan, as the last run saw it."""
 
     @property
     def rows(self) -> int:
@@ -124,6 +126,7 @@ class PipelineStatus:
             "splits_finished": self.splits_finished,
             "splits_planned": self.splits_planned,
             "planning_done": self.planning_done,
+            "not_copied": list(self.not_copied),
             "tables": [
                 {name: getattr(table, name) for name in TableStatus.__slots__}
                 for table in self.tables
@@ -146,6 +149,14 @@ class PipelineStatus:
         }
 
 
+def left_out_text(table: TableId | str) -> str:
+    """Say that a table is not copied, and what to do about it."""
+    return (
+        f"{table} fits source.tables and is not in the plan, because it came later: it is not "
+        "copied. `restart` to copy it, which reads all tables again, or put it into source.exclude"
+    )
+
+
 def status(store: StateReader, name: PipelineName, *, now_us: int) -> PipelineStatus:
     """Look at what is remembered of a pipeline."""
     state = store.pipeline(name) or PipelineState(name, Wanted.RUN, Phase.NEW, 0)
@@ -155,4 +166,5 @@ def status(store: StateReader, name: PipelineName, *, now_us: int) -> PipelineSt
         stream=store.stream(name),
         events=store.events(name, EVENTS_SHOWN),
         at_us=now_us,
+        not_copied=tuple(map(str, store.not_copied(name))),
     )

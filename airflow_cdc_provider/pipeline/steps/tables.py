@@ -38,12 +38,24 @@ class Captured:
     plans: tuple[TablePlan, ...]
     picked: tuple[TableFacts, ...]
     """Everything the patterns pick, views and the like included."""
+    server_uuid: str
+    """The source's identity."""
+    names_fold_case: bool
 
 
 def captured_tables(run: Run) -> Captured:
     """Ask the source for the pipeline's tables."""
     with closing(connect(run.servers.source, purpose="plan")) as connection:
         return tables_of(run.loaded, connection, read_capabilities(connection))
+
+
+def picked_now(run: Run) -> tuple[TableId, ...]:
+    """Return the names of the base tables that the file picks, without a look at them."""
+    source = run.model.source
+    with closing(connect(run.servers.source, purpose="plan")) as connection:
+        capabilities = read_capabilities(connection)
+        facts = picked_tables(connection, capabilities, source.patterns, source.excluded)
+    return tuple(fact.table for fact in facts if fact.kind is TableKind.BASE)
 
 
 def tables_of(
@@ -72,7 +84,7 @@ def tables_of(
     found = [*_shared_targets(loaded, plans), *_wrong_keys(loaded, plans)]
     if found:
         raise loaded.refusal(*found)
-    return Captured(plans, tuple(facts))
+    return Captured(plans, tuple(facts), capabilities.server_uuid, fold)
 
 
 def require_keys(plans: Iterable[TablePlan]) -> None:

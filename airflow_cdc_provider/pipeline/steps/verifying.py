@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 
 from airflow_cdc_provider.core.errors import (
     IncomparablePositionsError,
@@ -25,7 +26,9 @@ from airflow_cdc_provider.mysql.connection import connect, query
 from airflow_cdc_provider.mysql.verify import VerifyReport
 from airflow_cdc_provider.mysql.verify import verify as compare
 from airflow_cdc_provider.pipeline.run import Run, lease_is_live
+from airflow_cdc_provider.pipeline.steps.file_changes import require_unchanged
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
+from airflow_cdc_provider.pipeline.steps.tables import picked_now
 
 SETTLE_S = 120.0
 _POLL_S = 0.3
@@ -38,7 +41,7 @@ def verify(
     settle_s: float = SETTLE_S,
     catch_up: Callable[[], None] | None = None,
 ) -> VerifyReport:
-    """Compare the plan's tables, or some of them.
+    """Compare the plan's tables, or some of them; a file that says otherwise is refused.
 
     `settle_s` is how long the stream may take, each time, to pass what the source had. Where no
     stream is at work, `catch_up` may bring the sink to the source's end instead.
@@ -50,6 +53,7 @@ def verify(
             where=f"state of {run.name}",
             remedy="run the pipeline first, against the same state",
         )
+    require_unchanged(run)
     unknown = sorted(set(tables or ()) - {plan.schema.table for plan in plans})
     if unknown:
         raise RefusedError(
@@ -64,7 +68,9 @@ def verify(
         else:
             wait_for_stream(run, timeout_s=settle_s)
 
-    return compare(run.servers.source, run.servers.sink, plans, tables=tables, recheck=recheck)
+    found = compare(run.servers.source, run.servers.sink, plans, tables=tables, recheck=recheck)
+    planned = {plan.schema.table for plan in plans}
+    return replace(found, not_copied=tuple(sorted(set(picked_now(run)) - planned)))
 
 
 def wait_for_stream(run: Run, *, timeout_s: float) -> bool:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from airflow_cdc_provider.core.errors import RefusedError, StateMovedError
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.pipeline.run import Run, take_over
+from airflow_cdc_provider.pipeline.steps.claims import claim_tables
+from airflow_cdc_provider.pipeline.steps.file_changes import require_unchanged
 from airflow_cdc_provider.pipeline.steps.jobs import (
     JobEnd,
     JobProcess,
@@ -86,9 +88,11 @@ def _make_ready(run: Run) -> Readiness:
             risk="none: nothing was started",
             remedy="resume it first",
         )
+    require_unchanged(run)
     with closing(open_ledger(run)) as ledger:
         generation = take_over(run, ledger).generation
         correction = reconcile(run.store, ledger, run.name, generation)
+    claim_tables(run, generation, [state.plan for state in run.store.tables(run.name)])
     return Readiness(generation, correction.handed_off)
 
 

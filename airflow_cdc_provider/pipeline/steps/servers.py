@@ -1,0 +1,92 @@
+"""Whether the servers are those that the plan was made from.
+
+Another source may answer if its history contains what was read (law 10). Another sink may, if its
+ledger holds the plan: then it took over from the former one. Anything else would put rows of two
+servers side by side, or leave what was copied behind without a word, and is refused.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from airflow_cdc_provider.core.errors import SourceIdentityError
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.records import PlanOrigin
+from airflow_cdc_provider.core.stream_split import smallest
+from airflow_cdc_provider.mysql.capabilities import read_capabilities
+from airflow_cdc_provider.mysql.connection import Role, connect
+from airflow_cdc_provider.mysql.log_start import check_start
+from airflow_cdc_provider.pipeline.run import Run
+from airflow_cdc_provider.pipeline.steps.file_changes import RESTART
+from airflow_cdc_provider.pipeline.steps.sink import Ledger
+from airflow_cdc_provider.pipeline.steps.tables import Captured
+
+
+def origin_now(run: Run, captured: Captured) -> PlanOrigin:
+    """Return what a plan made now would be made from."""
+    source = run.model.source
+    return PlanOrigin(
+        source=captured.server_uuid,
+        sink=sink_identity(run),
+        tables=source.tables,
+        exclude=source.exclude,
+        names_fold_case=captured.names_fold_case,
+        zero_dates=source.zero_dates,
+        backfill=run.model.snapshot.backfill,
+    )
+
+
+def sink_identity(run: Run) -> str:
+    """Ask the sink who it is."""
+    with closing(connect(run.servers.sink, purpose="identity", role=Role.SINK)) as connection:
+        return read_capabilities(connection, role=Role.SINK).server_uuid
+
+
+def require_sink(run: Run, sink: str, held_plan: str) -> None:
+    """Refuse a sink that is another server and knows nothing of the plan."""
+    before, state = run.store.origin(run.name), run.store.pipeline(run.name)
+    if before is None or before.sink == sink or state is None or held_plan == state.plan_id:
+        return
+    raise run.loaded.refusal(
+        (
+            ("sink", "dsn_env" if run.model.sink.dsn_env else "conn_id"),
+            f"the sink is the server {sink} now, the plan copies to {before.sink}, and the new "
+            "one's ledger does not hold the plan",
+            f"name the former server, {RESTART}, into this server",
+        )
+    )
+
+
+def source_is_new(run: Run, source: str, ledger: Ledger) -> bool:
+    """Tell whether the source is another server, before anything was read of the former one.
+
+    If something was, the new one's history must contain it, or the file is refused.
+    """
+    before = run.store.origin(run.name)
+    if before is None or before.source == source:
+        return False
+    read = _read_through(ledger)
+    if read is None:
+        return True
+    with closing(connect(run.servers.source, purpose="position")) as connection:
+        try:
+            check_start(connection, read_capabilities(connection), read)
+        except SourceIdentityError as error:
+            problem = (
+                ("source", "dsn_env" if run.model.source.dsn_env else "conn_id"),
+                f"the source is the server {source} now, and the plan was made from "
+                f"{before.source}: {error.what}",
+                f"name the former server, {RESTART}, from this server",
+            )
+            raise run.loaded.refusal(problem) from error
+    run.store.tell(run.name, f"the source is the server {source} now, its history contains ours")
+    return False
+
+
+def _read_through(ledger: Ledger) -> LogPosition | None:
+    """Return up to where the source was read by all of what is committed."""
+    stream = ledger.stream()
+    if stream is not None:
+        return stream.start
+    highs = [report.high for _, report in ledger.reports()]
+    return smallest(highs) if highs else None
