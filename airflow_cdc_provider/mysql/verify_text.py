@@ -3,7 +3,8 @@
 Two rows are the same when their texts are, whatever family, charset or column type holds them:
 
 - numbers by value: no zero padding, FLOAT widened to DOUBLE so that every bit counts (-0 is 0);
-- texts as bytes of UTF-8, unless both sides keep them in one charset;
+- texts as bytes of UTF-8, unless both sides keep them in one charset in which one text is always
+  the same bytes (in `sjis` it is not: it has two backslashes);
 - temporals as the servers write them, zero and impossible dates included, in UTC;
 - binary, GEOMETRY and VECTOR as bytes; JSON as the text the server gives out.
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from airflow_cdc_provider.columnar.binlog.charsets import is_one_to_one
 from airflow_cdc_provider.core.identifiers import quote_identifier
 from airflow_cdc_provider.core.keys import KeyKind
 from airflow_cdc_provider.core.table_schema import Column, TableSchema
@@ -132,7 +134,8 @@ def _hash(text: str) -> str:
 def _text(own: Column, other: Column) -> str:
     """Return a text in the charset in which both sides can be compared byte by byte."""
     name, here, there = quote_identifier(own.name), own.type.charset, other.type.charset
-    if here == there or (here in _UTF8 and (there in _UTF8 or there is None)):
+    same_bytes = here == there and (here is None or is_one_to_one(here))
+    if same_bytes or (here in _UTF8 and (there in _UTF8 or there is None)):
         return name
     return f"CONVERT({name} USING utf8mb4)"
 

@@ -105,6 +105,21 @@ def test_equal_values_of_every_type_are_equal(
     assert report.tables[0].equal_rows == 4
 
 
+def test_two_bytes_of_one_character_are_no_difference(pair: Pair) -> None:
+    pair.both("CREATE TABLE {} (id INT PRIMARY KEY, v VARCHAR(9)) CHARACTER SET sjis")
+    pair.at_source("INSERT INTO {} VALUES (1, _sjis x'433A5C74')")
+    pair.at_sink("INSERT INTO {} VALUES (1, 'C:\\\\t')")
+    with source(pair.here) as here, source(pair.there) as there:
+        stored = [
+            query(side, f"SELECT HEX(v) FROM {table}")[0][0]
+            for side, table in ((here, pair.table), (there, pair.target))
+        ]
+    assert stored == ["433A5C74", "433A815F74"]
+    assert pair.verify().equal
+    pair.at_sink("UPDATE {} SET v = 'C:/t'")
+    assert not pair.verify().equal
+
+
 CHANGES = {
     "NULL for the empty text": "v = NULL WHERE id = 2",
     "the last bit of a FLOAT": "f = 16777218 WHERE id = 2",

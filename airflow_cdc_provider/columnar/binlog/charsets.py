@@ -126,6 +126,16 @@ def is_total(charset: str) -> bool:
     return charset in UTF8_CHARSETS or None not in (_one_byte(charset) or (None,))
 
 
+def is_one_to_one(charset: str) -> bool:
+    """Tell whether different bytes of this charset are always different texts.
+
+    Elsewhere a text that is written anew may get other bytes: `sjis` has two backslashes.
+    """
+    characters = [each for each in _one_byte(charset) or () if each is not None]
+    distinct = bool(characters) and len(set(characters)) == len(characters)
+    return charset in UTF8_CHARSETS or distinct
+
+
 @cache
 def _one_byte(charset: str) -> tuple[str | None, ...] | None:
     """Return the character of each byte, None for a charset of another kind."""
