@@ -368,9 +368,12 @@ def _new_name(clause: Sequence[Token], reading: _Reading) -> TableId | None:
 
 
 def _exchanged(clause: Sequence[Token], reading: _Reading) -> TableId | None:
-    """Return the other table of EXCHANGE PARTITION p WITH TABLE t."""
+    """Return the other table that partitions are moved from or to.
+
+    EXCHANGE PARTITION p WITH TABLE t, CONVERT PARTITION p TO TABLE t, CONVERT TABLE t TO PARTITION.
+    """
     rest = _Reading(clause, reading.default_database)
-    if not (rest.take_word("EXCHANGE") and rest.skip_to("TABLE")):
+    if not (rest.take_word("EXCHANGE", "CONVERT") and rest.skip_to("TABLE")):
         return None
     rest.position += 1
     return rest.table()

@@ -82,6 +82,8 @@ def test_what_leaves_rows_and_columns_alone_is_harmless(statement: str) -> None:
         "ALTER TABLE other RENAME TO orders",
         "ALTER TABLE other RENAME orders",
         "ALTER TABLE other EXCHANGE PARTITION p WITH TABLE orders",
+        "ALTER TABLE other CONVERT TABLE orders TO PARTITION p VALUES LESS THAN (3)",
+        "ALTER TABLE other CONVERT PARTITION p TO TABLE orders",
         "RENAME TABLE a TO b, orders TO c",
         "RENAME TABLE a TO orders",
         "DROP DATABASE shop",
