@@ -4,17 +4,22 @@ One query of each kind for a whole database: tables, columns, indexes and, on Ma
 that make a LONGTEXT a JSON. The primary key is in index order, which may differ from column
 order. SHOW CREATE TABLE costs one statement a table and is asked for only when wanted; it is no
 part of a schema's fingerprint.
+
+MySQL takes that text for utf8mb3 and converts it for the session, so a character of four bytes in
+an expression arrives as `????`, and the sink would compute other values. The text itself is right,
+and is asked for unconverted. What is lost before that is for `preflight_definitions` to find.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.errors import RefusedError, UnsupportedTableError
 from airflow_cdc_provider.core.identifiers import TableId, quote_table
 from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema, UniqueKey
 from airflow_cdc_provider.mysql.catalogue import name_conditions, table_facts
@@ -72,6 +77,8 @@ def read_schemas(
     if is_mariadb:
         for condition in name_conditions("CONSTRAINT_SCHEMA", "TABLE_NAME", wanted):
             parts.add_checks(query(connection, _CHECKS.format(condition=condition), role=role))
+    present = [table for table in facts if table in parts.columns]
+    statements = create_statements(connection, present, role=role) if with_statement else {}
     return {
         table: TableSchema(
             table=table,
@@ -81,7 +88,7 @@ def read_schemas(
             unique_keys=parts.unique_keys_of(table),
             engine=fact.engine,
             collation=fact.collation,
-            create_statement=create_statement(connection, table) if with_statement else "",
+            create_statement=statements.get(table, ""),
             flavour="mariadb" if is_mariadb else "mysql",
         )
         for table, fact in sorted(facts.items())
@@ -89,12 +96,44 @@ def read_schemas(
     }
 
 
+def create_statements(
+    connection: ServerConnection, tables: Iterable[TableId], *, role: Role = Role.SOURCE
+) -> dict[TableId, str]:
+    """Return what SHOW CREATE TABLE says of each, with no character of an expression lost."""
+    query(connection, "SET SESSION character_set_results = NULL", role=role)
+    try:
+        return {table: create_statement(connection, table, role=role) for table in tables}
+    finally:
+        query(connection, "SET SESSION character_set_results = utf8mb4", role=role)
+
+
 def create_statement(
     connection: ServerConnection, table: TableId, *, role: Role = Role.SOURCE
 ) -> str:
-    """Return what SHOW CREATE TABLE says."""
-    rows = query(connection, f"SHOW CREATE TABLE {quote_table(table)}", role=role)
-    return str(rows[0][1])
+    """Return what SHOW CREATE TABLE says, or refuse a text that is none."""
+    with _undecoded(connection):
+        rows = query(connection, f"SHOW CREATE TABLE {quote_table(table)}", role=role)
+    try:
+        return bytes(rows[0][1]).decode()
+    except UnicodeDecodeError as error:
+        raise UnsupportedTableError(
+            f"the definition of {table} holds bytes that are no text, which the server prints as "
+            f"they are (byte {error.start} of SHOW CREATE TABLE)",
+            where=str(table),
+            risk="a default or an expression would become another one at the sink",
+            remedy="write the bytes as x'..' in the default or the expression, or put "
+            f'"{table}" into source.exclude',
+        ) from None
+
+
+@contextmanager
+def _undecoded(connection: ServerConnection) -> Iterator[None]:
+    """Get texts as the bytes the server sends: a failed decoding would break the session."""
+    before, connection.use_unicode = connection.use_unicode, False
+    try:
+        yield
+    finally:
+        connection.use_unicode = before
 
 
 _COLUMNS = """

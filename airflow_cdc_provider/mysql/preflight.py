@@ -22,6 +22,7 @@ from airflow_cdc_provider.mysql.capabilities import (
 from airflow_cdc_provider.mysql.catalogue import TableFacts, foreign_keys
 from airflow_cdc_provider.mysql.connection import Role, connect, query, query_named
 from airflow_cdc_provider.mysql.findings import Finding, Level, refuse_if_blocked, sorted_findings
+from airflow_cdc_provider.mysql.preflight_definitions import definition_findings
 from airflow_cdc_provider.mysql.preflight_log import log_findings, set_statement
 from airflow_cdc_provider.mysql.preflight_pair import (
     clock_findings,
@@ -35,6 +36,7 @@ from airflow_cdc_provider.mysql.preflight_sink import Sink, sink_findings
 from airflow_cdc_provider.mysql.preflight_tables import (
     left_out_findings,
     migration_findings,
+    partition_findings,
     table_findings,
 )
 from airflow_cdc_provider.mysql.privileges import Grants, read_grants
@@ -62,7 +64,8 @@ def preflight(
     `picked` are the tables that the patterns pick, of whatever kind, so that those no copy can be
     made of are named.
     """
-    found: list[Finding] = [*left_out_findings(picked)]
+    picked = tuple(picked)
+    found: list[Finding] = [*left_out_findings(picked), *partition_findings(picked)]
     found += migration_findings(plan.schema.table for plan in plans)
     with closing(connect(source, purpose="preflight")) as connection:
         capabilities = read_capabilities(connection)
@@ -93,6 +96,7 @@ def _source(
     schemas = [plan.schema for plan in plans]
     estimates = {plan.schema.table: plan.estimated_rows for plan in plans}
     yield from table_findings(connection, capabilities, schemas, estimates)
+    yield from definition_findings(connection, schemas)
     yield from _source_privileges(connection, capabilities, subject, plans)
 
 

@@ -56,6 +56,21 @@ def left_out_findings(facts: Iterable[TableFacts]) -> Iterator[Finding]:
         )
 
 
+def partition_findings(facts: Iterable[TableFacts]) -> Iterator[Finding]:
+    """Yield the tables whose partitions the sink's tables will not have."""
+    for fact in facts:
+        if fact.partitioned and fact.kind is TableKind.BASE:
+            yield Finding(
+                "table.partitions",
+                Level.WARN,
+                str(fact.table),
+                "it is partitioned",
+                why="rows are copied, partitions are not: a table that the pipeline creates at the "
+                "sink has none, and partitions that are dropped or truncated later stop the stream",
+                fix="create the sink's table yourself before the first run if it needs partitions",
+            )
+
+
 def migration_findings(tables: Iterable[TableId]) -> Iterator[Finding]:
     """Yield the tables that look like what gh-ost and pt-online-schema-change leave or work on."""
     everything = set(tables)

@@ -343,3 +343,18 @@ def test_grants_are_read_as_the_server_means_them() -> None:
     assert not grants.holds("SELECT", "team_secret", "t")
     assert grants.holds("DELETE", "own", "t")
     assert not grants.holds("DELETE", "own", "other")
+
+
+def test_partitioned_tables_are_named(
+    mysql_server: SqlServer, mysql_sink: SqlServer, mysql_database: str, sink_database: str
+) -> None:
+    mysql_server.execute(f"CREATE TABLE {mysql_database}.t (id INT PRIMARY KEY)")
+    mysql_server.execute(
+        f"CREATE TABLE {mysql_database}.p (id INT PRIMARY KEY) PARTITION BY KEY (id) PARTITIONS 2"
+    )
+    plans = plans_of(mysql_server, mysql_database, sink_database, "p", "t")
+    with source(mysql_server) as connection:
+        picked = table_facts(connection, [plan.schema.table for plan in plans]).values()
+    endpoints = Endpoint.parse(mysql_server.dsn()), Endpoint.parse(mysql_sink.dsn())
+    found = [f for f in preflight(*endpoints, plans, picked=picked) if f.code == "table.partitions"]
+    assert [(f.level, f.subject) for f in found] == [(Level.WARN, f"{mysql_database}.p")]
