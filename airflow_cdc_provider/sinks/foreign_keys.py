@@ -6,6 +6,10 @@ key is then added unchecked, which takes the server no time. What the query find
 at again a few times: between the commits of several writers a row may be there before the one it
 refers to.
 
+Rows that refer to none do not keep the key out. A source has them wherever rows were loaded with
+`foreign_key_checks = 0`, and there, too, the key stands beside them. They are told, and whether the
+source has them is what `verify` proves.
+
 Unchecked, a server also takes a key that refers to columns without an index. Where they are no
 unique key, the server is left to check, and to say what it thinks of it.
 """
@@ -16,7 +20,6 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from airflow_cdc_provider.core.errors import IntegrityError
 from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
 from airflow_cdc_provider.core.sql import literal
 
@@ -34,21 +37,25 @@ _LOOKS = 4
 _BETWEEN_LOOKS_S = 1.0
 
 
-def add_foreign_key(session: SinkSession, plan: TablePlan, key: LaterKey) -> None:
-    """Add a foreign key, or raise what the server says, or which rows break it."""
+def add_foreign_key(session: SinkSession, plan: TablePlan, key: LaterKey) -> str | None:
+    """Add a foreign key, or raise what the server says; returns which rows break it, if any do."""
     reference = key.reference
     is_checked = reference is not None and _is_unique(session, reference)
+    remark: str | None = None
     if reference is not None and is_checked:
         began = time.monotonic()
-        _refuse_orphans(session, plan, key, reference)
+        remark = _orphans(session, plan, key, reference)
         seconds = time.monotonic() - began
-        log.info("foreign key holds: table=%s key=%s s=%.1f", plan.sink_table, key.name, seconds)
+        log.info(
+            "foreign key looked at: table=%s key=%s s=%.1f", plan.sink_table, key.name, seconds
+        )
     session.execute(f"SET SESSION foreign_key_checks = {int(not is_checked)}")
     try:
         session.execute(key.statement)
     finally:
         if not session.is_lost:
             session.execute("SET SESSION foreign_key_checks = 0")
+    return remark
 
 
 def orphans_query(child: TableId, key: Sequence[str], reference: Reference) -> str:
@@ -67,9 +74,10 @@ def orphans_query(child: TableId, key: Sequence[str], reference: Reference) -> s
     )
 
 
-def _refuse_orphans(
+def _orphans(
     session: SinkSession, plan: TablePlan, key: LaterKey, reference: Reference
-) -> None:
+) -> str | None:
+    """Return a remark on rows that refer to none and go on doing so, None if there are none."""
     names = (*plan.schema.primary_key, *reference.columns)
     query = orphans_query(plan.sink_table, plan.schema.primary_key, reference)
     found: list[tuple[Any, ...]] = []
@@ -77,15 +85,13 @@ def _refuse_orphans(
         time.sleep(_BETWEEN_LOOKS_S * bool(look))
         found = session.rows(query)
         if not found:
-            return
+            return None
     rows = "; ".join(_shown(names, row) for row in found)
-    raise IntegrityError(
-        f"the foreign key {key.name} cannot be added: rows refer to none of {reference.table}: "
-        f"{rows}{' and maybe more' if len(found) == _SHOWN else ''}",
-        where=f"table {plan.sink_table} on {session.where}",
-        risk="the sink has rows the source's own key would refuse",
-        remedy="verify the table, and restart the pipeline if it differs; if the source has these "
-        "rows too, mend them there",
+    return (
+        f"rows of {plan.sink_table} break its foreign key {key.name}, which was added all the "
+        f"same: they refer to none of {reference.table}: {rows}"
+        f"{' and maybe more' if len(found) == _SHOWN else ''}; if the source has them too, the "
+        "sink is as it is; `verify` tells"
     )
 
 

@@ -81,8 +81,8 @@ class MySqlTableBuilder:
                 self._drop_unique_keys(plan, found)
         return created
 
-    def finish(self, plans: Sequence[TablePlan]) -> None:
-        """Add secondary unique and foreign keys; only after the consistent point."""
+    def finish(self, plans: Sequence[TablePlan]) -> tuple[str, ...]:
+        """Add secondary unique and foreign keys; returns what is to be said of them."""
         routes = {plan.schema.table: plan.sink_table for plan in plans}
         missing: list[tuple[TablePlan, LaterKey]] = []
         for plan in plans:
@@ -94,8 +94,9 @@ class MySqlTableBuilder:
             )
             missing += [(plan, key) for key in keys if key.name.lower() not in present]
         # all unique keys first: a foreign key may refer to one
-        for plan, key in sorted(missing, key=lambda each: each[1].kind is LaterKind.FOREIGN):
-            self._add(plan, key)
+        ordered = sorted(missing, key=lambda each: each[1].kind is LaterKind.FOREIGN)
+        remarks = [self._add(plan, key) for plan, key in ordered]
+        return tuple(filter(None, remarks))
 
     @property
     def _flavour(self) -> str:
@@ -161,12 +162,11 @@ class MySqlTableBuilder:
         )
         return {str(row[0]).lower() for row in rows}
 
-    def _add(self, plan: TablePlan, key: LaterKey) -> None:
+    def _add(self, plan: TablePlan, key: LaterKey) -> str | None:
         try:
             if key.kind is LaterKind.FOREIGN:
-                add_foreign_key(self._session, plan, key)
-            else:
-                self._session.execute(key.statement)
+                return add_foreign_key(self._session, plan, key)
+            self._session.execute(key.statement)
         except RowRefusedError as error:
             raise IntegrityError(
                 f"the {key.kind.value} key {key.name} cannot be added: {error.what}",
@@ -178,6 +178,7 @@ class MySqlTableBuilder:
             # another run may have added it in the meantime
             if self._session.is_lost or not self._has(plan.sink_table, key):
                 raise
+        return None
 
     def _has(self, table: TableId, key: LaterKey) -> bool:
         return key.name.lower() in self._constraints(table)

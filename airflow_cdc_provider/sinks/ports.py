@@ -157,5 +157,8 @@ class TableBuilder(Protocol):
         Secondary unique and foreign keys are left for `finish`.
         """
 
-    def finish(self, plans: Sequence[TablePlan]) -> None:
-        """Add secondary unique and foreign keys; only after the consistent point."""
+    def finish(self, plans: Sequence[TablePlan]) -> tuple[str, ...]:
+        """Add secondary unique and foreign keys; only after the consistent point.
+
+        Returns remarks for people: rows that break a key, which was added all the same.
+        """

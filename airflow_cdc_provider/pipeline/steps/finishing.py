@@ -6,12 +6,15 @@ rows that are right. Adding a key that is there is harmless, so the step may be 
 
 from __future__ import annotations
 
+import logging
 from contextlib import closing
 
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.lease import KeptLease
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, open_table_builder
+
+log = logging.getLogger(__name__)
 
 
 def finish_tables(run: Run) -> tuple[TableId, ...]:
@@ -20,7 +23,10 @@ def finish_tables(run: Run) -> tuple[TableId, ...]:
     if not waiting:
         plans = [state.plan for state in run.store.tables(run.name)]
         with KeptLease(run), closing(open_table_builder(run)) as builder:
-            builder.finish(plans)
+            remarks = builder.finish(plans)
+        for remark in remarks:
+            log.warning("%s", remark)
+            run.store.tell(run.name, remark, level="warning")
     return waiting
 
 
