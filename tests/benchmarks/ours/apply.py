@@ -1,7 +1,11 @@
-"""A log read, decoded, merged and applied to the sink, position and all."""
+"""A log read, decoded, merged and applied to the sink, position and all.
+
+As in the product's stream, one batch is read and decoded while the last one is applied.
+"""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pymysql
@@ -39,9 +43,13 @@ def main() -> None:
 
     def run() -> int:
         changes = 0
-        for batch in reader.read_to(end):
-            changes += batch.changes
-            sink.apply(batch)
+        with ThreadPoolExecutor(1) as ahead:
+            batches = iter(reader.read_to(end))
+            coming = ahead.submit(next, batches, None)
+            while (batch := coming.result()) is not None:
+                coming = ahead.submit(next, batches, None)
+                changes += batch.changes
+                sink.apply(batch)
         if changes != rows:
             raise SystemExit(f"{rows} changes were written and {changes} applied")
         return changes
