@@ -43,6 +43,7 @@ def plan_form(preview: PlanPreview, model: PipelineFile) -> Form:
         "pipeline": str(model.name),
         "would": _would(preview),
         "refused": bool(preview.report.blocks),
+        "blocks": [finding.to_json() for finding in preview.report.blocks],
         "plan_id": preview.stored_plan_id,
         "tables": [
             {
@@ -74,6 +75,10 @@ def plan_lines(form: Mapping[str, Any]) -> list[str]:
     )
     lines += [f"warning: {left_out_text(table)}" for table in form["not_copied"]]
     lines += [f"in the plan, no longer there: {table}" for table in form["gone"]]
+    lines += [
+        f"[block] {found['subject']}: {found['observed']}; {found['why']}. Fix: {found['fix']}"
+        for found in form["blocks"]
+    ]
     lines.append(f"run would {form['would']}; nothing was changed")
     return lines
 

@@ -60,8 +60,18 @@ def test_json_is_all_there_is_on_standard_output(say: Say) -> None:
 def test_the_default_state_is_a_file_beside_the_pipeline_file_and_is_said(
     shop: Shop, say: Say
 ) -> None:
-    assert f"state: {shop.path.with_suffix('.state.db')}" in say("status").out
-    assert shop.path.with_suffix(".state.db").exists()
+    state = shop.path.with_suffix(".state.db")
+    assert f"state: {state}" in say("resume").out
+    assert state.exists()
+
+
+def test_commands_that_only_look_make_no_state(shop: Shop, say: Say) -> None:
+    for command in ("check", "plan", "status"):
+        assert say(command).code == 0
+        assert f"state: {shop.path.with_suffix('.state.db')}" in say(command).out
+    shop.at_source("CREATE TABLE keyless (a INT)")
+    assert say("check").code == 2
+    assert [file.name for file in shop.path.parent.iterdir()] == [shop.path.name]
 
 
 def test_status_shows_tables_splits_and_stream(shop: Shop, say: Say) -> None:
@@ -147,3 +157,27 @@ def test_a_wrong_command_line_exits_with_2(arguments: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "usage:" in done.stderr
+
+
+def test_what_a_run_would_refuse_a_plan_refuses_too(shop: Shop, say: Say) -> None:
+    shop.sink.execute("CREATE TABLE orders (id INT PRIMARY KEY)", database=shop.target)
+    said = say("plan")
+    assert said.code == 2
+    assert "run would refuse to start" in said.out
+    assert f"[block] {shop.target}.orders: column note is missing" in said.out
+    assert say("plan", "--json").form["refused"]
+
+
+def test_a_table_that_came_later_is_warned_of_by_every_command(shop: Shop, say: Say) -> None:
+    run = shop.run()
+    made = plan(run)
+    shop.at_source("CREATE TABLE later (id INT PRIMARY KEY)")
+    plan(run)
+    run.store.release_lease(run.name, run.store.ensure(run.name).generation)
+    warning = f"warning: {shop.database}.later fits source.tables and is not in the plan"
+    assert f"[warn] {shop.database}.later" in say("check").out
+    for command in ("plan", "status"):
+        assert warning in say(command).out
+    assert warning in say("verify", "--settle-s", "0").out
+    assert say("verify", "--json").form["not_copied"] == [f"{shop.database}.later"]
+    assert say("status", "--json").form["plan_id"] == made.plan_id

@@ -49,6 +49,7 @@ def refusal_of_every_step(shop: Shop) -> str:
         said.add(refused.value.what)
     assert (run.store.ensure(run.name), open_ledger(run).plan_id()) == before
     (text,) = said
+    assert "another name" not in text
     return text
 
 
@@ -156,8 +157,9 @@ def test_a_file_of_the_same_name_in_another_folder_does_not_take_the_plan_away(
     change(shop, f'tables: ["{shop.database}.*"]', f'tables: ["{shop.database}.items"]')
     run = shop.run()
     for step in (check, plan):
-        with pytest.raises(PipelineFileError, match="does not pick it any more"):
+        with pytest.raises(PipelineFileError, match="does not pick it any more") as refused:
             step(run)
+        assert "if this is another pipeline, give it another name" in refused.value.what
     assert open_ledger(run).plan_id() == made.plan_id
 
 

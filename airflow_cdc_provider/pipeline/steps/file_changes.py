@@ -24,6 +24,8 @@ from airflow_cdc_provider.pipeline.run import Run
 Found = tuple[Path, str, str]
 Copied = tuple[TableId, TableId]
 """A table of the source, and the sink's table it is copied to."""
+_ANOTHER_NAME = "if this is another pipeline, give it another name; else "
+"""Only the sink's ledger knows the plan: it may be one of the same name, from elsewhere."""
 RESTART = "or `restart`: the next run then reads all tables again, as the file says now"
 
 
@@ -37,7 +39,8 @@ def require_unchanged(
     """
     stored = {(table.table, table.plan.sink_table) for table in run.store.tables(run.name)}
     origin = run.store.origin(run.name)
-    found = list(_routes(run.loaded, sorted(stored | set(claimed)), origin))
+    found = list(_routes(run.loaded, sorted(stored), origin))
+    found += _routes(run.loaded, sorted(set(claimed) - stored), origin, fix=_ANOTHER_NAME)
     if origin is not None:
         handed_off = run.store.hand_off(run.name) is not None
         found += _settings(run.loaded, origin, handed_off=handed_off)
@@ -47,7 +50,7 @@ def require_unchanged(
 
 
 def _routes(
-    loaded: LoadedPipeline, copied: Sequence[Copied], origin: PlanOrigin | None
+    loaded: LoadedPipeline, copied: Sequence[Copied], origin: PlanOrigin | None, *, fix: str = ""
 ) -> Iterator[Found]:
     model = loaded.model
     # how a plan of an earlier release compared names is not known: either will do
@@ -56,13 +59,14 @@ def _routes(
         if not any(model.picks(source, ignore_case=fold) for fold in folds):
             path = _where_dropped(loaded, source, ignore_case=folds[-1])
             what = f"the plan copies {source} to {sink}, and the file does not pick it any more"
-            yield path, what, f"pick it again, {RESTART}, and lets the rows in {sink} be"
+            yield path, what, f"{fix}pick it again, {RESTART}, and lets the rows in {sink} be"
             continue
         targets = [sink_table(source, model.sink.routes, ignore_case=fold) for fold in folds]
         if sink not in targets:
             path = ("sink", "route") if model.sink.route else ("sink",)
             what = f"{source} goes to {targets[0]} now, and the plan copies it to {sink}"
-            yield path, what, f"write the former route, {RESTART}, and lets the rows in {sink} be"
+            mend = f"{fix}write the former route, {RESTART}, and lets the rows in {sink} be"
+            yield path, what, mend
 
 
 def _where_dropped(loaded: LoadedPipeline, table: TableId, *, ignore_case: bool) -> Path:
