@@ -23,7 +23,7 @@ from airflow_cdc_provider.cli.reports import (
 from airflow_cdc_provider.core.errors import CdcError, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.pipeline.loader import load_pipeline
-from airflow_cdc_provider.pipeline.run import Run, open_run
+from airflow_cdc_provider.pipeline.run import Run, open_run, open_to_look
 from airflow_cdc_provider.pipeline.servers import DsnOf, MasterOf, spark_master
 from airflow_cdc_provider.pipeline.steps import control
 from airflow_cdc_provider.pipeline.steps.checking import check as check_step
@@ -53,9 +53,19 @@ class Lookup:
 
 def _open(options: Options, lookup: Lookup, screen: Screen) -> Run:
     run = open_run(load_pipeline(options.file), lookup.dsn_of)
+    _say_state(run, screen)
+    return run
+
+
+def _look(options: Options, lookup: Lookup, screen: Screen) -> Run:
+    run = open_to_look(load_pipeline(options.file), lookup.dsn_of)
+    _say_state(run, screen)
+    return run
+
+
+def _say_state(run: Run, screen: Screen) -> None:
     if run.servers.default_state is not None:
         screen.say(f"state: {run.servers.default_state} (the file names no state)")
-    return run
 
 
 def _status(run: Run) -> PipelineStatus:
@@ -64,7 +74,7 @@ def _status(run: Run) -> PipelineStatus:
 
 def check(options: Options, lookup: Lookup, screen: Screen) -> bool:
     """Look at the file, the source and the sink."""
-    with _open(options, lookup, screen) as run:
+    with _look(options, lookup, screen) as run:
         report = check_step(run)
     screen.result(report.to_json(), check_lines(report))
     report.require_fit()
@@ -73,7 +83,7 @@ def check(options: Options, lookup: Lookup, screen: Screen) -> bool:
 
 def plan(options: Options, lookup: Lookup, screen: Screen) -> bool:
     """Show what `run` would do."""
-    with _open(options, lookup, screen) as run:
+    with _look(options, lookup, screen) as run:
         found = preview(run)
         form = plan_form(found, run.model)
     screen.result(form, plan_lines(form))
@@ -110,9 +120,11 @@ def run(options: Options, lookup: Lookup, screen: Screen) -> bool:
 
 def status(options: Options, lookup: Lookup, screen: Screen) -> bool:
     """Show what is remembered of the pipeline."""
-    with _open(options, lookup, screen) as run:
+    with _look(options, lookup, screen) as run:
         while options.watch:
-            screen.progress(_status(run))
+            # opened anew, because a store that was not there may be by now
+            with open_to_look(run.loaded, lookup.dsn_of) as now:
+                screen.progress(_status(now))
             time.sleep(_WATCH_EVERY_S)
         found = _status(run)
     screen.result(found.to_json(), status_lines(found))

@@ -19,6 +19,7 @@ from airflow_cdc_provider.pipeline.loader import LoadedPipeline
 from airflow_cdc_provider.pipeline.model import PipelineFile
 from airflow_cdc_provider.pipeline.servers import DsnOf, Servers, resolve_servers
 from airflow_cdc_provider.sinks.ports import SinkLedger
+from airflow_cdc_provider.state.looking import look_at_store
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
 
 LEASE_S = 60.0
@@ -54,9 +55,15 @@ class Run:
 
 
 def open_run(loaded: LoadedPipeline, dsn_of: DsnOf, *, owner: str = "") -> Run:
-    """Find the servers and open the state store."""
+    """Find the servers and open the state store, which is made if it is not there."""
     servers = resolve_servers(loaded, dsn_of)
     return Run(loaded, servers, open_store(servers.state_dsn), owner or this_process())
+
+
+def open_to_look(loaded: LoadedPipeline, dsn_of: DsnOf) -> Run:
+    """Find the servers for steps that only look; a store that is not there reads as empty."""
+    servers = resolve_servers(loaded, dsn_of)
+    return Run(loaded, servers, look_at_store(servers.state_dsn), this_process())
 
 
 def this_process() -> str:

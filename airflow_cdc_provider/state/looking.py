@@ -1,0 +1,45 @@
+"""Looking at a store that may not be there yet, without making it.
+
+A first `check` or `status` would otherwise leave a file, or tables in someone's database, for a
+pipeline that was never run. What is not there reads as empty, from a store in memory that has the
+tables and refuses every write.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import Engine, StaticPool, create_engine, inspect
+
+from airflow_cdc_provider.state.dsn import open_engine
+from airflow_cdc_provider.state.reader import explained
+from airflow_cdc_provider.state.store import SqlStateStore, open_store
+from airflow_cdc_provider.state.tables import VERSION_TABLE, metadata
+
+
+def look_at_store(dsn: str) -> SqlStateStore:
+    """Open the store to look at it; an empty one stands for one that is not there."""
+    return open_store(dsn) if store_exists(dsn) else SqlStateStore(_nothing())
+
+
+def store_exists(dsn: str) -> bool:
+    """Tell whether there is a store, and make none; a server must answer."""
+    engine = open_engine(dsn)
+    try:
+        # to connect to a file of SQLite is to make it
+        if engine.dialect.name == "sqlite" and not Path(str(engine.url.database)).exists():
+            return False
+        with explained():
+            return inspect(engine).has_table(VERSION_TABLE)
+    finally:
+        engine.dispose()
+
+
+def _nothing() -> Engine:
+    engine = create_engine(
+        "sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False}
+    )
+    metadata.create_all(engine)
+    with engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA query_only = ON")
+    return engine
