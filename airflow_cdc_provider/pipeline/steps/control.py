@@ -56,6 +56,7 @@ def drop(run: Run) -> str:
         run.store.forget(run.name, generation)
     return (
         f"{run.name} is forgotten: its plan, splits, position and events in the state store and "
-        "its splits, position and tables in the sink's ledger. The sink's tables and rows stay, "
-        "and another pipeline may take them."
+        "its splits, position and tables in the sink's ledger. The sink's tables and rows stay. "
+        "Whoever copies to these tables next, this pipeline too, is refused while they hold rows, "
+        "unless its file says existing_rows: replace under sink."
     )
