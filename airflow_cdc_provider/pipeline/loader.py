@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from airflow_cdc_provider.core.errors import PipelineFileError
 from airflow_cdc_provider.pipeline.checks import check_file
+from airflow_cdc_provider.pipeline.fixes import explained
 from airflow_cdc_provider.pipeline.model import PipelineFile
-from airflow_cdc_provider.pipeline.problems import Path, Problem, WrongValueError, refusal
+from airflow_cdc_provider.pipeline.problems import Path, Problem, refusal
 from airflow_cdc_provider.pipeline.yaml_lines import YamlDocument, read_yaml
 
 SUFFIXES = {".yaml", ".yml"}
@@ -105,10 +105,14 @@ def _located(document: YamlDocument, path: Path, what: str, fix: str) -> Problem
 
 
 def _problems(errors: Sequence[ErrorDetails], document: YamlDocument) -> Iterator[Problem]:
+    found: dict[Path, list[ErrorDetails]] = {}
     for error in errors:
-        path = _path_in_file(error["loc"], document.value)
-        what, fix = _explained(error, path)
-        yield _located(document, path, what, fix)
+        found.setdefault(_path_in_file(error["loc"], document.value), []).append(error)
+    for path, here in found.items():
+        # a list is also called too short when its items are wrong
+        if here[0]["type"] == "too_short" and here[0]["input"]:
+            continue
+        yield _located(document, path, *explained(here, path))
 
 
 def _path_in_file(loc: tuple[int | str, ...], value: Any) -> Path:
@@ -124,52 +128,3 @@ def _path_in_file(loc: tuple[int | str, ...], value: Any) -> Path:
         elif number == len(loc) - 1 and isinstance(value, dict) and part != "[key]":
             path.append(part)  # a key that is missing
     return tuple(path)
-
-
-def _explained(error: ErrorDetails, path: Path) -> tuple[str, str]:
-    section = _model_at(path[:-1])
-    key = str(path[-1]) if path else ""
-    cause = error.get("ctx", {}).get("error")
-    if isinstance(cause, WrongValueError):
-        return cause.what, cause.fix
-    if error["type"] == "extra_forbidden":
-        return f"unknown key {key!r}", _similar(key, section)
-    if error["type"] == "missing":
-        field = section.model_fields.get(key)
-        return f"{key!r} is missing", f"add it. {field.description if field else ''}".strip()
-    message = error["msg"][:1].lower() + error["msg"][1:]
-    field = section.model_fields.get(key)
-    wanted = field.description if field is not None and field.description else "correct the value"
-    return f"{message}, found {_brief(error['input'])}", wanted
-
-
-def _brief(value: object) -> str:
-    text = json.dumps(value, default=str)
-    if "://" in text:
-        return "a URL"  # it may hold a password
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _similar(key: str, section: type[BaseModel]) -> str:
-    known = list(section.model_fields)
-    near = difflib.get_close_matches(key, known, n=1)
-    if near:
-        return f"did you mean {near[0]!r}?"
-    return f"remove it; known here are {', '.join(known)}"
-
-
-def _model_at(path: Path) -> type[BaseModel]:
-    """Return the model of the section at `path`, the nearest parent's if it has none."""
-    model: type[BaseModel] = PipelineFile
-    for part in path:
-        field = model.model_fields.get(str(part))
-        if field is not None:
-            model = _section_of(field.annotation) or model
-    return model
-
-
-def _section_of(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    candidates = (_section_of(argument) for argument in getattr(annotation, "__args__", ()))
-    return next((candidate for candidate in candidates if candidate is not None), None)

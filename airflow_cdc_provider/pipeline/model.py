@@ -40,12 +40,13 @@ class Reference(Section):
     """A server, by the connection or the environment variable that says how to get in."""
 
     conn_id: ConnectionId | None = Field(
-        default=None, description="Airflow connection with the server."
+        default=None, description="Airflow connection with the server.", examples=["shop_mysql"]
     )
     dsn_env: EnvironmentName | None = Field(
         default=None,
         description="Environment variable that holds the DSN, in the form of Airflow's "
         "connection URIs: `mysql://user:password@host:port/?ssl_ca=...`.",
+        examples=["SHOP_DSN"],
     )
 
     @model_validator(mode="after")
@@ -65,8 +66,11 @@ class SourceSection(Reference):
     tables: tuple[Pattern, ...] = Field(
         description='Tables to copy, as `"database.table"`; `*` stands for any characters.',
         min_length=1,
+        examples=[["shop.orders", "inventory.*"]],
     )
-    exclude: tuple[Pattern, ...] = Field(default=(), description="Tables to leave out of `tables`.")
+    exclude: tuple[Pattern, ...] = Field(
+        default=(), description="Tables to leave out of `tables`.", examples=[["inventory.tmp_*"]]
+    )
     server_id: ServerIds = Field(
         default="5400-5499",
         description="Replication server ids, `first-last`. The stream uses the first one, the "
@@ -101,6 +105,7 @@ class SinkSection(Reference):
         description='Where tables go, as `"shop.*": "dr_shop.*"`; a `*` on the right is what it '
         "was on the left. Exact tables go first, then the first pattern that fits. Without a "
         "route a table keeps its name.",
+        examples=[{"shop.*": "dr_shop.*"}],
     )
     existing_rows: Literal["refuse", "replace"] = Field(
         default="refuse",
@@ -123,6 +128,7 @@ class SnapshotTable(Section):
     key: tuple[str, ...] | None = Field(
         default=None,
         description="Columns to split by; they must be the table's primary key, in its order.",
+        examples=[["id"]],
     )
     where: NoCondition = Field(default=None, description="Not in this release; `null`.")
 
@@ -143,7 +149,9 @@ class SnapshotSection(Section):
         default=64, ge=1, description="A split that holds more megabytes than this is cut in two."
     )
     tables: dict[Pattern, SnapshotTable] = Field(
-        default_factory=dict, description='Settings of single tables: `"shop.orders": {...}`.'
+        default_factory=dict,
+        description='Settings of single tables: `"shop.orders": {...}`.',
+        examples=[{"shop.orders": {"key": ["id"]}}],
     )
 
 
@@ -194,10 +202,14 @@ class SparkSection(Section):
     """Where the work is done."""
 
     conn_id: ConnectionId | None = Field(
-        default=None, description="Airflow connection of the Spark master; `local[*]` without one."
+        default=None,
+        description="Airflow connection of the Spark master; `local[*]` without one.",
+        examples=["spark_default"],
     )
     conf: dict[str, str | int | float | bool] = Field(
-        default_factory=dict, description="Spark configuration."
+        default_factory=dict,
+        description="Spark configuration.",
+        examples=[{"spark.driver.memory": "2g"}],
     )
 
 
@@ -205,10 +217,14 @@ class PipelineFile(Section):
     """One pipeline: one source, one sink, a set of tables, and how they are kept in step."""
 
     pipeline: Name = Field(
-        description="Name: a letter, then up to 62 letters, digits or underscores."
+        description="Name: a letter, then up to 62 letters, digits or underscores.",
+        examples=["shop_to_dr"],
     )
-    source: SourceSection = Field(description="Where the tables come from.")
-    sink: SinkSection = Field(description="Where the tables go.")
+    source: SourceSection = Field(
+        description="Where the tables come from.",
+        examples=[{"dsn_env": "SHOP_DSN", "tables": ["shop.*"]}],
+    )
+    sink: SinkSection = Field(description="Where the tables go.", examples=[{"dsn_env": "DR_DSN"}])
     state: StateSection | None = Field(
         default=None,
         description="Where progress is remembered. On the command line it may be left out: then "

@@ -85,9 +85,9 @@ WRONG = [
     ("  dsn_env: SHOP_DSN\n", "", 2, "wanted one of conn_id and dsn_env, neither is there"),
     ("  dsn_env: SHOP_DSN", "  dsn_env: SHOP_DSN\n  conn_id: shop", 2, "both are there"),
     ("SHOP_DSN", "'mysql://u:planted@h/'", 3, "not the name of an environment variable"),
-    ('["shop.*"]', "[]", 4, "at least 1 item"),
+    ('["shop.*"]', "[]", 4, "the list is empty"),
     ('["shop.*"]', '["shop"]', 4, 'write "shop.*"'),
-    ('["shop.*"]', "shop.*", 4, "valid array"),
+    ('["shop.*"]', "shop.*", 4, "a list"),
     ('["shop.*"]', '["shop.*"]\n  server_id: 9-5', 5, "smaller id first"),
     ('["shop.*"]', '["shop.*"]\n  server_id: 5400-5402', 5, "too few"),
     ('["shop.*"]', '["shop.a"]\n  exclude: ["*.a"]', 4, "also excluded"),
@@ -95,9 +95,9 @@ WRONG = [
     ("DR_DSN", 'DR_DSN\n  route: {"shop.a": "dr.*"}', 7, "stands for nothing"),
     ("DR_DSN", 'DR_DSN\n  route: {"shop": "dr"}', 7, "not 'database.table'"),
     ("DR_DSN", "SHOP_DSN", 5, "copied onto itself"),
-    ("DR_DSN", "DR_DSN\nsnapshot: {split_rows: '5'}", 7, "valid integer"),
+    ("DR_DSN", "DR_DSN\nsnapshot: {split_rows: '5'}", 7, "a whole number"),
     ("DR_DSN", "DR_DSN\nsnapshot:\n  split_row: 5", 8, "did you mean 'split_rows'?"),
-    ("DR_DSN", "DR_DSN\nsnapshot: {backfill: 1}", 7, "valid boolean"),
+    ("DR_DSN", "DR_DSN\nsnapshot: {backfill: 1}", 7, "true or false"),
     ("DR_DSN", 'DR_DSN\nsnapshot: {tables: {"a.b": {}}}', 7, "not among the pipeline's tables"),
     ("DR_DSN", "DR_DSN\nstream:\n  start: earliest", 8, "not in this release"),
     ("DR_DSN", "DR_DSN\nstream:\n  start: {gtid: x}", 8, "not in this release"),
@@ -119,6 +119,43 @@ def test_a_wrong_file_is_refused_with_its_line_and_the_fix(
     assert f"shop.yaml:line {line}" in what
     assert "Fix: " in what
     assert "planted" not in what
+
+
+FIXES = [
+    ("pipeline: shop", "pipeline: 3", "write text, as in pipeline: shop_to_dr"),
+    ("dsn_env: DR_DSN", "dsn_env: DR_DSN\n  type: oracle", "write mysql"),
+    ("dsn_env: DR_DSN", "dsn_env: DR_DSN\nsnapshot:", "leave the key out for its defaults, or"),
+    ("sink:\n  dsn_env: DR_DSN", "sink:", "as in sink: {dsn_env: DR_DSN}"),
+    (
+        "DR_DSN",
+        "DR_DSN\nstream: {max_batch: {seconds: 0}}",
+        "write a number above 0 and of at most 3600, as in seconds: 1.0",
+    ),
+    (
+        "DR_DSN",
+        "DR_DSN\nsnapshot: {split_rows: many}",
+        "write a whole number of at least 1, without quotes, as in split_rows: 50000",
+    ),
+    ("DR_DSN", "DR_DSN\nstream: {mode: once}", "write continuous or bounded"),
+    ("  tables", "  zero_dates: keep\n  tables", 'write fail, "null" or text'),
+    ('["shop.*"]', "[3]", "write text, as in tables: [shop.orders, inventory.*]"),
+    ('["shop.*"]', "", "write a list, as in tables: [shop.orders, inventory.*]"),
+    ("DR_DSN", "DR_DSN\nspark: {conf: {a: [1]}}", "as in conf: {spark.driver.memory: 2g}"),
+]
+
+
+@pytest.mark.parametrize(("right", "wrong", "fix"), FIXES)
+def test_a_fix_says_what_to_write(right: str, wrong: str, fix: str) -> None:
+    what = refused(SMALL.replace(right, wrong, 1))
+    assert "has 1 problem" in what
+    assert fix in what.partition("Fix: ")[2]
+
+
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", "null"])
+def test_an_empty_file_is_told_what_to_begin_with(text: str) -> None:
+    what = refused(text)
+    assert "the file is empty" in what
+    assert "write at least pipeline, source and sink" in what
 
 
 def test_all_problems_are_told_at_once() -> None:
