@@ -31,6 +31,7 @@ def check_file(file: PipelineFile) -> Iterator[Found]:
     yield from _one_target_each(file)
     yield from _not_onto_itself(file)
     yield from _table_settings(file)
+    yield from _spark_settings(file)
     if file.stream.writers > 1 and file.stream.apply != "merged":
         yield (
             ("stream", "writers"),
@@ -98,4 +99,28 @@ def _table_settings(file: PipelineFile) -> Iterator[Found]:
                 ("snapshot", "tables", name),
                 f"{name} is not among the pipeline's tables",
                 "name one table of source.tables, without *",
+            )
+
+
+def _spark_settings(file: PipelineFile) -> Iterator[Found]:
+    conf = file.spark.conf
+    if str(conf.get("spark.speculation", "")).lower() == "true":
+        yield (
+            ("spark", "conf", "spark.speculation"),
+            "with speculation on, a second copy of a reader would load the source for nothing and "
+            "be fenced off",
+            "remove it, or write spark.speculation: false",
+        )
+    if file.spark.conn_id is not None and "spark.master" in conf:
+        yield (
+            ("spark", "conf", "spark.master"),
+            f"the master is that of the connection {file.spark.conn_id}, so this would be ignored",
+            "remove it, or leave spark.conn_id out",
+        )
+    for name in conf:
+        if not name.startswith("spark."):
+            yield (
+                ("spark", "conf", name),
+                f"{name!r} is no setting of Spark's, which ignores it",
+                f"write spark.{name} if that is meant, or remove it",
             )

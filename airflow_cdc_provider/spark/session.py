@@ -108,7 +108,7 @@ def close_session() -> None:
 
 def checked(spark: SparkSession) -> SparkSession:
     """Refuse a session whose settings would have two tasks do one task's work."""
-    if spark.conf.get("spark.speculation", "false") == "true":
+    if str(spark.conf.get("spark.speculation", "false")).lower() == "true":
         raise RefusedError(
             "spark.speculation is on",
             where="Spark's configuration",

@@ -214,3 +214,26 @@ def test_pipelines_of_a_folder_that_clash_are_refused(
     with pytest.raises(PipelineFileError, match=words) as caught:
         load_folder(folder)
     assert f"b.yaml:line {line}" in caught.value.what
+
+
+@pytest.mark.parametrize(
+    ("conf", "words"),
+    [
+        ("spark.speculation: true", "speculation"),
+        ('spark.speculation: "TRUE"', "speculation"),
+        ("driver.memory: 2g", "spark.driver.memory"),
+        ("spark.master: local", "leave spark.conn_id out"),
+    ],
+)
+def test_settings_of_spark_that_a_run_would_refuse_or_ignore_are_refused(
+    conf: str, words: str
+) -> None:
+    what = refused(f"{SMALL}spark:\n  conn_id: spark_default\n  conf:\n    {conf}\n")
+    assert "has 1 problem" in what
+    assert "shop.yaml:line 10, spark.conf" in what
+    assert words in what
+
+
+def test_settings_of_spark_that_are_taken_pass() -> None:
+    conf = '{spark.speculation: false, spark.master: "local[2]", spark.executor.cores: 2}'
+    assert len(parse_pipeline(f"{SMALL}spark: {{conf: {conf}}}").model.spark.conf) == 3
