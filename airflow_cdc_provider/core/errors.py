@@ -84,6 +84,12 @@ class SparkLostError(RetryableError):
     code = "CDC-SPK-001"
 
 
+class SparkUnreachableError(RetryableError):
+    """Spark's master did not answer; no job was started."""
+
+    code = "CDC-SPK-002"
+
+
 # --- someone else is the owner now ------------------------------------------------------------
 
 

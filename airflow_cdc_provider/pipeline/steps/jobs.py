@@ -25,6 +25,7 @@ from airflow_cdc_provider.core.errors import CdcError, RetryableError
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
 from airflow_cdc_provider.pipeline.model import PipelineFile
 from airflow_cdc_provider.pipeline.run import Run
+from airflow_cdc_provider.pipeline.steps.masters import require_master
 
 DEFAULT_MASTER = "local[*]"
 _STOP_PATIENCE_S = 20.0
@@ -153,7 +154,8 @@ class JobProcess:
 
 
 def submit(run: Run, spec: JobSpec, options: SparkOptions) -> JobProcess:
-    """Start a job in a process group of its own."""
+    """Start a job in a process group of its own, if its master answers."""
+    require_master(options.master)
     folder = options.log_folder or default_log_folder(run)
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"{spec.kind.value}-{spec.generation}"
@@ -169,7 +171,10 @@ def submit(run: Run, spec: JobSpec, options: SparkOptions) -> JobProcess:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    run.store.tell(run.name, f"{spec.kind.value} job started under generation {spec.generation}")
+    run.store.tell(
+        run.name,
+        f"{spec.kind.value} job started under generation {spec.generation} on {options.master}",
+    )
     return JobProcess(spec, process, log)
 
 
