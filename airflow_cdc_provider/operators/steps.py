@@ -51,6 +51,8 @@ class CdcPlanOperator(CdcOperator):
         with self.opened() as steps:
             skip_if_paused(steps)
             summary = plan_summary(steps.run.name, steps.plan())
+        if summary["warning"]:
+            self.log.warning("%s", summary["warning"])
         for table in summary["not_copied"]:
             self.log.warning("%s", left_out_text(table))
         return summary

@@ -49,6 +49,7 @@ def plan_summary(name: PipelineName, plan: PlanSummary) -> dict[str, Any]:
         "created": list(plan.created[:_MOST]),
         "not_copied": list(plan.not_copied[:_MOST]),
         "gone": list(plan.gone[:_MOST]),
+        "warning": plan.warning,
     }
 
 

@@ -106,6 +106,8 @@ def _until_handed_off(
     require_fit(run)
     watcher.on_step("plan")
     planned = plan(run)
+    if planned.warning:
+        watcher.on_warning(planned.warning)
     for table in planned.not_copied:
         watcher.on_warning(left_out_text(table))
     if planned.handed_off:

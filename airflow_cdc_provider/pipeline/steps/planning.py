@@ -21,7 +21,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.records import PlanOrigin, TablePlan
@@ -58,6 +58,8 @@ class PlanSummary:
     """Tables that fit the file now but are not in the plan: they appeared later."""
     gone: tuple[str, ...] = ()
     """Tables of the plan that the file no longer picks, or that are gone at the source."""
+    warning: str = ""
+    """Why the plan is not the one that this state store held, if nobody asked for another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,23 +130,43 @@ def new_plan(run: Run) -> PlanSummary:
 def _plan(run: Run, ledger: Ledger, found: _Found) -> PlanSummary:
     is_new = source_is_new(run, found.origin.source, ledger)
     state = take_over(run, ledger)
-    held, stream = ledger.plan_id(), ledger.stream()
+    held, stream, warning = ledger.plan_id(), ledger.stream(), ""
     if held and held != state.plan_id and stream is not None:
         adopted = _tables_of_stream(stream, found.tables)
         if adopted is not None:
             _adopt(run, state.generation, held, _Found(adopted, found.origin))
+            warning = _another_plan(run, held, state.plan_id, then="it is taken over")
             state = run.store.ensure(run.name)
     if held and held == state.plan_id and not is_new:
-        return _go_on(run, ledger, state.generation, found)
-    if state.plan_id:
-        why = (
+        _tell(run, warning)
+        return replace(_go_on(run, ledger, state.generation, found), warning=warning)
+    if is_new and state.plan_id:
+        warning = (
             f"the source is the server {found.origin.source} now, and nothing was read of the "
             "former one: all is planned anew"
-            if is_new
-            else f"plan {state.plan_id} is not in the sink's ledger: everything is read again"
         )
-        run.store.tell(run.name, why, level="warning")
-    return _make(run, ledger, state.generation, found)
+    elif held:
+        warning = _another_plan(run, held, state.plan_id, then="everything is read again")
+    elif state.plan_id:
+        warning = f"plan {state.plan_id} is not in the sink's ledger: everything is read again"
+    _tell(run, warning)
+    return replace(_make(run, ledger, state.generation, found), warning=warning)
+
+
+def _another_plan(run: Run, held: str, known: str, *, then: str) -> str:
+    """Say that the ledger holds a plan that did not come from this state store."""
+    state = run.servers.default_state or "the one the file names"
+    return (
+        f"the sink's ledger holds plan {held} of {run.name}, which this state store ({state}) does "
+        f"not know{f' and not {known}' if known else ''}: {then}. If the state was reset, all is "
+        f"well. If another file or host runs a pipeline of the name {run.name} into this sink, "
+        "give one of them another name: each run of one undoes what the other has begun"
+    )
+
+
+def _tell(run: Run, warning: str) -> None:
+    if warning:
+        run.store.tell(run.name, warning, level="warning")
 
 
 def _go_on(run: Run, ledger: Ledger, generation: int, found: _Found) -> PlanSummary:
@@ -209,7 +231,6 @@ def _adopt(run: Run, generation: int, plan_id: str, found: _Found) -> None:
     run.store.move(run.name, generation, expected=phase, to=Phase.PLANNING)
     for table in found.tables:
         run.store.finish_planning(run.name, generation, table.schema.table)
-    run.store.tell(run.name, f"plan {plan_id} was taken from the sink's ledger", level="warning")
 
 
 def _create_tables(run: Run, tables: Sequence[TablePlan]) -> tuple[str, ...]:
