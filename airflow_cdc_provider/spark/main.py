@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING
 from airflow_cdc_provider.core.errors import CdcError, FencedError, StateMovedError
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
 from airflow_cdc_provider.core.lifecycle import Phase
+from airflow_cdc_provider.spark.failures import SPARK_FAILURES, spark_failure
 from airflow_cdc_provider.spark.job import Job, JobServers
 from airflow_cdc_provider.spark.job_result import ExitCode, JobResult
 from airflow_cdc_provider.spark.scrubbing import Secrets
-from airflow_cdc_provider.spark.session import close_session, open_session
+from airflow_cdc_provider.spark.session import DEFAULT_MASTER, close_session, open_session
 from airflow_cdc_provider.spark.snapshot_job import run_snapshot
 from airflow_cdc_provider.spark.stream_job import run_stream
 from airflow_cdc_provider.state.store import open_store
@@ -55,7 +56,7 @@ def run_job(
         servers = servers or JobServers.from_environment(spec)
         secrets = servers.secrets
         with closing(open_store(servers.state_dsn)) as store:
-            session = spark or _session(spec, master, conf)
+            session = spark or _session(spec, master, conf, secrets)
             return _run(Job(spec, servers, store, session, stop or threading.Event()))
     except CdcError as error:
         text = secrets.scrub(str(error))
@@ -90,8 +91,16 @@ def main(arguments: Sequence[str] | None = None) -> ExitCode:
     return result.exit_code
 
 
-def _session(spec: JobSpec, master: str | None, conf: Mapping[str, str] | None) -> SparkSession:
-    return open_session(f"cdc {spec.pipeline} {spec.kind.value}", master=master, conf=conf)
+def _session(
+    spec: JobSpec, master: str | None, conf: Mapping[str, str] | None, secrets: Secrets
+) -> SparkSession:
+    name = f"cdc {spec.pipeline} {spec.kind.value}"
+    try:
+        return open_session(name, master=master, conf=conf)
+    except SPARK_FAILURES as failure:
+        # a master that takes the connection and says nothing shows only here, after a minute
+        where = f"starting Spark on {master or DEFAULT_MASTER}"
+        raise spark_failure(failure, where=where, secrets=secrets) from failure
 
 
 def _run(job: Job) -> JobResult:

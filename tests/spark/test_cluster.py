@@ -18,6 +18,7 @@ from urllib.parse import quote
 import pyspark
 import pytest
 
+from airflow_cdc_provider.core.errors import RetryableError
 from airflow_cdc_provider.core.jobspec import JobKind
 from airflow_cdc_provider.spark.job_result import ExitCode, Outcome
 from tests.servers.given import SqlServer
@@ -196,3 +197,15 @@ def test_spark_submit_runs_a_job_and_its_wrong_password_is_not_in_the_error(
         assert ended.returncode == code, ended.stdout + ended.stderr
         assert secret not in ended.stdout + ended.stderr
     pipeline.assert_equal()
+
+
+def test_a_session_that_cannot_be_made_names_its_master_and_no_stack_frames(
+    make_pipeline: MakePipeline,
+) -> None:
+    pipeline = make_pipeline()
+    spec = pipeline.spec(JobKind.SNAPSHOT, pipeline.take_over())
+    assert pipeline.start(spec, master="nonsense").wait(timeout=120) != 0
+    result = pipeline.result_of(spec)
+    assert result.error_code == RetryableError.code
+    assert "starting Spark on nonsense" in result.error
+    assert "\tat " not in result.error
