@@ -32,6 +32,7 @@ import pyarrow.compute as pc
 
 from airflow_cdc_provider.columnar.sql_text import rows_of
 from airflow_cdc_provider.columnar.text_protocol import HEADER_BYTES, Field, Positions, TextChunk
+from airflow_cdc_provider.columnar.text_values import comes_as_bytes
 from airflow_cdc_provider.columnar.value_model import (
     BINARY_TYPES,
     CHARACTER_TYPES,
@@ -89,9 +90,12 @@ def load_chunk(
 ) -> LoadText | None:
     """Rewrite the source's own bytes for LOAD DATA LOCAL; None if they have to go through Arrow.
 
-    So have zero and partial dates, unless they are to arrive as they are (`ZeroDates.TEXT`). The
-    chunk stays as it is, so that a publish can be tried again.
+    So have texts that came in a charset of their own, and zero and partial dates, unless they are
+    to arrive as they are (`ZeroDates.TEXT`). The chunk stays as it is, so that a publish can be
+    tried again.
     """
+    if any(comes_as_bytes(column.type) for column in columns):
+        return None
     fields = chunk.fields()
     if zero_dates is not ZeroDates.TEXT and has_zero_dates(chunk, fields, columns):
         return None

@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 
 from airflow_cdc_provider.columnar.load_text import has_zero_dates, is_bytes
 from airflow_cdc_provider.columnar.text_protocol import HEADER_BYTES, TextChunk
+from airflow_cdc_provider.columnar.text_values import comes_as_bytes
 from airflow_cdc_provider.columnar.value_model import ZeroDates
 from airflow_cdc_provider.columnar.value_text import string_offsets, value_text
 from airflow_cdc_provider.core.table_schema import Column
@@ -82,8 +83,11 @@ def chunk_parameters(
 ) -> RowParameters | None:
     """Take the server's own bytes as values; None if they have to go through Arrow.
 
-    So have zero and partial dates, unless they are to arrive as they are (`ZeroDates.TEXT`).
+    So have texts that came in a charset of their own, and zero and partial dates, unless they are
+    to arrive as they are (`ZeroDates.TEXT`).
     """
+    if any(comes_as_bytes(column.type) for column in columns):
+        return None
     fields = chunk.fields()
     if zero_dates is not ZeroDates.TEXT and has_zero_dates(chunk, fields, columns):
         return None

@@ -36,9 +36,7 @@ class SplitRows(Protocol):
         """Yield the rows as record batches."""
 
     def text_chunks(self) -> tuple[TextChunk, ...] | None:
-        """Return the untouched bytes of the text protocol, None if they are not what a sink takes.
-
-        They are not if rows were changed since, or texts are in charsets of their own.
+        """Return the untouched bytes of the text protocol, None if rows were changed since.
 
         All rows, in the order of `batches`.
         """

@@ -16,7 +16,6 @@ import pyarrow as pa
 from airflow_cdc_provider.columnar.text_protocol import CHUNK_BYTES, Field, RowFramer, TextChunk
 from airflow_cdc_provider.columnar.text_values import (
     FieldRefusedError,
-    comes_as_bytes,
     decode_field,
     select_expression,
 )
@@ -46,11 +45,6 @@ class TextDecoder:
     def select_list(self) -> str:
         """What to select, in the order of the columns."""
         return ", ".join(select_expression(column) for column in self.columns)
-
-    @property
-    def texts_are_utf8(self) -> bool:
-        """Tell whether all texts come as UTF-8, so that a sink may take the bytes as they are."""
-        return not any(comes_as_bytes(column.type) for column in self.columns)
 
     def framer(self, chunk_bytes: int = CHUNK_BYTES) -> RowFramer:
         """Return a framer for one result of `select_list`."""

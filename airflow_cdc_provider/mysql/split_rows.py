@@ -44,7 +44,7 @@ class TextRows:
             yield self.decoder.to_arrow(left.pop())
 
     def text_chunks(self) -> tuple[TextChunk, ...] | None:
-        return self.chunks if self.decoder.texts_are_utf8 else None
+        return self.chunks
 
     def batch_of(self, chunk: TextChunk) -> pa.RecordBatch:
         return self.decoder.to_arrow(chunk)

@@ -12,12 +12,13 @@ Nothing but the standard library and `core`: this runs before anything of Spark 
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import sys
 from base64 import urlsafe_b64encode
 from collections.abc import Sequence
 from importlib.machinery import PathFinder
-from importlib.metadata import Distribution, PackagePath
+from importlib.metadata import Distribution
 from pathlib import Path
 
 from airflow_cdc_provider.core.errors import SparkInstallationError
@@ -61,18 +62,29 @@ def _is_imported(full: Distribution, where: list[str]) -> bool:
 
 
 def _foreign_files(full: Distribution, client: Distribution) -> list[str]:
-    theirs = {str(file) for file in client.files or ()}
-    both = (file for file in full.files or () if str(file) in theirs)
-    return sorted(str(file) for file in both if not _is_its_own(file))
+    """Return the files of `full` that `client` has too and that are not as `full` brought them."""
+    folder, theirs = Path(str(full.locate_file(""))), _record(client)
+    return sorted(
+        name
+        for name, recorded in _record(full).items()
+        if name in theirs and not _is_its_own(folder / name, recorded)
+    )
 
 
-def _is_its_own(file: PackagePath) -> bool:
+def _record(installed: Distribution) -> dict[str, str]:
+    """Return the hash of each file that was installed, whether or not it is still there."""
+    rows = csv.reader((installed.read_text("RECORD") or "").splitlines())
+    return {row[0]: row[1] for row in rows if len(row) > 1}
+
+
+def _is_its_own(file: Path, recorded: str) -> bool:
     """Tell whether the file is still what its distribution installed; true without a record."""
-    if file.hash is None:
+    algorithm, _, expected = recorded.partition("=")
+    if not expected:
         return True
     try:
-        content = Path(str(file.locate())).read_bytes()
+        content = file.read_bytes()
     except FileNotFoundError:
         return False
-    digest = urlsafe_b64encode(hashlib.new(file.hash.mode, content).digest()).rstrip(b"=")
-    return digest.decode() == file.hash.value
+    digest = urlsafe_b64encode(hashlib.new(algorithm, content).digest()).rstrip(b"=")
+    return digest.decode() == expected
