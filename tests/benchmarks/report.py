@@ -28,11 +28,15 @@ def table(results: Sequence[Result]) -> str:
     for result in results:
         ratio = f"{_compared(results, result.work).rows_per_s / result.rows_per_s:.2f}"
         lines.append(
-            f"| {result.work} | {result.subject} | {result.rows_per_s:,.0f} | {ratio} "
+            f"| {result.work} | {_cell(result.subject)} | {result.rows_per_s:,.0f} | {ratio} "
             f"| {result.cpu_s_per_m:.2f} | {result.server_cpu_s_per_m:.2f} "
             f"| {result.rss_mb:,.0f} | {result.n} |"
         )
     return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def _compared(results: Iterable[Result], work: str) -> Result:
