@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_cdc_provider.columnar.binlog.east_asian import WALKS as _WALKS
+from airflow_cdc_provider.columnar.binlog.east_asian import WALKS, WIDE_BACKSLASH
 from airflow_cdc_provider.core.errors import UnknownTypeError, ValueRefusedError
 
 UTF8_CHARSETS = frozenset({"utf8mb4", "utf8mb3", "utf8"})
@@ -106,11 +106,10 @@ _LONGER_CODECS = {
     "utf16le": "utf_16_le",
     "utf32": "utf_32_be",
 }
-_WIDE_BACKSLASH = {0xFF3C: 0x5C}
 _TRANSLATIONS = {
     "gb18030": {0xE7C7: 0x1E3F, 0x1E3F: 0xE7C7},
-    "sjis": _WIDE_BACKSLASH,
-    "ujis": _WIDE_BACKSLASH,
+    "sjis": WIDE_BACKSLASH,
+    "ujis": WIDE_BACKSLASH,
 }
 _ASCII_SAFE = frozenset(_LONGER_CODECS) - {"ucs2", "utf16", "utf16le", "utf32"}
 """Charsets in which bytes below 128 alone mean ASCII."""
@@ -258,7 +257,7 @@ def _decode_longer(octets: bytes, charset: str) -> str:
     codec = _LONGER_CODECS.get(charset)
     if codec is None:
         raise UnknownTypeError(f"charset {charset!r} is not known")
-    walk = _WALKS.get(charset)
+    walk = WALKS.get(charset)
     try:
         if walk is not None and walk.concerns(octets):
             return walk.decoded(octets)

@@ -26,7 +26,8 @@ _BIG5_LESS = frozenset({0xA15A, 0xA1C3, 0xA1C5, 0xA1FE, 0xA240, 0xA2CC, 0xA2CE})
 _BIG5_SPECIAL = tuple(code.to_bytes(2, "big") for code in (*_BIG5_MORE, *_BIG5_LESS))
 
 _WIDE_MARKS = {0x7E: 0xFF5E, 0xA6: 0xFFE4}
-_WIDE_BACKSLASH = {0xFF3C: 0x5C}
+WIDE_BACKSLASH = {0xFF3C: 0x5C}
+"""The server has a backslash where Python has a wide one."""
 _IBM_FIRST = 0xF3F3
 _IBM = (
     "\u2170\u2171\u2172\u2173\u2174\u2175\u2176\u2177\u2178\u2179\u2160\u2161"
@@ -40,6 +41,9 @@ _IBM = (
     "\u974d\u9751\ufa2a\ufa2b\ufa2c\u999e\u9ad9\u9b72\ufa2d\u9ed1"
 )
 _NO_SINGLES = frozenset({0x80, 0xA0, 0xFD, 0xFE, 0xFF})
+
+
+_Part = Callable[[bytes, int], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +88,8 @@ def _big5(octets: bytes) -> str:
     return "".join(found)
 
 
-def _eucjpms(octets: bytes) -> str:
-    """Decode by way of cp932: the same two-byte characters, moved to other codes."""
+def _walked(octets: bytes, three_bytes: _Part, two_bytes: _Part, charset: str) -> str:
+    """Decode one of the two EUC charsets; each part reads the character that begins at a place."""
     found, place = [], 0
     while place < len(octets):
         first = octets[place]
@@ -93,29 +97,52 @@ def _eucjpms(octets: bytes) -> str:
             found.append(chr(first))
             place += 1
         elif first == _THREE_BYTES:
-            code = int.from_bytes(octets[place + 1 : place + 3], "big")
-            ibm = (code >> 8) * _ROW + _trail(octets, place + 1, "eucjpms") - _IBM_START
-            if 0 <= ibm < len(_IBM):
-                found.append(_IBM[ibm])
-            else:
-                found.append(_three_bytes(octets, place, "eucjpms").translate(_WIDE_MARKS))
+            found.append(three_bytes(octets, place))
             place += 3
-        elif first == _HALF_WIDTH:
-            _trail(octets, place, "eucjpms")
-            if octets[place + 1] in _NO_SINGLES:
-                raise _no_character("eucjpms", octets, place, 2)
-            found.append(octets[place + 1 : place + 2].decode("cp932"))
-            place += 2
         elif first >= _OWN_LEAD:
-            found.append(_own(octets, place, "eucjpms", _OWN_TWO_BYTES))
+            found.append(_own(octets, place, charset, _OWN_TWO_BYTES))
             place += 2
         else:
-            row, cell = first - _FIRST_TRAIL, _trail(octets, place, "eucjpms")
-            lead = row // 2 + (0x81 if row < 62 else 0xC1)
-            trail = cell + (0x9F if row % 2 else 0x40 + (cell >= 63))
-            found.append(bytes([lead & 0xFF, trail & 0xFF]).decode("cp932"))
+            found.append(two_bytes(octets, place))
             place += 2
     return "".join(found)
+
+
+def _eucjpms(octets: bytes) -> str:
+    return _walked(octets, _eucjpms_three_bytes, _eucjpms_two_bytes, "eucjpms")
+
+
+def _eucjpms_three_bytes(octets: bytes, place: int) -> str:
+    code = int.from_bytes(octets[place + 1 : place + 3], "big")
+    ibm = (code >> 8) * _ROW + _trail(octets, place + 1, "eucjpms") - _IBM_START
+    if 0 <= ibm < len(_IBM):
+        return _IBM[ibm]
+    return _three_bytes(octets, place, "eucjpms").translate(_WIDE_MARKS)
+
+
+def _eucjpms_two_bytes(octets: bytes, place: int) -> str:
+    """Decode by way of cp932: the same two-byte characters, moved to other codes."""
+    first, cell = octets[place], _trail(octets, place, "eucjpms")
+    if first == _HALF_WIDTH:
+        if octets[place + 1] in _NO_SINGLES:
+            raise _no_character("eucjpms", octets, place, 2)
+        return octets[place + 1 : place + 2].decode("cp932")
+    row = first - _FIRST_TRAIL
+    lead = row // 2 + (0x81 if row < 62 else 0xC1)
+    trail = cell + (0x9F if row % 2 else 0x40 + (cell >= 63))
+    return bytes([lead & 0xFF, trail & 0xFF]).decode("cp932")
+
+
+def _ujis(octets: bytes) -> str:
+    return _walked(octets, _ujis_three_bytes, _ujis_two_bytes, "ujis")
+
+
+def _ujis_three_bytes(octets: bytes, place: int) -> str:
+    return _three_bytes(octets, place, "ujis").translate(WIDE_BACKSLASH)
+
+
+def _ujis_two_bytes(octets: bytes, place: int) -> str:
+    return octets[place : place + 2].decode("euc_jp").translate(WIDE_BACKSLASH)
 
 
 def _own(octets: bytes, place: int, charset: str, base: int) -> str:
@@ -131,25 +158,6 @@ def _three_bytes(octets: bytes, place: int, charset: str) -> str:
 
 def _has_own(octets: bytes) -> bool:
     return max(octets, default=0) >= _OWN_LEAD
-
-
-def _ujis(octets: bytes) -> str:
-    found, place = [], 0
-    while place < len(octets):
-        first = octets[place]
-        if first < 0x80:
-            found.append(chr(first))
-            place += 1
-        elif first == _THREE_BYTES:
-            found.append(_three_bytes(octets, place, "ujis").translate(_WIDE_BACKSLASH))
-            place += 3
-        elif first >= _OWN_LEAD:
-            found.append(_own(octets, place, "ujis", _OWN_TWO_BYTES))
-            place += 2
-        else:
-            found.append(octets[place : place + 2].decode("euc_jp").translate(_WIDE_BACKSLASH))
-            place += 2
-    return "".join(found)
 
 
 def _without_singles(codec: str) -> Walk:
