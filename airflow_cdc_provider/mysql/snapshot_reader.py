@@ -292,7 +292,7 @@ class SnapshotReader:
             raise SourceIdentityError("a high watermark has no place in the log")
         replayed: list[pa.Table] = []  # of one or none, so that it can be given away
         waiting: list[TableChanges] = []
-        total = 0
+        total = held = 0
 
         def catch_up() -> None:
             replayed.append(replay(self._taken(rows, replayed), waiting, schema, split.keys))
@@ -303,14 +303,16 @@ class SnapshotReader:
         for change in self.tail.changes(split.table, low, high.binlog):
             if isinstance(change, Statement):
                 if self._is_settled(change, split):  # what came before it was seen, or is gone
-                    total = 0
+                    total = held = 0
                     replayed.clear()
                     waiting.clear()
                 continue
             waiting.append(change)
             total += len(change)
-            if sum(each.before.nbytes + each.after.nbytes for each in waiting) >= _REPLAY_BYTES:
+            held += change.before.nbytes + change.after.nbytes
+            if held >= _REPLAY_BYTES:
                 catch_up()
+                held = 0
         if waiting:
             catch_up()
         return (ArrowRows(replayed.pop()) if replayed else rows), total
