@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from airflow_cdc_provider.core.ddl_effects import StatementEffect, effect_of
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition, TransactionPoint
 
@@ -61,6 +62,19 @@ class Statement:
     database: str
     sql: str
     point: TransactionPoint
+    ansi_quotes: bool = False
+    """Double quotes hold names, as the session's sql_mode had it."""
+    backslash_escapes: bool = True
+
+    @property
+    def effect(self) -> StatementEffect:
+        """Return what it does to tables."""
+        return effect_of(
+            self.sql,
+            default_database=self.database,
+            ansi_quotes=self.ansi_quotes,
+            backslash_escapes=self.backslash_escapes,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,10 +103,14 @@ _NOUNS = _TABLE_NOUNS | _DATABASE_NOUNS | _OTHER_NOUNS | _INDEX_NOUNS
 
 
 def effect_of(
-    statement: str, *, default_database: str = "", ansi_quotes: bool = False
+    statement: str,
+    *,
+    default_database: str = "",
+    ansi_quotes: bool = False,
+    backslash_escapes: bool = True,
 ) -> StatementEffect:
     """Tell what a statement does; names without a database are in `default_database`."""
-    found = tuple(tokens(statement, ansi_quotes=ansi_quotes))
+    found = tuple(tokens(statement, ansi_quotes=ansi_quotes, backslash_escapes=backslash_escapes))
     if not found:
         return HARMLESS  # MariaDB replaces events a reader would not know by a comment
     reading = _Reading(found, default_database)
@@ -255,6 +259,8 @@ def _create(reading: _Reading) -> StatementEffect:
     if noun in _INDEX_NOUNS:
         harmless = not any(token.is_word("UNIQUE") for token in passed)
         return _index_statement(reading, harmless=harmless)
+    if noun in _DATABASE_NOUNS and any(token.is_word("REPLACE") for token in passed):
+        return _dropped_database(reading)  # MariaDB: it is dropped with all its tables first
     if noun not in _TABLE_NOUNS:
         # SPATIAL REFERENCE SYSTEM has no noun of its own
         known = noun in _OTHER_NOUNS | _DATABASE_NOUNS or _names_reference_system(passed)
@@ -287,11 +293,7 @@ def _drop(reading: _Reading) -> StatementEffect:
     temporary = reading.take_word("TEMPORARY")
     noun = reading.noun()
     if noun in _DATABASE_NOUNS:
-        reading.skip_existence()
-        token = reading.current
-        if token is None:
-            return _UNKNOWN
-        return StatementEffect(StatementKind.DROP, databases=(token.text,))
+        return _dropped_database(reading)
     if noun in _INDEX_NOUNS:
         return _index_statement(reading, harmless=False)
     if noun not in _TABLE_NOUNS:
@@ -302,6 +304,14 @@ def _drop(reading: _Reading) -> StatementEffect:
     reading.skip_existence()
     found = reading.table_list()
     return StatementEffect(StatementKind.DROP, tables=found) if found else _UNKNOWN
+
+
+def _dropped_database(reading: _Reading) -> StatementEffect:
+    reading.skip_existence()
+    token = reading.current
+    if token is None:
+        return _UNKNOWN
+    return StatementEffect(StatementKind.DROP, databases=(token.text,))
 
 
 def _rename(reading: _Reading) -> StatementEffect:

@@ -54,7 +54,9 @@ class Token:
         return self.kind in {TokenKind.WORD, TokenKind.NAME}
 
 
-def tokens(statement: str, *, ansi_quotes: bool = False) -> Iterator[Token]:
+def tokens(
+    statement: str, *, ansi_quotes: bool = False, backslash_escapes: bool = True
+) -> Iterator[Token]:
     """Yield the statement's tokens; an unfinished string or comment reaches to its end."""
     position, open_comments = 0, 0
     while position < len(statement):
@@ -68,7 +70,9 @@ def tokens(statement: str, *, ansi_quotes: bool = False) -> Iterator[Token]:
             )
             position = skipped
             continue
-        token = _token(statement, position, ansi_quotes=ansi_quotes)
+        token = _token(
+            statement, position, ansi_quotes=ansi_quotes, backslash_escapes=backslash_escapes
+        )
         yield token
         position = token.end
 
@@ -85,12 +89,12 @@ def _skipped(statement: str, position: int) -> int:
     return position
 
 
-def _token(statement: str, position: int, *, ansi_quotes: bool) -> Token:
+def _token(statement: str, position: int, *, ansi_quotes: bool, backslash_escapes: bool) -> Token:
     first = statement[position]
     if first in "`'\"":
         quoted_name = first == "`" or (first == '"' and ansi_quotes)
         kind = TokenKind.NAME if quoted_name else TokenKind.STRING
-        end = _closing(statement, position, escapes=not quoted_name)
+        end = _closing(statement, position, escapes=backslash_escapes and not quoted_name)
         inner = statement[position + 1 : max(end - 1, position + 1)]
         return Token(kind, inner.replace(first * 2, first), position, end)
     match = _NUMBER.match(statement, position) or _PLAIN_WORD.match(statement, position)

@@ -37,7 +37,6 @@ from airflow_cdc_provider.columnar.rows import ArrowRows, SplitRows
 from airflow_cdc_provider.columnar.text_decoder import TextDecoder
 from airflow_cdc_provider.columnar.text_protocol import TextChunk
 from airflow_cdc_provider.columnar.value_model import ZeroDates
-from airflow_cdc_provider.core.ddl_effects import effect_of
 from airflow_cdc_provider.core.errors import (
     SchemaMovedError,
     SourceIdentityError,
@@ -330,8 +329,7 @@ class SnapshotReader:
 
         False if it does not concern the table.
         """
-        effect = effect_of(statement.sql, default_database=statement.database)
-        if not effect.concerns(split.table, ignore_case=True):
+        if not statement.effect.concerns(split.table, ignore_case=True):
             return False
         settled = None if self._session is None else self._session.watermarks.settled
         if settled is not None and statement.point.end <= settled:

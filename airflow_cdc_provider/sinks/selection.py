@@ -24,7 +24,6 @@ from airflow_cdc_provider.columnar.changes import ChangeBatch, Statement, TableC
 from airflow_cdc_provider.columnar.merge import MergedChanges, merge
 from airflow_cdc_provider.columnar.split_filter import filtered
 from airflow_cdc_provider.columnar.value_model import ZeroDates, arrow_schema
-from airflow_cdc_provider.core.ddl_effects import effect_of
 from airflow_cdc_provider.core.errors import (
     IncomparablePositionsError,
     IntegrityError,
@@ -92,7 +91,7 @@ class CapturedTables:
 
     def concerned(self, barrier: Statement, stream: StreamSplit) -> list[TableId]:
         """Return the captured tables that a statement may change and no snapshot has settled."""
-        effect = effect_of(barrier.sql, default_database=barrier.database)
+        effect = barrier.effect
         return [
             progress.table
             for progress in stream.tables

@@ -35,7 +35,7 @@ def encode(batch: ChangeBatch) -> bytes:
         "start": position_to_json(batch.start),
         "end": None if batch.end is None else position_to_json(batch.end),
         "bytes": batch.bytes,
-        "barrier": None if barrier is None else {"database": barrier.database, "sql": barrier.sql},
+        "barrier": None if barrier is None else _statement_form(barrier),
         "tables": [
             {"table": str(changes.table), "columns": changes.before.num_columns}
             for changes in batch.tables
@@ -66,11 +66,18 @@ def decode(encoded: bytes) -> ChangeBatch:
         end=None if header["end"] is None else position_from_json(header["end"]),
         transactions=transactions,
         tables=tables,
-        barrier=None
-        if barrier is None
-        else Statement(barrier["database"], barrier["sql"], _points(next(streams))[0]),
+        barrier=None if barrier is None else Statement(point=_points(next(streams))[0], **barrier),
         bytes=header["bytes"],
     )
+
+
+def _statement_form(statement: Statement) -> dict[str, object]:
+    return {
+        "database": statement.database,
+        "sql": statement.sql,
+        "ansi_quotes": statement.ansi_quotes,
+        "backslash_escapes": statement.backslash_escapes,
+    }
 
 
 def parts_of(encoded: bytes, part_bytes: int = PART_BYTES) -> Iterator[tuple[bytes, bool]]:

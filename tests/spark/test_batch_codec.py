@@ -58,7 +58,12 @@ def batches(draw: st.DrawFn) -> ChangeBatch:
                 images(rows[::-1]),
             )
         )
-    barrier = draw(st.one_of(st.none(), st.builds(Statement, st.text(), st.text(), points)))
+    barrier = draw(
+        st.one_of(
+            st.none(),
+            st.builds(Statement, st.text(), st.text(), points, st.booleans(), st.booleans()),
+        )
+    )
     end = draw(st.one_of(st.none(), log_positions))
     size = draw(st.integers(0, 10))
     return ChangeBatch(draw(log_positions), end, transactions, tuple(tables), barrier, size)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterator
 import numpy as np
 
 from airflow_cdc_provider.columnar.binlog.assembly import BatchAssembly
+from airflow_cdc_provider.columnar.binlog.byte_reader import UNREADABLE, damaged
 from airflow_cdc_provider.columnar.binlog.event_kinds import Kind, Kinds, kinds_of
 from airflow_cdc_provider.columnar.binlog.event_types import (
     ARTIFICIAL_FLAG,
@@ -37,7 +38,7 @@ from airflow_cdc_provider.columnar.binlog.special_events import (
     refuse,
     rotate_target,
 )
-from airflow_cdc_provider.columnar.binlog.statements import LoggedStatement, Meaning, meaning_of
+from airflow_cdc_provider.columnar.binlog.statements import LoggedStatement, Meaning, judged
 from airflow_cdc_provider.columnar.binlog.table_map import SchemaSource, no_schema
 from airflow_cdc_provider.columnar.binlog.table_maps import TableMaps
 from airflow_cdc_provider.columnar.binlog.transaction_runs import (
@@ -107,6 +108,9 @@ class ColumnDecoder:
                 yield from self._take(frames)
         except CdcError as error:
             raise self._located(error) from error
+        except UNREADABLE as error:
+            found = damaged(f"an event cannot be read ({type(error).__name__}: {error})")
+            raise self._located(found) from error
 
     def _located(self, error: CdcError) -> CdcError:
         """Add where in the log it happened."""
@@ -182,8 +186,8 @@ class ColumnDecoder:
         """Take a statement: transaction control or DDL."""
         end = int(self._ends(frames)[0])
         second = int(frames.octets.little(frames.starts, 4)[0])
-        logged = LoggedStatement.read(frames.body(0))
-        meaning = meaning_of(logged, self._captured, self._captures_in)
+        readings = LoggedStatement.readings(frames.body(0))
+        logged, meaning = judged(readings, self._captured, self._captures_in)
         match meaning:
             case Meaning.BARRIER:
                 yield from self._barrier(logged, end, second)
@@ -233,7 +237,9 @@ class ColumnDecoder:
         at the boundary before that transaction: what comes behind it is not applied yet.
         """
         point = self._runs.first_point(end, second)
-        statement = Statement(logged.database, logged.sql, point)
+        statement = Statement(
+            logged.database, logged.sql, point, logged.ansi_quotes, logged.backslash_escapes
+        )
         if not self._is_begun:
             yield from self._runs.end(end, second)
         self._maps.forget_schemas()

@@ -9,17 +9,26 @@ tables: statements about accounts hold passwords.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 
 from airflow_cdc_provider.columnar.binlog.byte_reader import ByteReader
+from airflow_cdc_provider.columnar.binlog.charsets import decode_member
+from airflow_cdc_provider.columnar.binlog.collations import charset_of
 from airflow_cdc_provider.core.ddl_effects import StatementEffect, StatementKind, effect_of
-from airflow_cdc_provider.core.errors import IntegrityError, UnknownEventError
+from airflow_cdc_provider.core.errors import (
+    IntegrityError,
+    UnknownEventError,
+    ValueRefusedError,
+)
 from airflow_cdc_provider.core.identifiers import TableId
 
-_ANSI_QUOTES = 0x04
-_FLAGS_CODE, _SQL_MODE_CODE = 0, 1
+_ANSI_QUOTES, _NO_BACKSLASH_ESCAPES = 0x04, 1 << 20
+_SQL_MODE_CODE, _CHARSET_CODE, _CATALOG_CODE = 1, 4, 6
+_STATUS_BYTES = {0: 4, _SQL_MODE_CODE: 8, 3: 4, _CHARSET_CODE: 6}
+"""By their codes: flags, sql_mode, steps of AUTO_INCREMENT, charsets."""
 
 
 class Meaning(Enum):
@@ -46,28 +55,73 @@ class LoggedStatement:
     database: str
     sql: str
     ansi_quotes: bool
+    backslash_escapes: bool
 
     @classmethod
     def read(cls, body: bytes) -> LoggedStatement:
         """Read a QUERY event behind its header."""
+        return cls.readings(body)[0]
+
+    @classmethod
+    def readings(cls, body: bytes) -> tuple[LoggedStatement, ...]:
+        """Return what the event may say: what cannot be UTF-8 is in its session's charset.
+
+        What can be UTF-8 may be either: a server logs statements as they came, but those that it
+        puts together itself in UTF-8, under the session's charset all the same.
+        """
         reader = ByteReader(body, 8)
         database_bytes = reader.number(1)
         reader.take(2)
-        status = reader.take(reader.number(2))
+        status = _Status.read(reader.take(reader.number(2)))
         database = reader.take(database_bytes).decode()
         reader.take(1)
-        sql = reader.rest().decode("utf-8", "surrogateescape")
-        return cls(database, sql, _has_ansi_quotes(status))
+        return tuple(
+            cls(
+                database,
+                sql,
+                bool(status.sql_mode & _ANSI_QUOTES),
+                not status.sql_mode & _NO_BACKSLASH_ESCAPES,
+            )
+            for sql in _texts(reader.rest(), status.collation)
+        )
 
 
-def _has_ansi_quotes(status: bytes) -> bool:
-    """Look into the status block; flags and sql_mode come first, in this order."""
-    place = 0
-    if status[:1] == bytes([_FLAGS_CODE]):
-        place = 5
-    if len(status) >= place + 9 and status[place] == _SQL_MODE_CODE:
-        return bool(int.from_bytes(status[place + 1 : place + 9], "little") & _ANSI_QUOTES)
-    return False
+@dataclass(slots=True)
+class _Status:
+    """What a QUERY event tells of the session that ran it."""
+
+    sql_mode: int = 0
+    collation: int = 0
+    """The number of one of the text's charset; 0 if it is not told."""
+
+    @classmethod
+    def read(cls, block: bytes) -> _Status:
+        """Read the block up to what is needed; flags, sql_mode and charset come first."""
+        found, place = cls(), 0
+        while place < len(block):
+            code, place = block[place], place + 1
+            width = _STATUS_BYTES.get(code)
+            if code == _CATALOG_CODE and place < len(block):
+                width = 1 + block[place]
+            if width is None or place + width > len(block):
+                break
+            if code == _SQL_MODE_CODE:
+                found.sql_mode = int.from_bytes(block[place : place + 8], "little")
+            elif code == _CHARSET_CODE:
+                found.collation = int.from_bytes(block[place : place + 2], "little")
+                break
+            place += width
+        return found
+
+
+def _texts(octets: bytes, collation: int) -> list[str]:
+    if octets.isascii() or not collation:
+        return [octets.decode("utf-8", "surrogateescape")]
+    found = []
+    for each in dict.fromkeys(("utf8mb4", charset_of(collation))):
+        with suppress(ValueRefusedError):
+            found.append(decode_member(octets, each))
+    return found or [octets.decode("utf-8", "surrogateescape")]
 
 
 _WORDS = re.compile(r"\s*(\w+)\s*(\w*)")
@@ -88,6 +142,19 @@ _XA = {
 }
 
 
+def judged(
+    readings: Sequence[LoggedStatement],
+    captured: Callable[[TableId], bool],
+    captures_in: Callable[[str], bool],
+) -> tuple[LoggedStatement, Meaning]:
+    """Return the reading that counts, and its meaning: the first that is not harmless."""
+    for statement in readings:
+        meaning = meaning_of(statement, captured, captures_in)
+        if meaning is not Meaning.HARMLESS:
+            return statement, meaning
+    return readings[0], Meaning.HARMLESS
+
+
 def meaning_of(
     statement: LoggedStatement,
     captured: Callable[[TableId], bool],
@@ -95,7 +162,10 @@ def meaning_of(
 ) -> Meaning:
     """Classify a statement; `captures_in` tells whether a database may hold captured tables."""
     effect = effect_of(
-        statement.sql, default_database=statement.database, ansi_quotes=statement.ansi_quotes
+        statement.sql,
+        default_database=statement.database,
+        ansi_quotes=statement.ansi_quotes,
+        backslash_escapes=statement.backslash_escapes,
     )
     if effect.kind is StatementKind.TRANSACTION:
         return _control(statement.sql)
