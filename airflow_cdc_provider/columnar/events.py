@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from airflow_cdc_provider.columnar.changes import ChangeBatch
 from airflow_cdc_provider.core.positions import LogPosition
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +27,8 @@ class EventChunk:
     """
 
     buffer: bytes | bytearray
-    starts: list[int]
-    ends: list[int]
+    starts: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,25 +1,30 @@
 """Log events cut out of the packet stream of a binlog dump.
 
 The server sends `[length: 3 bytes][sequence: 1 byte][0x00][event]`; an event of 16 MiB or more
-goes on in the next packets, without the zero. Only packet headers are walked one by one, and an
-event costs two list appends. `EventFramer` decides and does no I/O: its owner receives into
-`space()`, tells how many bytes came, and takes what is complete.
+goes on in the next packets, without the zero. `packet_chain` finds where packets begin.
+`EventFramer` decides and does no I/O: its owner receives into `space()`, tells how many bytes
+came, and takes what is complete.
 """
 
 from __future__ import annotations
 
-import struct
 import zlib
+
+import numpy as np
 
 from airflow_cdc_provider.columnar.events import EventChunk
 from airflow_cdc_provider.core.errors import CorruptLogError
 from airflow_cdc_provider.core.positions import BinlogPosition
+from airflow_cdc_provider.mysql.packet_chain import (
+    HEADER_BYTES,
+    LARGEST_PACKET,
+    PACKET_HEAD,
+    SHORTEST,
+    Places,
+    plain_packets,
+)
 
-HEADER_BYTES = 4
-LARGEST_PACKET = 0xFFFFFF
 _ERROR = 0xFF
-_PACKET_HEAD = struct.Struct("<IB")  # length and sequence in one word, then the status
-_SHORTEST = HEADER_BYTES + 1
 _COPY_BELOW = 1 << 16
 _ROOM = 1 << 16
 _EVENT_HEADER = 19
@@ -33,9 +38,6 @@ class EventFramer:
         self._buffer_bytes = buffer_bytes
         self._buffer = bytearray(buffer_bytes)
         self._filled = 0
-        self._walked = 0
-        self._starts: list[int] = []
-        self._ends: list[int] = []
         self.last_packet: bytes | None = None
         """The payload of the packet that ended the dump: an error, or the end of the log."""
 
@@ -56,13 +58,14 @@ class EventFramer:
 
     def take(self) -> EventChunk | None:
         """Return the events complete by now, None if there is none."""
-        self._walk()
-        if not self._starts:
+        if self.last_packet is not None:
             return None
-        starts, ends = self._starts, self._ends
-        self._starts, self._ends = [], []
-        used, filled = self._walked, self._filled
-        self._walked, self._filled = 0, filled - used
+        packets, used = self._packets()
+        if not len(packets):
+            return None
+        starts = packets + SHORTEST
+        ends = np.append(packets[1:], used)
+        filled, self._filled = self._filled, self._filled - used
         if used < _COPY_BELOW:
             chunk = EventChunk(bytes(memoryview(self._buffer)[:used]), starts, ends)
             self._buffer[: filled - used] = self._buffer[used:filled]
@@ -74,27 +77,32 @@ class EventFramer:
         del full[used:]
         return EventChunk(full, starts, ends)
 
-    def _walk(self) -> None:
-        buffer, at, last = self._buffer, self._walked, self._filled - _SHORTEST
-        add_start, add_end = self._starts.append, self._ends.append
-        while at <= last and self.last_packet is None:
-            word, status = _PACKET_HEAD.unpack_from(buffer, at)
-            length = word & LARGEST_PACKET
-            end = at + HEADER_BYTES + length
-            if end > self._filled:
-                break
-            if status:
-                self.last_packet = bytes(buffer[at + HEADER_BYTES : end])
-                break
-            if length == LARGEST_PACKET:
-                joined = self._join_parts(at)
-                if joined is None:
-                    break
-                end, last = joined, self._filled - _SHORTEST
-            add_start(at + _SHORTEST)
-            add_end(end)
-            at = end
-        self._walked = at
+    def _packets(self) -> tuple[Places, int]:
+        """Return where the packets with whole events begin, and the place behind the last.
+
+        Each ends where the next begins, one of several parts too: they are moved together.
+        """
+        found, at = plain_packets(self._buffer, 0, self._filled)
+        while (behind := self._joined_at(at)) is not None:
+            more, end = plain_packets(self._buffer, behind, self._filled)
+            found, at = np.concatenate([found, [at], more]), end
+        return found, at
+
+    def _joined_at(self, at: int) -> int | None:
+        """Return the end of a large event whose parts begin here; note a packet that is no event.
+
+        None if there is neither, or not all of it has come.
+        """
+        if at + SHORTEST > self._filled:
+            return None
+        word, status = PACKET_HEAD.unpack_from(self._buffer, at)
+        end = at + HEADER_BYTES + (word & LARGEST_PACKET)
+        if end > self._filled:
+            return None
+        if status:
+            self.last_packet = bytes(self._buffer[at + HEADER_BYTES : end])
+            return None
+        return self._join_parts(at)
 
     def _join_parts(self, at: int) -> int | None:
         """Move the parts of a large event together; None if some have not come."""

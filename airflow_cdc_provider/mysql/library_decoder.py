@@ -110,7 +110,7 @@ class LibraryDecoder:
     def feed(self, chunk: EventChunk) -> Iterator[ChangeBatch]:
         """Take events in log order; yield the batches that the limits or a barrier end."""
         view = memoryview(chunk.buffer)
-        for start, end in zip(chunk.starts, chunk.ends, strict=True):
+        for start, end in zip(chunk.starts.tolist(), chunk.ends.tolist(), strict=True):
             barrier = self._event(bytes(view[start:end]))
             if self._at is not None and (barrier is not None or self._batches.is_full):
                 yield self._batches.take(self._at, barrier)

@@ -193,7 +193,7 @@ class LogReader:
         Rotations part the chunk into runs of one file; within a run places only grow.
         """
         octets = np.frombuffer(chunk.buffer, np.uint8)
-        starts = np.array(chunk.starts, np.int64)
+        starts = chunk.starts
         rotations = np.flatnonzero(octets[starts + _TYPE] == _ROTATE)
         first = 0
         for stop in [*rotations.tolist(), len(starts)]:

@@ -10,12 +10,8 @@ from hypothesis import strategies as st
 
 from airflow_cdc_provider.core.errors import CorruptLogError
 from airflow_cdc_provider.core.positions import BinlogPosition
-from airflow_cdc_provider.mysql.event_framing import (
-    LARGEST_PACKET,
-    EventFramer,
-    is_error,
-    rotation_target,
-)
+from airflow_cdc_provider.mysql.event_framing import EventFramer, is_error, rotation_target
+from airflow_cdc_provider.mysql.packet_chain import LARGEST_PACKET
 
 
 def packets(event: bytes) -> bytes:

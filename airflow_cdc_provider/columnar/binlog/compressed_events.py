@@ -55,7 +55,7 @@ def unpacked_payload(body: bytes) -> Iterator[EventChunk]:
     for piece in _pieces(packed, compression):
         chunk, used = frame_events(carried + piece)
         carried = bytes(chunk.buffer[used:])
-        if chunk.starts:
+        if len(chunk.starts):
             yield chunk
     if carried:
         raise CorruptLogError(

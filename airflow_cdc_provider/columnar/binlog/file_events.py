@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 from airflow_cdc_provider.columnar.events import EventChunk
 from airflow_cdc_provider.core.errors import CorruptLogError
 
@@ -27,7 +29,7 @@ def read_file(path: Path, chunk_bytes: int = CHUNK_BYTES) -> Iterator[EventChunk
         while piece := file.read(chunk_bytes):
             chunk, used = frame_events(carried + piece)
             carried = bytes(chunk.buffer[used:])
-            if chunk.starts:
+            if len(chunk.starts):
                 yield chunk
 
 
@@ -43,4 +45,4 @@ def frame_events(octets: bytes) -> tuple[EventChunk, int]:
         starts.append(place)
         ends.append(end)
         place = end
-    return EventChunk(octets, starts, ends), place
+    return EventChunk(octets, np.array(starts, np.int64), np.array(ends, np.int64)), place

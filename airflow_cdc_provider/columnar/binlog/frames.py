@@ -77,11 +77,10 @@ class FrameReader:
 
     def read(self, chunk: EventChunk) -> Iterator[Frames]:
         """Yield the chunk's events, unpacked, in order."""
-        if not chunk.starts:
+        if not len(chunk.starts):
             return
         octets = Octets(chunk.buffer)
-        starts = np.array(chunk.starts, np.int64)
-        ends = np.array(chunk.ends, np.int64)
+        starts, ends = chunk.starts, chunk.ends
         if int((ends - starts).min()) < HEADER_BYTES:
             raise CorruptLogError("an event is shorter than its own header")
         frames = Frames(
@@ -169,8 +168,7 @@ def _payload_frames(frames: Frames, place: int) -> Iterator[Frames]:
     for chunk in unpacked_payload(frames.body(place)):
         count = len(chunk.starts)
         octets = Octets(chunk.buffer)
-        starts = np.array(chunk.starts, np.int64)
-        ends = np.array(chunk.ends, np.int64)
+        starts, ends = chunk.starts, chunk.ends
         yield Frames(
             octets,
             starts,

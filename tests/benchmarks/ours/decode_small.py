@@ -29,8 +29,8 @@ def _transactions(path: Path) -> list[EventChunk]:
             found.append(
                 EventChunk(
                     chunk.buffer[origin : chunk.ends[place]],
-                    [each - origin for each in chunk.starts[first : place + 1]],
-                    [each - origin for each in chunk.ends[first : place + 1]],
+                    chunk.starts[first : place + 1] - origin,
+                    chunk.ends[first : place + 1] - origin,
                 )
             )
             first = place + 1

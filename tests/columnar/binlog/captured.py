@@ -44,12 +44,9 @@ class CapturedLog:
     def chunk_from(self, offset: int) -> EventChunk:
         """Give the format description and then all events from an offset on, as a dump does."""
         (chunk,) = read_file(self.path, 1 << 30)
-        first = chunk.starts.index(offset - 4) if offset - 4 in chunk.starts else len(chunk.starts)
-        return EventChunk(
-            chunk.buffer,
-            [chunk.starts[0], *chunk.starts[max(first, 1) :]],
-            [chunk.ends[0], *chunk.ends[max(first, 1) :]],
-        )
+        wanted = chunk.starts >= offset - 4 if offset - 4 in chunk.starts else chunk.starts < 0
+        wanted[0] = True
+        return EventChunk(chunk.buffer, chunk.starts[wanted], chunk.ends[wanted])
 
     def decoder(self, **options: Any) -> ColumnDecoder:
         everything = {"captured": lambda _table: True} | self.options | options

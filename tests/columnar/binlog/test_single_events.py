@@ -40,7 +40,7 @@ def chunk_of(*events: bytes, gap: int = 5) -> EventChunk:
         starts.append(len(buffer))
         buffer += each
         ends.append(len(buffer))
-    return EventChunk(bytes(buffer), starts, ends)
+    return EventChunk(bytes(buffer), np.array(starts), np.array(ends))
 
 
 def rotate(file: str, offset: int = 4, *, fake: bool = True) -> bytes:
@@ -140,7 +140,7 @@ def test_an_event_with_a_wrong_checksum_is_found_among_many() -> None:
     events = [event(29, bytes([n % 256]) * (n % 90 + 1), 200 + n) for n in range(300)]
     for gap in (0, 3, 4, 5):
         chunk = chunk_of(*events, gap=gap)
-        starts, ends = np.array(chunk.starts), np.array(chunk.ends)
+        starts, ends = chunk.starts, chunk.ends
         assert first_broken(chunk.buffer, starts, ends) is None
         for broken in (0, 1, 150, 299):
             for place in (starts[broken], ends[broken] - 5, ends[broken] - 1):
