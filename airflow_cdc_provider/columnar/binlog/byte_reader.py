@@ -2,7 +2,36 @@
 
 from __future__ import annotations
 
+import struct
+
 from airflow_cdc_provider.core.errors import CorruptLogError
+
+_PACKED_BYTES = {0xFC: 2, 0xFD: 3, 0xFE: 8}
+"""By a packed number's first byte: how many follow."""
+
+UNREADABLE = (ArithmeticError, LookupError, RecursionError, ValueError, struct.error)
+"""What reading ends in where an event's own numbers lead nowhere.
+
+Vector steps do not look at each place before they read there: numpy's and Arrow's own errors tell
+that one lies outside. Whoever reads events turns these into a named error.
+"""
+
+
+def damaged(what: str) -> CorruptLogError:
+    """Return the error for an event that says what no server writes."""
+    return CorruptLogError(
+        what,
+        risk="the log is damaged or newer than this reader; nothing of the event was handed on",
+        remedy="compare with the server's own `mysqlbinlog --verify-binlog-checksum`",
+    )
+
+
+def as_text(octets: bytes) -> str:
+    """Read a name."""
+    try:
+        return octets.decode()
+    except UnicodeDecodeError:
+        raise damaged(f"a name is no UTF-8: {octets[:64]!r}") from None
 
 
 class ByteReader:
@@ -23,11 +52,7 @@ class ByteReader:
         """Read `count` bytes."""
         end = self.place + count
         if count < 0 or end > len(self.octets):
-            raise CorruptLogError(
-                f"an event ends after {len(self.octets)} bytes, {end} were expected",
-                risk="the log is damaged or newer than this reader",
-                remedy="compare with the server's own `mysqlbinlog --verify-binlog-checksum`",
-            )
+            raise damaged(f"an event ends after {len(self.octets)} bytes, {end} were expected")
         taken = self.octets[self.place : end]
         self.place = end
         return taken
@@ -41,11 +66,17 @@ class ByteReader:
         first = self.number(1)
         if first < 0xFB:
             return first
-        return self.number({0xFC: 2, 0xFD: 3, 0xFE: 8}.get(first, 0))
+        if first not in _PACKED_BYTES:
+            raise damaged(f"a number begins with the byte {first:#x}, which none does")
+        return self.number(_PACKED_BYTES[first])
 
     def counted(self) -> bytes:
         """Read a string behind its length-encoded length."""
         return self.take(self.packed())
+
+    def text(self, count: int) -> str:
+        """Read `count` bytes of UTF-8."""
+        return as_text(self.take(count))
 
     def rest(self) -> bytes:
         """Read all that is left."""

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from airflow_cdc_provider.columnar.binlog.byte_reader import ByteReader
+from airflow_cdc_provider.columnar.binlog.byte_reader import ByteReader, as_text
 from airflow_cdc_provider.columnar.binlog.wire_types import Wire
 from airflow_cdc_provider.core.errors import UnknownTypeError
 
@@ -88,7 +88,7 @@ class OptionalMetadata:
             case _Field.MEMBERS_COLUMN_CHARSET:
                 self.collations.update({p: value.packed() for p in _places(wires, "members")})
             case _Field.COLUMN_NAME:
-                self.names = tuple(value.counted().decode() for _ in wires)
+                self.names = tuple(as_text(value.counted()) for _ in wires)
             case _Field.SET_MEMBERS:
                 self._members(value, _places(wires, "set"))
             case _Field.ENUM_MEMBERS:
@@ -103,9 +103,9 @@ class OptionalMetadata:
             case _Field.VECTOR_DIMENSIONS:
                 self.dimensions = {p: value.packed() for p in _places(wires, "vector")}
             case _Field.SIMPLE_PRIMARY_KEY:
-                self._primary_key(value, prefixed=False)
+                self._primary_key(value, len(wires), prefixed=False)
             case _Field.PRIMARY_KEY_WITH_PREFIX:
-                self._primary_key(value, prefixed=True)
+                self._primary_key(value, len(wires), prefixed=True)
             case _Field.VISIBILITY:
                 self.visible = tuple(_top_bits(value, len(wires)))
             case _:
@@ -125,12 +125,14 @@ class OptionalMetadata:
             count = value.packed()
             self.members[place] = tuple(value.counted() for _ in range(count))
 
-    def _primary_key(self, value: ByteReader, *, prefixed: bool) -> None:
+    def _primary_key(self, value: ByteReader, columns: int, *, prefixed: bool) -> None:
         places = []
         while value.left:
             places.append(value.packed())
             if prefixed:
                 value.packed()
+        if any(place >= columns for place in places):
+            raise _miscounted(f"the primary key holds column {max(places)} of {columns}")
         self.primary_key = tuple(places)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import numpy as np
 import zstandard
 
-from airflow_cdc_provider.columnar.binlog.byte_reader import ByteReader
+from airflow_cdc_provider.columnar.binlog.byte_reader import ByteReader, damaged
 from airflow_cdc_provider.columnar.binlog.event_types import HEADER_BYTES, EventType
 from airflow_cdc_provider.columnar.binlog.file_events import CHUNK_BYTES, frame_events
 from airflow_cdc_provider.columnar.events import EventChunk
@@ -93,6 +93,8 @@ def plain_event(event: bytes) -> bytes:
 
 
 def _query_text(event: bytes) -> int:
+    if len(event) < HEADER_BYTES + 13:
+        raise damaged(f"a statement's event is only {len(event)} bytes long")
     database_bytes = event[HEADER_BYTES + 8]
     status_bytes = int.from_bytes(event[HEADER_BYTES + 11 : HEADER_BYTES + 13], "little")
     return HEADER_BYTES + 13 + status_bytes + database_bytes + 1
@@ -108,7 +110,13 @@ def _rows(event: bytes, kind: EventType) -> int:
     return reader.place
 
 
+_LARGEST = 1 << 30
+"""What no server lets a packet, and so an event, grow over."""
+
+
 def _inflated(event: bytes, place: int) -> bytes:
+    if place >= len(event):
+        raise damaged("a compressed event ends before what it has packed")
     head = event[place]
     width = head & 0x07
     algorithm = head >> 4 & 0x07
@@ -119,10 +127,13 @@ def _inflated(event: bytes, place: int) -> bytes:
             risk="its rows would be lost",
             remedy="SET GLOBAL log_bin_compress = OFF",
         )
-    try:
-        plain = zlib.decompress(event[place + 1 + width :], bufsize=size or 1)
+    if size > _LARGEST:
+        raise damaged(f"a compressed event announces {size} bytes")
+    unpacker = zlib.decompressobj()
+    try:  # one byte more than announced is enough to know; a damaged event may hold any number
+        plain = unpacker.decompress(event[place + 1 + width :], size + 1)
     except zlib.error as error:
-        raise CorruptLogError(f"a compressed event cannot be unpacked: {error}") from None
-    if len(plain) != size:
-        raise CorruptLogError(f"a compressed event has {len(plain)} bytes, {size} were announced")
+        raise damaged(f"a compressed event cannot be unpacked: {error}") from None
+    if len(plain) != size or not unpacker.eof:
+        raise damaged(f"a compressed event has other than the {size} bytes it announces")
     return plain

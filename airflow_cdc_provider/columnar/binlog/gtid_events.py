@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from airflow_cdc_provider.columnar.binlog.byte_reader import ByteReader
+from airflow_cdc_provider.columnar.binlog.byte_reader import ByteReader, damaged
 from airflow_cdc_provider.columnar.binlog.event_types import HEADER_BYTES, EventType
 from airflow_cdc_provider.columnar.binlog.frames import Frames
 from airflow_cdc_provider.columnar.binlog.octets import Ints
@@ -29,6 +29,13 @@ _STANDALONE = 1
 _NUMBER_AT = HEADER_BYTES + 17
 _COMMITTED_AT = HEADER_BYTES + 42
 _ORIGINAL_FOLLOWS = 1 << 55
+_LEAST_BYTES = {
+    EventType.GTID: _COMMITTED_AT + 7,
+    EventType.ANONYMOUS_GTID: _COMMITTED_AT + 7,
+    EventType.MARIADB_GTID: HEADER_BYTES + 13,
+    EventType.GTID_TAGGED: HEADER_BYTES,
+}
+"""By type: where the last field ends that is read of each event."""
 
 
 def gtid_of(origin: GtidOrigin, number: int) -> AnyGtid | None:
@@ -64,6 +71,7 @@ def read_gtids(frames: Frames, places: Ints) -> GtidColumns:
     """Read the GTID events at these places, all of them of one type or one by one."""
     types = np.unique(frames.types[places])
     if len(types) == 1:
+        _require_length(frames, places, _LEAST_BYTES[EventType(types[0])])
         if types[0] == EventType.GTID:
             return _mysql(frames, frames.starts[places])
         if types[0] == EventType.ANONYMOUS_GTID:
@@ -72,6 +80,19 @@ def read_gtids(frames: Frames, places: Ints) -> GtidColumns:
             return _mariadb(frames, frames.starts[places])
         return joined([_tagged(frames, int(place)) for place in places])
     return joined([read_gtids(frames, places[i : i + 1]) for i in range(len(places))])
+
+
+def _require_length(frames: Frames, places: Ints, least: int) -> None:
+    """Refuse an event cut short: what is read there would be of the event behind it."""
+    shortest = int((frames.ends[places] - frames.starts[places]).min())
+    if shortest < least:
+        raise damaged(f"a GTID event is {shortest} bytes long, {least} are the least")
+
+
+def _counted_up(numbers: Ints) -> Ints:
+    if len(numbers) and int(numbers.min()) < 1:
+        raise damaged(f"a transaction has the number {int(numbers.min())}")
+    return numbers
 
 
 def joined(parts: list[GtidColumns]) -> GtidColumns:
@@ -102,7 +123,7 @@ def _committed(frames: Frames, starts: Ints) -> Ints:
 
 def _mysql(frames: Frames, starts: Ints) -> GtidColumns:
     blocks = frames.octets.blocks(starts + HEADER_BYTES + 1, 16)
-    number = frames.octets.little(starts + _NUMBER_AT, 8)
+    number = _counted_up(frames.octets.little(starts + _NUMBER_AT, 8))
     committed = _committed(frames, starts)
     if bool((blocks == blocks[0]).all()):
         one = GtidSource(str(uuid.UUID(bytes=blocks[0].tobytes())))
@@ -122,7 +143,7 @@ def _anonymous(frames: Frames, starts: Ints) -> GtidColumns:
 
 def _mariadb(frames: Frames, starts: Ints) -> GtidColumns:
     octets = frames.octets
-    number = octets.little(starts + HEADER_BYTES, 8)
+    number = _counted_up(octets.little(starts + HEADER_BYTES, 8))
     domain = octets.little(starts + HEADER_BYTES + 8, 4)
     server = octets.little(starts + 5, 4)
     distinct, inverse = np.unique(domain << 32 | server, return_inverse=True)
@@ -154,9 +175,9 @@ def _tagged(frames: Frames, place: int) -> GtidColumns:
     while reader.left:
         kind = reader.unsigned()
         if kind == 1:
-            uuid_bytes = bytes(reader.unsigned() for _ in range(16))
+            uuid_bytes = bytes(reader.octet() for _ in range(16))
         elif kind == 3:
-            tag = reader.take(reader.unsigned()).decode()
+            tag = reader.text(reader.unsigned())
         elif kind in {2, 4, 5}:
             found[kind] = reader.signed()
         elif kind <= _LAST_KNOWN_FIELD:
@@ -169,9 +190,12 @@ def _tagged(frames: Frames, place: int) -> GtidColumns:
             risk="the position would be wrong",
             remedy="report it with the server's version",
         )
-    origin = GtidSource(str(uuid.UUID(bytes=uuid_bytes)), tag)
-    committed = found.get(7, found.get(6, 0))
-    return GtidColumns([origin], np.zeros(1, np.int64), np.array([found[2]]), np.array([committed]))
+    try:
+        origin = GtidSource(str(uuid.UUID(bytes=uuid_bytes)), tag)
+        numbers = np.array([[found[2]], [found.get(7, found.get(6, 0))]], np.int64)
+    except (ValueError, OverflowError) as error:
+        raise damaged(f"a tagged GTID event is of no transaction: {error}") from None
+    return GtidColumns([origin], np.zeros(1, np.int64), _counted_up(numbers[0]), numbers[1])
 
 
 class _FieldReader(ByteReader):
@@ -186,6 +210,13 @@ class _FieldReader(ByteReader):
             return self.number(8)
         rest = self.number(extra) if extra else 0
         return (rest << 8 | first) >> (extra + 1)
+
+    def octet(self) -> int:
+        """Read a number of one byte."""
+        number = self.unsigned()
+        if number > 0xFF:
+            raise damaged(f"a byte of a GTID is {number}")
+        return number
 
     def signed(self) -> int:
         number = self.unsigned()

@@ -24,7 +24,44 @@ DOUBLE, STRING, OPAQUE = 0x0B, 0x0C, 0x0F
 _LITERALS = {0: "null", 1: "true", 2: "false"}
 _DATE, _TIME, _DATETIME, _TIMESTAMP, _DECIMAL = 10, 11, 12, 7, 246
 _PLAIN_DIGITS = 15
+_LENGTH_BYTES = 5
 _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
+
+
+class Document(bytes):
+    """A stored document that counts what is read of it.
+
+    No two values of a document share bytes. So reading more than there is means that offsets lead
+    back: values that hold themselves, or one value in many places, whose text would have no end.
+    """
+
+    left: int
+
+    @classmethod
+    def of(cls, octets: bytes) -> Document:
+        """Begin to read."""
+        document = cls(octets)
+        document.left = len(octets)
+        return document
+
+    def spend(self, size: int) -> None:
+        """Take note that bytes are read."""
+        self.left -= size
+        if self.left < 0:
+            raise IndexError("its values lie in each other")
+
+
+BROKEN = (struct.error, LookupError, RecursionError, ValueError)
+"""What reading a damaged document ends in."""
+
+
+def broken_document(error: Exception) -> CorruptLogError:
+    """Return the error for a document that cannot be read."""
+    return CorruptLogError(
+        f"a JSON value is not whole ({error})",
+        risk="the document would change on its way",
+        remedy="check the log file with mysqlbinlog",
+    )
 
 
 def json_text(document: bytes) -> str:
@@ -32,16 +69,12 @@ def json_text(document: bytes) -> str:
     if not document:
         return "null"
     try:
-        return _value(document[0], document, 1)
-    except (struct.error, IndexError, UnicodeDecodeError) as error:
-        raise CorruptLogError(
-            f"a JSON value ends too early ({error})",
-            risk="the document would change on its way",
-            remedy="check the log file with mysqlbinlog",
-        ) from None
+        return _value(document[0], Document.of(document), 1)
+    except BROKEN as error:
+        raise broken_document(error) from None
 
 
-def _value(kind: int, octets: bytes, place: int) -> str:
+def _value(kind: int, octets: Document, place: int) -> str:
     if kind <= LARGE_ARRAY:
         return _container(kind, octets, place)
     if kind == LITERAL:
@@ -66,7 +99,7 @@ def unknown_kind(kind: int) -> UnknownTypeError:
     )
 
 
-def _container(kind: int, octets: bytes, base: int) -> str:
+def _container(kind: int, octets: Document, base: int) -> str:
     keys, places = container_parts(kind, octets, base)
     values = [_value(child, octets, place) for child, place in places]
     if kind in {SMALL_OBJECT, LARGE_OBJECT}:
@@ -77,7 +110,7 @@ def _container(kind: int, octets: bytes, base: int) -> str:
 
 
 def container_parts(
-    kind: int, octets: bytes, base: int
+    kind: int, octets: Document, base: int
 ) -> tuple[list[bytes], list[tuple[int, int]]]:
     """Return an object's keys (none of an array), and the type and place of each value."""
     large = kind in {LARGE_OBJECT, LARGE_ARRAY}
@@ -85,6 +118,7 @@ def container_parts(
     offset_form = "<I" if large else "<H"
     count = struct.unpack_from(offset_form, octets, base)[0]
     place = base + 2 * width
+    octets.spend(2 * width + count * (width + 1))
     keys: list[bytes] = []
     if kind in {SMALL_OBJECT, LARGE_OBJECT}:
         for index in range(count):
@@ -105,28 +139,34 @@ def container_parts(
     return keys, places
 
 
-def taken(octets: bytes, start: int, end: int) -> bytes:
+def taken(octets: Document, start: int, end: int) -> bytes:
+    """Copy a part of a document, which is read only once."""
+    octets.spend(end - start)
+    return copied(octets, start, end)
+
+
+def copied(octets: Document, start: int, end: int) -> bytes:
     """Copy a part of a document, all of which must be there."""
     if end > len(octets):
         raise IndexError(f"{end} bytes were expected of {len(octets)}")
     return octets[start:end]
 
 
-def _counted(octets: bytes, place: int) -> bytes:
+def _counted(octets: Document, place: int) -> bytes:
     length, start = read_length(octets, place)
     return taken(octets, start, start + length)
 
 
 def read_length(octets: bytes, place: int) -> tuple[int, int]:
     """Read a length of seven bits a byte; return it and where it ends."""
-    length, shift = 0, 0
-    while True:
+    length = 0
+    for shift in range(0, 7 * _LENGTH_BYTES, 7):
         octet = octets[place]
         place += 1
         length |= (octet & 0x7F) << shift
-        shift += 7
         if not octet & 0x80:
             return length, place
+    raise IndexError(f"a length takes more than {_LENGTH_BYTES} bytes")
 
 
 def quoted(text: str) -> str:
@@ -182,6 +222,8 @@ def _temporal(kind: int, packed: int) -> str:
 
 def _decimal(octets: bytes) -> str:
     precision, scale = octets[0], octets[1]
+    if scale > precision:
+        raise IndexError(f"a decimal has {scale} of {precision} digits behind its point")
     packed = bytearray(octets[2 : 2 + decimal_bytes(precision, scale)])
     negative = packed[0] < 0x80
     if negative:

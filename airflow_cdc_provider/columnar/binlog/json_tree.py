@@ -11,6 +11,7 @@ import struct
 from typing import TypeAlias
 
 from airflow_cdc_provider.columnar.binlog.json_text import (
+    BROKEN,
     DOUBLE,
     INTEGERS,
     LARGE_ARRAY,
@@ -19,12 +20,14 @@ from airflow_cdc_provider.columnar.binlog.json_text import (
     OPAQUE,
     SMALL_OBJECT,
     STRING,
+    Document,
+    broken_document,
     container_parts,
+    copied,
     read_length,
     taken,
     unknown_kind,
 )
-from airflow_cdc_provider.core.errors import CorruptLogError
 
 Node: TypeAlias = "bytes | list[Node] | dict[bytes, Node]"
 """A scalar, an array or an object."""
@@ -39,18 +42,16 @@ def read_tree(document: bytes) -> Node:
     if not document:
         return _NULL
     try:
-        return _node(document[0], document, 1)
-    except (struct.error, IndexError) as error:
-        raise CorruptLogError(
-            f"a JSON value ends too early ({error})",
-            risk="the document would change on its way",
-            remedy="check the log file with mysqlbinlog",
-        ) from None
+        return _node(document[0], Document.of(document), 1)
+    except BROKEN as error:
+        raise broken_document(error) from None
 
 
-def _node(kind: int, octets: bytes, place: int) -> Node:
+def _node(kind: int, octets: Document, place: int) -> Node:
     if kind > LARGE_ARRAY:
-        return bytes([kind]) + taken(octets, place, _scalar_end(kind, octets, place))
+        # Small scalars may stand in an offset's place, which counts as read already.
+        take = copied if kind in _INLINE else taken
+        return bytes([kind]) + take(octets, place, _scalar_end(kind, octets, place))
     keys, places = container_parts(kind, octets, place)
     values = [_node(child, octets, at) for child, at in places]
     if kind in {SMALL_OBJECT, LARGE_OBJECT}:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from airflow_cdc_provider.columnar.binlog.octets import Bools, Ints
 from airflow_cdc_provider.columnar.binlog.row_walk import Cells
 from airflow_cdc_provider.columnar.binlog.wire_types import Wire
+from airflow_cdc_provider.core.errors import CorruptLogError
 
 _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 _WORD_BYTES = 8
@@ -69,6 +70,7 @@ def decimals(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
     if wire.width < _WORD_BYTES:
         return _narrow(cells, wire, wanted)
     groups, inverted = _groups(cells, wire)
+    _require_digits(groups, cells.nulls)
     if wire.length > _INT64_DIGITS:
         return _wide(groups, inverted == 0, cells.nulls, wanted)
     return _of_int64(_signed(_joined(groups), inverted), cells.nulls, wanted)
@@ -85,7 +87,22 @@ def _narrow(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
     for digits, width in _group_widths(wire):
         left -= 8 * width
         groups.append((digits, packed >> left & ((1 << (8 * width)) - 1)))
+    _require_digits(groups, cells.nulls)
     return _of_int64(_signed(_joined(groups), inverted), cells.nulls, wanted)
+
+
+def _require_digits(groups: list[tuple[int, Ints]], nulls: Bools | None) -> None:
+    """Refuse a group that is more than its digits can say: it would run into those before it."""
+    for digits, group in groups:
+        limit = 10**digits
+        if not len(group) or int(group.max()) < limit:
+            continue
+        if nulls is None or bool(((group >= limit) & ~nulls).any()):
+            raise CorruptLogError(
+                f"{digits} digits of a DECIMAL hold a larger number",
+                risk="the value would be another one",
+                remedy="check the log file with mysqlbinlog",
+            )
 
 
 def _joined(groups: list[tuple[int, Ints]]) -> Ints:

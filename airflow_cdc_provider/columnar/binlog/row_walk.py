@@ -79,6 +79,8 @@ class RowLayout:
 
     def walk(self, octets: Octets, starts: Ints, ends: Ints) -> Images:
         """Find the images in `octets[starts[i]:ends[i]]` of every event i."""
+        if (starts > ends).any():
+            raise _overrun()
         if len(starts) < _LOCKSTEP_FROM:
             return self._walk_singly(octets, starts, ends)
         return self._walk_lockstep(octets, starts, ends)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_cdc_provider.columnar.binlog.byte_reader import ByteReader
+from airflow_cdc_provider.columnar.binlog.byte_reader import ByteReader, as_text, damaged
 from airflow_cdc_provider.columnar.binlog.event_types import EventType, type_name
 from airflow_cdc_provider.core.errors import IntegrityError, UnknownEventError
 from airflow_cdc_provider.core.positions import BinlogPosition
@@ -14,21 +14,25 @@ def rotate_target(body: bytes) -> BinlogPosition:
     """Read where a ROTATE leads."""
     reader = ByteReader(body)
     offset = reader.number(8)
-    return BinlogPosition.of(reader.rest().decode(), offset)
+    name = as_text(reader.rest())
+    try:
+        return BinlogPosition.of(name, offset)
+    except ValueError as error:
+        raise damaged(f"the log goes on in a file without a number: {error}") from None
 
 
 def heartbeat_place(kind: int, body: bytes, log_pos: int) -> tuple[str, int]:
     """Read file and offset of a heartbeat, version 1 or 2; offset 0 is unknown."""
     if kind == EventType.HEARTBEAT:
-        return body.decode(), log_pos
+        return as_text(body), log_pos
     reader = ByteReader(body)
     file, offset = "", 0
     while reader.left and (field := reader.packed()) != _HEARTBEAT_END:
-        value = reader.counted()
+        value = ByteReader(reader.counted())
         if field == _HEARTBEAT_FILE:
-            file = value.decode()
+            file = as_text(value.rest())
         elif field == _HEARTBEAT_OFFSET:
-            offset = ByteReader(value).packed()
+            offset = value.packed()
     return file, offset
 
 

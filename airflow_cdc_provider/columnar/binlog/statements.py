@@ -73,7 +73,7 @@ class LoggedStatement:
         database_bytes = reader.number(1)
         reader.take(2)
         status = _Status.read(reader.take(reader.number(2)))
-        database = reader.take(database_bytes).decode()
+        database = reader.text(database_bytes)
         reader.take(1)
         return tuple(
             cls(

@@ -53,7 +53,7 @@ def read_table_id(body: bytes) -> TableId:
     reader = ByteReader(body, 8)
     names = []
     for _ in range(2):
-        names.append(reader.take(reader.number(1)).decode())
+        names.append(reader.text(reader.number(1)))
         reader.take(1)
     return TableId(*names)
 
@@ -63,7 +63,7 @@ def read_table_map(body: bytes, schemas: SchemaSource, flavour: str) -> TableMap
     reader = ByteReader(body, 8)
     names = []
     for _ in range(2):
-        names.append(reader.take(reader.number(1)).decode())
+        names.append(reader.text(reader.number(1)))
         reader.take(1)
     table = TableId(*names)
     count = reader.packed()

@@ -63,6 +63,12 @@ def _json(raw: pa.Array) -> pa.Array:
 def _padded(cells: Cells, lengths: Ints, width: int) -> pa.Array:
     """Put back the zeros at the end of BINARY(n), which the log leaves out."""
     present = lengths if cells.nulls is None else lengths[~cells.nulls]
+    if bool((present > width).any()):
+        raise CorruptLogError(
+            f"a value of {width} bytes at most has {int(present.max())}",
+            risk="it would be cut",
+            remedy="check the log file with mysqlbinlog",
+        )
     if bool((present == width).all()):
         return gathered(cells, lengths)
     offsets = np.arange(width)
@@ -81,20 +87,26 @@ def enums(cells: Cells, wire: Wire, column: ColumnType) -> pa.Array:
     if cells.nulls is not None:
         index = np.where(cells.nulls, 0, index)
     if len(index) and int(index.max()) > len(column.members):
-        raise CorruptLogError(
-            f"ENUM index {int(index.max())} of {len(column.members)} members",
-            risk="the value would be another one",
-            remedy="check the log file with mysqlbinlog",
-        )
+        raise _no_member(f"ENUM index {int(index.max())} of {len(column.members)} members")
     validity, nulls = validity_of(cells.nulls)
     buffers = [validity, pa.py_buffer(index.astype(np.int32))]
     chosen = pa.Array.from_buffers(pa.int32(), len(index), buffers, nulls)
     return pa.array(["", *column.members], pa.string()).take(chosen)
 
 
+def _no_member(what: str) -> CorruptLogError:
+    return CorruptLogError(
+        what,
+        risk="the value would be another one",
+        remedy="check the log file with mysqlbinlog",
+    )
+
+
 def sets(cells: Cells, wire: Wire, column: ColumnType) -> pa.Array:
     """Decode SET: each distinct combination is written once, in definition order."""
     masks = _mask(cells, wire.width)
+    if len(column.members) < 64 and bool((masks >> len(column.members)).any()):
+        raise _no_member(f"a SET has more bits than its {len(column.members)} members")
     distinct, inverse = np.unique(masks, return_inverse=True)
     texts = [
         ",".join(member for bit, member in enumerate(column.members) if mask >> bit & 1)

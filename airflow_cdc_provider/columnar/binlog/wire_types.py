@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_cdc_provider.columnar.binlog.byte_reader import ByteReader
+from airflow_cdc_provider.columnar.binlog.byte_reader import ByteReader, damaged
 from airflow_cdc_provider.columnar.binlog.charsets import decode_member
 from airflow_cdc_provider.columnar.binlog.collations import charset_of, longest_character
 from airflow_cdc_provider.core.errors import UnknownTypeError
@@ -38,6 +38,9 @@ _REFUSED = {
     20: "TYPED_ARRAY",
 }
 _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
+_MOST_DIGITS, _MOST_DECIMALS = 65, 38
+_MOST_BITS, _MOST_FRACTION, _LONGEST_LENGTH = 64, 6, 4
+_MEMBER_BYTES = {"enum": 2, "set": 8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,12 @@ def decimal_bytes(precision: int, scale: int) -> int:
     """Return the bytes of a packed DECIMAL."""
     whole = precision - scale
     return whole // 9 * 4 + _DIGIT_BYTES[whole % 9] + scale // 9 * 4 + _DIGIT_BYTES[scale % 9]
+
+
+def _require(possible: bool, what: str) -> None:  # noqa: FBT001 - a condition
+    """Refuse a form that no column has: its cells' places would be anything."""
+    if not possible:
+        raise damaged(f"a table map holds {what}, which no server has")
 
 
 def _refused(what: str) -> UnknownTypeError:
@@ -97,18 +106,25 @@ def read_wire(code: int, details: ByteReader) -> Wire:
         return _PLAIN[code]
     match code:
         case 4 | 5:
-            return Wire("real", width=details.number(1), groups=_NUMERIC)
+            width = details.number(1)
+            _require(width == {4: 4, 5: 8}[code], f"a FLOAT or DOUBLE of {width} bytes")
+            return Wire("real", width=width, groups=_NUMERIC)
         case 15 | 253 | 141:
             return _varchar_wire(details.number(2), compressed=code == 141)
         case 16:
             bits, whole = details.number(1), details.number(1)
-            return Wire("bit", width=whole + (bits > 0), length=whole * 8 + bits)
+            length = whole * 8 + bits
+            _require(bits < 8 and 0 < length <= _MOST_BITS, f"BIT({length})")
+            return Wire("bit", width=whole + (bits > 0), length=length)
         case 17 | 18 | 19:
             name, plain = {17: ("timestamp", 4), 18: ("datetime", 5), 19: ("time", 3)}[code]
             fraction = details.number(1)
+            _require(fraction <= _MOST_FRACTION, f"a {name} with {fraction} digits of a fraction")
             return Wire(name, width=plain + (fraction + 1) // 2, length=fraction)
         case 246:
             precision, scale = details.number(1), details.number(1)
+            fits = 0 < precision <= _MOST_DIGITS and scale <= min(precision, _MOST_DECIMALS)
+            _require(fits, f"DECIMAL({precision},{scale})")
             size = decimal_bytes(precision, scale)
             return Wire("decimal", size, length=precision, scale=scale, groups=_NUMERIC)
         case 140 | 242 | 245 | 252 | 255 | 249 | 250 | 251:
@@ -118,6 +134,7 @@ def read_wire(code: int, details: ByteReader) -> Wire:
                 255: ("geometry", {"geometry"}),
             }.get(code, ("blob", {"text"}))
             prefix, packed = details.number(1), code == 140
+            _require(0 < prefix <= _LONGEST_LENGTH, f"a {kind} whose length takes {prefix} bytes")
             return Wire(kind, prefix=prefix, groups=frozenset(group), compressed=packed)
         case 247 | 248 | 254:
             return _string_wire(details.number(1), details.number(1))
@@ -135,6 +152,7 @@ def _varchar_wire(length: int, *, compressed: bool) -> Wire:
 def _string_wire(first: int, second: int) -> Wire:
     if first in {247, 248}:
         kind = "enum" if first == 247 else "set"
+        _require(0 < second <= _MEMBER_BYTES[kind], f"a {kind} of {second} bytes")
         return Wire(kind, width=second, groups=frozenset({kind, "members"}))
     length = second
     if first & 0x30 != 0x30:  # lengths over 255 keep their high bits in the type byte, inverted
@@ -168,7 +186,9 @@ def logged_type(wire: Wire, metadata: OptionalMetadata, place: int) -> ColumnTyp
         case "vector":
             return ColumnType("vector", length=metadata.dimensions.get(place))
         case "geometry":
-            return ColumnType(_GEOMETRIES[metadata.geometries.get(place, 0)])
+            number = metadata.geometries.get(place, 0)
+            _require(number < len(_GEOMETRIES), f"a geometry of kind {number}")
+            return ColumnType(_GEOMETRIES[number])
         case "enum" | "set":
             return _member_type(wire, metadata, place)
         case "char" | "varchar" | "blob":
@@ -199,6 +219,7 @@ def _charset(metadata: OptionalMetadata, place: int) -> str:
 
 def _member_type(wire: Wire, metadata: OptionalMetadata, place: int) -> ColumnType:
     charset = _charset(metadata, place)
+    _require(place in metadata.members, f"a {wire.kind} without its members")
     members = tuple(decode_member(name, charset) for name in metadata.members[place])
     return ColumnType(wire.kind, charset=charset, members=members)
 
