@@ -4,7 +4,8 @@ The planner only decides; `mysql.key_bounds` asks the server for boundaries. Bou
 strictly increasing in the server's own order, so n boundaries make n + 1 half-open splits, the
 first and the last open-ended. Even steps over an integer key are used only when a real probe of
 the index says the keys are dense (estimates are never trusted); else each boundary is the key
-found `split_rows` further on in the index, over the whole primary key.
+found `split_rows` further on in the index, over the whole primary key, or about there: where the
+key's first column is an integer and runs on as fast behind a split as at its beginning.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from airflow_cdc_provider.core.splits import SnapshotSplit
 
 DENSE_ENOUGH = 0.5
 """The share of an integer range that must hold keys, in every probed part, for even steps."""
+TELLING_SPAN = 16
+"""How far a column must run for its pace to tell anything."""
+LARGEST_NUMBER = (1 << 63) - 1
+"""All integer types of the servers but one end here or before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,29 @@ def even_step(split_rows: int, probes: Iterable[DensityProbe]) -> int | None:
     if not densities or min(densities) < DENSE_ENOUGH:
         return None
     return max(1, int(split_rows / min(1.0, *densities)))
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Rows that follow each other in the index: from where to where its first column runs."""
+
+    first: int
+    last: int
+    rows: int
+
+    def after(self, rows: int) -> int | None:
+        """Return where the first column is `rows` further on if it runs on as it does here.
+
+        None if that cannot be told: it takes too few values, or numbers have an end before.
+        """
+        span = self.last - self.first
+        reached = self.first + span * rows // self.rows
+        return reached if span >= TELLING_SPAN and reached <= LARGEST_NUMBER else None
+
+    def resembles(self, other: Stretch) -> bool:
+        """Tell whether the column runs about as fast in both, by a factor of two."""
+        mine, others = (self.last - self.first) * other.rows, (other.last - other.first) * self.rows
+        return max(mine, others) <= 2 * min(mine, others)
 
 
 def splits_between(

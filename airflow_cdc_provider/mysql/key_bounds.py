@@ -1,14 +1,19 @@
 """Ask the server for the boundaries that cut a table into splits.
 
-Boundaries run over the whole primary key and are strictly increasing in the server's own order:
-nothing here compares keys. Two ways find the next one:
+Boundaries are primary keys, or values of the key's first column, and are strictly increasing in the
+server's own order: nothing here compares keys. Three ways find the next one:
 
 - *Even steps*, for a key of one integer column that is dense. Dense is what COUNT finds in
   sampled parts of the index, never an estimate. A split can then never hold more rows than the
   step is wide, whatever the samples missed; a hole is jumped over by asking for the next key.
-- *The index itself*, for every other key: the key `split_rows` further on. The order is the
-  index's order, so one pass over the index finds them all, and an end that moves or is deleted
-  meanwhile only changes how the last split looks.
+- *Leaps*, for every other key whose first column is an integer. A look at a few rows tells how
+  fast that column runs on, and so where it is a split further on; a look at a few rows there must
+  say the same, else the next way is taken for this one boundary. What lies between the looks can
+  make a split larger than it should be: no more than that, and one that is too big is cut. The
+  boundary is the first column's value alone, which makes the shortest condition for the rows.
+- *The index itself*: the key `split_rows` further on. The order is the index's order, so one pass
+  over the index finds them all, and an end that moves or is deleted meanwhile only changes how
+  the last split looks.
 
 The last boundary is all that is needed to go on after a break.
 """
@@ -21,7 +26,7 @@ from typing import TYPE_CHECKING, cast
 from airflow_cdc_provider.core.errors import UnsupportedTableError
 from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
 from airflow_cdc_provider.core.keys import Key, KeyKind, KeyRange
-from airflow_cdc_provider.core.split_planner import DensityProbe, even_step
+from airflow_cdc_provider.core.split_planner import DensityProbe, Stretch, even_step
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.core.sql import range_predicate
 from airflow_cdc_provider.core.table_schema import TableSchema
@@ -32,6 +37,8 @@ if TYPE_CHECKING:
 
 _PROBES = 8
 _PROBE_WIDTH = 10_000
+_LOOK_ROWS = 1_000
+_WORTH_LOOKS = 10  # a split of so many looks is leapt over
 
 
 def boundaries(
@@ -71,14 +78,51 @@ def split_middle(connection: ServerConnection, split: SnapshotSplit) -> Key:
 def _index_boundaries(
     connection: ServerConnection, schema: TableSchema, split_rows: int, start: Key | None
 ) -> Iterator[Key]:
-    bound = start
+    bound, here = start, _look(connection, schema, split_rows, start)
     while True:
-        behind = KeyRange(bound, None)
-        # the first row counted is at or behind `bound`, so the one found is strictly behind it
-        bound = key_at(connection, schema.table, schema.primary_key, behind, split_rows)
-        if bound is None:
-            return
+        leapt = here and _leap(connection, schema, split_rows, here)
+        if leapt:
+            bound, here = leapt
+        else:
+            behind = KeyRange(bound, None)
+            # the first row counted is at or behind `bound`, so the one found is strictly behind it
+            bound = key_at(connection, schema.table, schema.primary_key, behind, split_rows)
+            if bound is None:
+                return
+            here = _look(connection, schema, split_rows, bound)
         yield bound
+
+
+def _leap(
+    connection: ServerConnection, schema: TableSchema, split_rows: int, here: Stretch
+) -> tuple[Key, Stretch] | None:
+    """Return a boundary about `split_rows` further on, and what follows it; None if in doubt."""
+    reached = here.after(split_rows)
+    if reached is None:
+        return None
+    behind = KeyRange((reached,), None)
+    bound = key_at(connection, schema.table, schema.primary_key[:1], behind, 0)
+    there = _look(connection, schema, split_rows, bound) if bound else None
+    return (bound, there) if bound and there and there.resembles(here) else None
+
+
+def _look(
+    connection: ServerConnection, schema: TableSchema, split_rows: int, start: Key | None
+) -> Stretch | None:
+    """Look at the first rows from `start` on; None if there are too few, or it is not worth it."""
+    column = schema.column(schema.primary_key[0]).type
+    # the servers read numbers that are compared with a YEAR as years: 5 is 2005
+    leaps = column.key_kind is KeyKind.INTEGER and column.name != "year"
+    if not leaps or split_rows < _WORTH_LOOKS * _LOOK_ROWS:
+        return None
+    behind = KeyRange(start, None)
+    first, last = (
+        key_at(connection, schema.table, schema.primary_key, behind, offset)
+        for offset in (0, _LOOK_ROWS)
+    )
+    if first is None or last is None:
+        return None
+    return Stretch(cast("int", first[0]), cast("int", last[0]), _LOOK_ROWS)
 
 
 def _integer_boundaries(

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import Key, KeyKind
 from airflow_cdc_provider.core.split_planner import (
+    LARGEST_NUMBER,
     DensityProbe,
+    Stretch,
     cut_in_two,
     even_step,
     splits_between,
@@ -21,7 +23,7 @@ TABLE = TableId("shop", "orders")
 KINDS = (KeyKind.INTEGER, KeyKind.BINARY)
 
 keys = st.tuples(st.integers(-20, 20), st.binary(max_size=2))
-boundaries = st.lists(keys, unique=True, max_size=12).map(sorted)
+boundaries = st.lists(keys | keys.map(lambda key: key[:1]), unique=True, max_size=12).map(sorted)
 
 
 def planned(bounds: list[Key]) -> list[SnapshotSplit]:
@@ -82,3 +84,28 @@ def test_even_steps_are_refused_when_a_probe_finds_a_hole() -> None:
     probes = [DensityProbe(1, 100, 100), DensityProbe(900, 999, 3)]
     assert even_step(50, probes) is None
     assert even_step(50, []) is None
+
+
+@given(
+    st.integers(-(1 << 63), (1 << 62)), st.integers(1, 1000), st.integers(1, 9), st.integers(1, 9)
+)
+def test_a_leap_over_even_keys_ends_where_a_split_does(
+    first: int, step: int, each: int, splits: int
+) -> None:
+    """With `each` rows of every value, and a value every `step`."""
+    rows = 1000
+    stretch = Stretch(first, first + rows // each * step, rows)
+    reached = stretch.after(splits * rows)
+    assert reached is None or abs(reached - first - splits * rows * step // each) <= splits * step
+
+
+def test_a_column_that_hardly_varies_or_ends_gives_no_leap() -> None:
+    assert Stretch(7, 7, 1000).after(50_000) is None
+    assert Stretch(7, 8, 1000).after(50_000) is None
+    assert Stretch(LARGEST_NUMBER - 2000, LARGEST_NUMBER - 1000, 1000).after(50_000) is None
+
+
+@given(st.integers(0, 5000), st.integers(0, 5000))
+def test_stretches_resemble_each_other_within_a_factor_of_two(one: int, two: int) -> None:
+    here, there = Stretch(0, one, 1000), Stretch(9, 9 + two, 1000)
+    assert here.resembles(there) == there.resembles(here) == (one <= 2 * two and two <= 2 * one)

@@ -258,3 +258,106 @@ def test_a_split_of_one_row_cannot_be_cut(server: SqlServer, database: str) -> N
         (split,) = planned(connection, schema)
         with pytest.raises(UnsupportedTableError, match="1 rows"):
             split_middle(connection, split)
+
+
+LOOK, LEAP = 20, 200
+"""Rows looked at, and of a split."""
+LEAPT: dict[str, tuple[str, list[tuple[int, int]]]] = {
+    "a few rows of each": ("a BIGINT, b INT", [(i // 4 * 8, i % 4) for i in range(4000)]),
+    "sparse and one of each": (
+        "a INT, b INT",
+        [(i * 1013 % 99_991 - 50_000, 0) for i in range(3000)],
+    ),
+    "sparse, then dense": (
+        "a INT, b INT",
+        [*((i * 5000, 0) for i in range(1000)), *((5_000_000 + i, 0) for i in range(3000))],
+    ),
+    "dense, a hole, dense": (
+        "a BIGINT, b INT",
+        [(i // 2 + (10**15 if i > 1500 else 0), i % 2) for i in range(3000)],
+    ),
+    "up to the end of the type": (
+        "a BIGINT UNSIGNED, b INT",
+        [((1 << 64) - 1 - 7 * i, 0) for i in range(1500)],
+    ),
+    "up to the end of the signed type": (
+        "a BIGINT, b INT",
+        [((1 << 63) - 1 - 7 * i, 0) for i in range(1500)],
+    ),
+    "years": ("a YEAR, b INT", [(1901 + i // 9, i % 9) for i in range(2250)]),
+    "hardly varying": ("a INT, b INT", [(i // 1000, i) for i in range(3000)]),
+}
+
+
+def filled(
+    connection: ServerConnection, table: TableId, columns: str, rows: list[tuple[int, int]]
+) -> TableSchema:
+    query(connection, f"CREATE TABLE {table} ({columns}, PRIMARY KEY (a, b))")
+    listed = ", ".join(f"({a}, {b})" for a, b in rows)
+    query(connection, f"INSERT INTO {table} VALUES {listed}")
+    return read_schema(connection, table)
+
+
+@pytest.fixture
+def short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_bounds, "_LOOK_ROWS", LOOK)
+
+
+@pytest.mark.parametrize("name", LEAPT)
+@pytest.mark.usefixtures("short_looks")
+def test_leaps_leave_every_row_in_one_split(server: SqlServer, database: str, name: str) -> None:
+    columns, rows = LEAPT[name]
+    with source(server) as connection:
+        schema = filled(connection, TableId(database, "t"), columns, rows)
+        splits = planned(connection, schema, LEAP)
+        counts = [rows_of(connection, split) for split in splits]
+    assert sum(counts) == len(rows)
+    assert max(counts) <= 2 * LEAP
+    assert len(splits) <= 2 * len(rows) // LEAP + 1
+
+
+@pytest.mark.usefixtures("short_looks")
+def test_leaps_read_a_small_part_of_the_index(server: SqlServer, database: str) -> None:
+    columns, rows = LEAPT["a few rows of each"]
+    with source(server) as connection:
+        schema = filled(connection, TableId(database, "t"), columns, rows)
+        query(connection, "FLUSH STATUS")
+        bounds = list(boundaries(connection, schema, LEAP))
+        status = query(connection, "SHOW SESSION STATUS LIKE 'Handler_read_next'")
+    assert {len(bound) for bound in bounds[:-1]} == {1}
+    assert int(status[0][1]) < len(rows) // 4
+
+
+@pytest.mark.usefixtures("short_looks")
+def test_a_crowd_that_no_look_met_is_in_one_split_and_cut_where_it_is_too_big(
+    server: SqlServer, database: str
+) -> None:
+    rows = [(i, 0) for i in range(2000)] + [(1090, i) for i in range(1, 1500)]
+    with source(server) as connection:
+        schema = filled(connection, TableId(database, "t"), "a INT, b INT", rows)
+        splits = planned(connection, schema, LEAP)
+        counts = [rows_of(connection, split) for split in splits]
+        largest = splits[counts.index(max(counts))]
+        halves = cut_in_two(largest, split_middle(connection, largest), next_number=100)
+        halved = [rows_of(connection, half) for half in halves]
+    assert sum(counts) == len(rows)
+    assert max(counts) > 1500
+    assert max(halved) - min(halved) <= 1
+
+
+@pytest.mark.usefixtures("short_looks")
+def test_leaps_go_on_behind_the_last_stored_boundary(server: SqlServer, database: str) -> None:
+    columns, rows = LEAPT["sparse, then dense"]
+    with source(server) as connection:
+        schema = filled(connection, TableId(database, "t"), columns, rows)
+        whole = list(boundaries(connection, schema, LEAP))
+        rests = [list(boundaries(connection, schema, LEAP, start=bound)) for bound in whole]
+    assert rests == [whole[i + 1 :] for i in range(len(whole))]
+
+
+def test_small_splits_are_not_leapt_over(server: SqlServer, database: str) -> None:
+    columns, rows = LEAPT["a few rows of each"]
+    with source(server) as connection:
+        schema = filled(connection, TableId(database, "t"), columns, rows)
+        counts = [rows_of(connection, split) for split in planned(connection, schema, LEAP)]
+    assert counts == [LEAP] * 20
