@@ -119,7 +119,8 @@ def _locate(octets: npt.NDArray[np.uint8], at: Positions) -> Field:
         if len(rows):
             length[rows] = _little_endian(octets, at[rows] + 1, width)
             skip[rows] = 1 + width
-    if bool((first == _ERROR).any()) or int(length.max()) > len(octets):
+    bounds = int(length.min()), int(length.max())  # eight bytes may wrap to less than none
+    if bool((first == _ERROR).any()) or bounds[0] < 0 or bounds[1] > len(octets):
         raise _misframed("a field's length is out of bounds")
     return Field(at + skip, length, null if null.any() else None, short=False)
 
