@@ -24,12 +24,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_cdc_provider.columnar.binlog.charsets import UTF8_CHARSETS
 from airflow_cdc_provider.columnar.value_text import string_octets, string_offsets, value_text
 from airflow_cdc_provider.core.table_schema import Column
 
 _PLAIN = np.zeros(256, np.bool_)
 _PLAIN[0x20:0x7F] = True
 _PLAIN[[ord("'"), ord("\\")]] = False
+_NOT_ASCII = frozenset({"ucs2", "utf16", "utf16le", "utf32", "swe7"})
+"""Charsets in which ASCII texts have other bytes."""
 _HEX = np.frombuffer(b"".join(b"%02x" % octet for octet in range(256)), np.uint16)
 _WIDE_FROM_BYTES = 1 << 30
 """Batches whose text may reach 2 GiB need 64-bit offsets."""
@@ -83,15 +86,26 @@ def values_sql(rows: pa.RecordBatch, columns: Sequence[Column]) -> RowsText:
     return _joined(rows, columns, b",(", b")")
 
 
-def key_list(rows: pa.RecordBatch, columns: Sequence[Column]) -> RowsText:
-    """Write keys as the list of `key IN (..)` or `(k1, k2) IN (..)`."""
+def key_list(
+    rows: pa.RecordBatch, columns: Sequence[Column], *, own_charset: bool = False
+) -> RowsText:
+    """Write keys as the list of `key IN (..)` or `(k1, k2) IN (..)`.
+
+    In `(k1, k2) IN (..)` MariaDB compares texts of different charsets byte by byte, and finds
+    nothing. With `own_charset` each text is turned into the charset of its column there.
+    """
     if len(columns) == 1:
         return _joined(rows, columns, b",", b"")
-    return values_sql(rows, columns)
+    return _joined(rows, columns, b",(", b")", own_charset=own_charset)
 
 
 def _joined(
-    rows: pa.RecordBatch, columns: Sequence[Column], opening: bytes, closing: bytes
+    rows: pa.RecordBatch,
+    columns: Sequence[Column],
+    opening: bytes,
+    closing: bytes,
+    *,
+    own_charset: bool = False,
 ) -> RowsText:
     if rows.num_rows == 0:
         return RowsText(memoryview(b""), np.zeros(1, np.int64))
@@ -100,7 +114,7 @@ def _joined(
     parts: list[pa.Array | pa.Scalar] = []
     between = opening
     for column in columns:
-        piece = _piece(rows.column(column.name), column)
+        piece = _piece(rows.column(column.name), column, own_charset=own_charset)
         parts += [pa.scalar(between + piece.before, binary), _as_binary(piece.text, binary)]
         between = piece.after + b","
     parts += [pa.scalar(between[:-1] + closing, binary)]
@@ -116,7 +130,7 @@ def _as_binary(text: pa.Array, binary: pa.DataType) -> pa.Array:
     return text.cast(binary)
 
 
-def _piece(array: pa.Array, column: Column) -> _Piece:
+def _piece(array: pa.Array, column: Column, *, own_charset: bool) -> _Piece:
     kind = array.type
     if pa.types.is_integer(kind) and column.type.name != "year":
         return _Piece(array.cast(pa.string()))
@@ -126,7 +140,7 @@ def _piece(array: pa.Array, column: Column) -> _Piece:
     if pa.types.is_binary(kind):
         return _surrounded(hexadecimal(text), b"x'")
     if pa.types.is_string(kind):
-        return _text_piece(text.cast(pa.binary()))
+        return _text_piece(text.cast(pa.binary()), column if own_charset else None)
     return _surrounded(text.cast(pa.binary()), b"'")
 
 
@@ -137,20 +151,29 @@ def _surrounded(text: pa.Array, before: bytes) -> _Piece:
     return _Piece(_around(text, before))
 
 
-def _around(text: pa.Array, before: bytes) -> pa.Array:
+def _around(text: pa.Array, before: bytes, after: bytes = b"'") -> pa.Array:
     binary = text.type
     return pc.binary_join_element_wise(
-        pa.scalar(before, binary), text, pa.scalar(b"'", binary), pa.scalar(b"", binary)
+        pa.scalar(before, binary), text, pa.scalar(after, binary), pa.scalar(b"", binary)
     )
 
 
-def _text_piece(text: pa.Array) -> _Piece:
+def _text_piece(text: pa.Array, own: Column | None) -> _Piece:
+    """Quote texts; those of `own` come in the column's charset."""
+    charset = (own.type.charset or "") if own is not None else ""
     octets = string_octets(text)
     plain = _PLAIN[octets]
-    if plain.all():
+    if plain.all() and charset not in _NOT_ASCII:
         return _surrounded(text, b"'")
     mask = rows_of(np.flatnonzero(~plain), string_offsets(text))
-    in_hex = _around(hexadecimal(text.filter(pa.array(mask))), b"_utf8mb4 x'")
+    if charset in _NOT_ASCII:
+        mask[:] = True
+    before, after = b"_utf8mb4 x'", b"'"
+    if own is not None and charset and charset not in UTF8_CHARSETS:
+        before, after = b"CONVERT(_utf8mb4 x'", f"' USING {charset})".encode()
+        if own.type.collation:  # else it has the charset's own, which may be another
+            after += f" COLLATE {own.type.collation}".encode()
+    in_hex = _around(hexadecimal(text.filter(pa.array(mask))), before, after)
     return _Piece(pc.replace_with_mask(_around(text, b"'"), pa.array(mask), in_hex))
 
 

@@ -75,12 +75,13 @@ class RowWriter:
         head = f"DELETE FROM {self._name} WHERE {names} IN (".encode()
         if len(self._key) > 1:
             head = f"DELETE FROM {self._name} WHERE ({names}) IN (".encode()
-        limit = self._session.capabilities.statement_bytes - len(head) - 1
+        capabilities = self._session.capabilities
+        limit = capabilities.statement_bytes - len(head) - 1
 
         def statements() -> Iterator[Statement]:
             for at in range(0, keys.num_rows, _KEYS_IN_A_DELETE):
                 some = keys.slice(at, _KEYS_IN_A_DELETE)
-                text = key_list(some, self._key)
+                text = key_list(some, self._key, own_charset=capabilities.is_mariadb)
                 for first, end in text.runs(limit):
                     yield TextStatement(
                         (head, text.run(first, end), b")"), some.slice(first, end - first)

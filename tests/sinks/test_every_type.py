@@ -101,6 +101,51 @@ def test_rows_whose_key_is_an_inexact_number_are_found_again_by_it(
     assert counts == [6, 6]
 
 
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "family",
+    [
+        pytest.param("mysql", marks=pytest.mark.mysql),
+        pytest.param("mariadb", marks=pytest.mark.mariadb),
+    ],
+)
+@pytest.mark.parametrize(
+    ("kind", "texts"),
+    [
+        ("VARCHAR(9) CHARACTER SET latin1 COLLATE latin1_german2_ci", ("€", "it's", "ä")),
+        ("VARCHAR(9) CHARACTER SET sjis", ("ソ", "a", "表")),
+        ("VARCHAR(9) CHARACTER SET ucs2 COLLATE ucs2_unicode_ci", ("x", "", "€")),
+        ("ENUM('é','b','ü') CHARACTER SET latin1", ("é", "b", "ü")),
+        ("VARCHAR(9) CHARACTER SET utf8mb3", ("€", "a", "ß")),
+    ],
+)
+def test_rows_are_found_again_by_a_key_of_several_columns_with_a_charset_of_its_own(
+    kind: str,
+    texts: tuple[str, ...],
+    family: str,
+    way: str,
+    request: pytest.FixtureRequest,
+    fresh_database: Callable[[SqlServer], str],
+) -> None:
+    """MariaDB's `(k1, k2) IN (..)` finds no text that is given in another charset."""
+    server: SqlServer = request.getfixturevalue(f"{family}_server")
+    table, copy = (TableId(fresh_database(server), "t") for _ in range(2))
+    name = f"`{table.database}`.t"
+    _run(server, f"CREATE TABLE {name} (id INT, k {kind}, v INT, PRIMARY KEY (id, k))")
+    quoted = [text.replace("'", "''") for text in texts]
+    rows = [f"({number}, '{text}', 0)" for number in range(3) for text in quoted]
+    _run(server, f"INSERT INTO {name} VALUES {', '.join(rows)}")
+    changes = (
+        f"DELETE FROM {name} WHERE id = 0",
+        f"UPDATE {name} SET v = 1 WHERE id = 1",
+        f"UPDATE {name} SET id = 5 WHERE id = 2",
+    )
+    _copy_and_follow(server, table, copy, changes, way)
+    assert _differences(server, table, copy) == []
+    counts = [server.execute(f"SELECT COUNT(*) FROM `{t.database}`.t")[0][0] for t in (table, copy)]
+    assert counts == [6, 6]
+
+
 def _copy_and_follow(
     server: SqlServer, table: TableId, copy: TableId, later: Sequence[str], way: str
 ) -> None:
