@@ -8,7 +8,7 @@ of one lineage. A `LogPosition` carries what is known of both and answers questi
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from airflow_cdc_provider.core.errors import IncomparablePositionsError
 from airflow_cdc_provider.core.gtid import Gtid, GtidSet, MariaDbGtid, MariaDbGtidPosition
@@ -49,7 +49,7 @@ class BinlogPosition:
 
     def at(self, offset: int) -> BinlogPosition:
         """Return another place in the same file."""
-        return replace(self, offset=offset)
+        return BinlogPosition(self.file_number, offset, self.base)
 
     def __str__(self) -> str:
         return f"{self.file}:{self.offset}"

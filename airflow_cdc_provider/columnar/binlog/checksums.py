@@ -76,16 +76,14 @@ def first_broken(buffer: bytes | bytearray | memoryview, starts: Ints, ends: Int
 
 
 def _all_right(copied: npt.NDArray[np.uint8], inner: Ints, gap: int) -> bool:
+    words = np.ndarray((len(copied) - 3,), "<u4", copied.data, strides=(1,))
     if gap:
         for offset in range(gap - 4):
             copied[inner - gap + offset] = 0
         bridge = _bytes_between(_after_zeros(_SETTLED, gap - 4), _INITIAL)
-        for offset in range(4):
-            copied[inner - 4 + offset] = bridge[offset]
+        words[inner - 4] = int.from_bytes(bridge, "little")
     else:
-        turn = (_SETTLED ^ _INITIAL).to_bytes(4, "little")
-        for offset in range(4):
-            copied[inner + offset] ^= turn[offset]
+        words[inner] ^= _SETTLED ^ _INITIAL
     return zlib.crc32(copied.data) ^ 0xFFFFFFFF == _SETTLED
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from airflow_cdc_provider.columnar.binlog.event_types import HEADER_BYTES, EventType
 from airflow_cdc_provider.columnar.binlog.frames import Frames
-from airflow_cdc_provider.columnar.binlog.octets import Bools, Ints
+from airflow_cdc_provider.columnar.binlog.octets import Bools, Ints, distinct
 from airflow_cdc_provider.columnar.binlog.row_events import ROW_EVENTS
 
 
@@ -106,7 +106,7 @@ def _repeats(frames: Frames, places: Ints, known_maps: dict[int, bytes]) -> Bool
     lengths = frames.ends[places] - starts
     ids = frames.octets.little(starts, 6)
     repeats = np.zeros(len(places), np.bool_)
-    for table_id in np.unique(ids).tolist():
+    for table_id in distinct(ids):
         chosen = np.flatnonzero(ids == table_id)
         known = known_maps.get(table_id)
         if known is None:  # the first is looked at, the others are compared with it

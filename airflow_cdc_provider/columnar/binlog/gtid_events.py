@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
 from airflow_cdc_provider.columnar.binlog.byte_reader import ByteReader, damaged
 from airflow_cdc_provider.columnar.binlog.event_types import HEADER_BYTES, EventType
 from airflow_cdc_provider.columnar.binlog.frames import Frames
-from airflow_cdc_provider.columnar.binlog.octets import Ints
+from airflow_cdc_provider.columnar.binlog.octets import Ints, distinct
 from airflow_cdc_provider.core.errors import UnknownEventError
 from airflow_cdc_provider.core.gtid import (
     Gtid,
@@ -69,7 +70,7 @@ class GtidColumns:
 
 def read_gtids(frames: Frames, places: Ints) -> GtidColumns:
     """Read the GTID events at these places, all of them of one type or one by one."""
-    types = np.unique(frames.types[places])
+    types = distinct(frames.types[places])
     if len(types) == 1:
         _require_length(frames, places, _LEAST_BYTES[EventType(types[0])])
         if types[0] == EventType.GTID:
@@ -121,18 +122,21 @@ def _committed(frames: Frames, starts: Ints) -> Ints:
     return immediate
 
 
+@lru_cache(maxsize=256)
+def _source(uuid_bytes: bytes) -> GtidSource:
+    return GtidSource(str(uuid.UUID(bytes=uuid_bytes)))
+
+
 def _mysql(frames: Frames, starts: Ints) -> GtidColumns:
     blocks = frames.octets.blocks(starts + HEADER_BYTES + 1, 16)
     number = _counted_up(frames.octets.little(starts + _NUMBER_AT, 8))
     committed = _committed(frames, starts)
     if bool((blocks == blocks[0]).all()):
-        one = GtidSource(str(uuid.UUID(bytes=blocks[0].tobytes())))
+        one = _source(blocks[0].tobytes())
         return GtidColumns([one], np.zeros(len(starts), np.int64), number, committed)
     rows = np.ascontiguousarray(blocks).view("V16").ravel()
-    distinct, inverse = np.unique(rows, return_inverse=True)
-    origins: list[GtidOrigin] = [
-        GtidSource(str(uuid.UUID(bytes=each.tobytes()))) for each in distinct
-    ]
+    different, inverse = np.unique(rows, return_inverse=True)
+    origins: list[GtidOrigin] = [_source(each.tobytes()) for each in different]
     return GtidColumns(origins, inverse.astype(np.int64), number, committed)
 
 
@@ -146,9 +150,9 @@ def _mariadb(frames: Frames, starts: Ints) -> GtidColumns:
     number = _counted_up(octets.little(starts + HEADER_BYTES, 8))
     domain = octets.little(starts + HEADER_BYTES + 8, 4)
     server = octets.little(starts + 5, 4)
-    distinct, inverse = np.unique(domain << 32 | server, return_inverse=True)
+    different, inverse = np.unique(domain << 32 | server, return_inverse=True)
     origins: list[GtidOrigin] = [
-        (code >> 32 & 0xFFFFFFFF, code & 0xFFFFFFFF) for code in distinct.tolist()
+        (code >> 32 & 0xFFFFFFFF, code & 0xFFFFFFFF) for code in different.tolist()
     ]
     return GtidColumns(origins, inverse.astype(np.int64), number, np.zeros(len(starts), np.int64))
 

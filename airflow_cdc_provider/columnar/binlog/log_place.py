@@ -30,6 +30,9 @@ class LogPlace:
         if not real.any():
             return log_pos
         low = log_pos[real]
+        if self._last < _TURN // 2 and int(low.max()) < _TURN // 2:  # no step can be a turn
+            self._last = max(self._last, int(low[-1]))
+            return log_pos
         turns = np.diff(low, prepend=self._last % _TURN) < -(_TURN // 2)
         whole = low + (self._last // _TURN + np.cumsum(turns)) * _TURN
         self._last = max(self._last, int(whole[-1]))

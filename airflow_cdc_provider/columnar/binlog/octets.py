@@ -25,6 +25,18 @@ _SMALL_BUFFER = 16
 """In a smaller buffer odd widths are read part by part: there may be no room before them."""
 
 
+def distinct(values: npt.NDArray[Any]) -> list[int]:
+    """Return the different numbers, in order; mostly there is one.
+
+    `np.unique` imports NumPy's masked arrays, which takes longer than a small log.
+    """
+    if not len(values):
+        return []
+    if bool((values == values[0]).all()):
+        return [int(values[0])]
+    return sorted(set(values.tolist()))
+
+
 class Octets:
     """A read-only buffer and its views by width."""
 

@@ -13,7 +13,7 @@ from airflow_cdc_provider.columnar.binlog.absent_rows import absent_rows
 from airflow_cdc_provider.columnar.binlog.cell_values import decode_cells
 from airflow_cdc_provider.columnar.binlog.event_types import HEADER_BYTES, EventType
 from airflow_cdc_provider.columnar.binlog.frames import Frames
-from airflow_cdc_provider.columnar.binlog.octets import Bools, Ints
+from airflow_cdc_provider.columnar.binlog.octets import Bools, Ints, Octets
 from airflow_cdc_provider.columnar.binlog.partial_updates import whole_updates
 from airflow_cdc_provider.columnar.binlog.row_walk import Images, RowLayout, Side
 from airflow_cdc_provider.columnar.binlog.system_versions import current_changes
@@ -83,12 +83,7 @@ class TableDecoder:
         op = _OPS[types]
         counts = np.bincount(images.event, minlength=len(places))
         before, after, ops, changes = _sides(images, op, counts)
-        decoded = RowChanges(
-            changes,
-            ops,
-            self._record_batch(Side(frames.octets, images, before)),
-            self._record_batch(Side(frames.octets, images, after)),
-        )
+        decoded = RowChanges(changes, ops, *self._both(frames.octets, images, before, after))
         if self.map.row_end is None or not len(ops):
             return decoded
         return _current_only(decoded, self.map.row_end, self.map.hidden)
@@ -131,9 +126,19 @@ class TableDecoder:
         if not whole:
             raise incomplete_image(self.map.table)
 
-    def _record_batch(self, side: Side) -> pa.RecordBatch:
-        if side.is_absent:
-            return absent_rows(self.schema, len(side))
+    def _both(
+        self, octets: Octets, images: Images, before: Ints, after: Ints
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """Decode both sides, in one go if there are rows on both: a step costs more than a cell."""
+        count = len(before)
+        if not (before >= 0).any():
+            return absent_rows(self.schema, count), self._rows(Side(octets, images, after))
+        if not (after >= 0).any():
+            return self._rows(Side(octets, images, before)), absent_rows(self.schema, count)
+        both = self._rows(Side(octets, images, np.concatenate([before, after])))
+        return both.slice(0, count), both.slice(count)
+
+    def _rows(self, side: Side) -> pa.RecordBatch:
         arrays = []
         wires = self.map.wires
         for cells, wire, column, wanted, policy in zip(

@@ -210,11 +210,6 @@ class Side:
     def __len__(self) -> int:
         return len(self._chosen)
 
-    @property
-    def is_absent(self) -> bool:
-        """Tell whether not one row is there."""
-        return self._missing is not None and bool(self._missing.all())
-
     def _pick(self, values: Ints) -> Ints:
         return values if self._all else values[self._chosen]
 

@@ -22,7 +22,7 @@ from airflow_cdc_provider.columnar.binlog.gtid_events import (
     joined,
     read_gtids,
 )
-from airflow_cdc_provider.columnar.binlog.octets import Bools, Ints
+from airflow_cdc_provider.columnar.binlog.octets import Bools, Ints, distinct
 from airflow_cdc_provider.columnar.binlog.pending import Piece
 from airflow_cdc_provider.columnar.binlog.savepoints import Savepoints
 from airflow_cdc_provider.columnar.binlog.statements import LoggedStatement
@@ -170,7 +170,7 @@ class TransactionRuns:
             return counts, np.full(len(frames), self.ordinal, np.int64)
         ids = frames.octets.little(frames.starts[rows] + 19, 6)
         decoded = []
-        for table_id in np.unique(ids).tolist():
+        for table_id in distinct(ids):
             decoder = self._maps.decoder(table_id)
             if decoder is None:
                 continue
