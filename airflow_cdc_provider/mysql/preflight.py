@@ -48,6 +48,8 @@ __all__ = ["Finding", "Level", "preflight", "refuse_if_blocked"]
 
 LEDGER_DATABASE = "airflow_cdc"
 _SINK_PRIVILEGES = ("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "INDEX", "DROP")
+_TO_SEE_TRIGGERS = "TRIGGER"
+"""MySQL hides a table's triggers from accounts without it, and they would fire unseen."""
 
 
 def preflight(
@@ -173,21 +175,23 @@ def _missing(code: str, subject: str, privilege: str, why: str, grants: Grants) 
 
 def _sink_privileges(sink: Sink, plans: Sequence[TablePlan]) -> Iterator[Finding]:
     grants = read_grants(sink.connection, role=Role.SINK)
-    lacking = grants.missing_on(_SINK_PRIVILEGES, [plan.sink_table for plan in plans])
+    hides = not sink.capabilities.is_mariadb
+    wanted = (*_SINK_PRIVILEGES, *((_TO_SEE_TRIGGERS,) if hides else ()))
+    lacking = grants.missing_on(wanted, [plan.sink_table for plan in plans])
     ledger = {p for p in _SINK_PRIVILEGES if not grants.holds(p, LEDGER_DATABASE)}
     if ledger:
         lacking[LEDGER_DATABASE] = ledger
     for database, privileges in sorted(lacking.items()):
-        names = ", ".join(p for p in _SINK_PRIVILEGES if p in privileges)
+        names = ", ".join(p for p in wanted if p in privileges)
         yield Finding(
             "sink.privileges",
             Level.BLOCK,
             sink.subject,
             f"the account {grants.account} lacks {names} on {database}",
-            ", ".join(_SINK_PRIVILEGES),
+            ", ".join(_SINK_PRIVILEGES if database == LEDGER_DATABASE else wanted),
             "progress is kept there, beside the rows"
             if database == LEDGER_DATABASE
-            else "tables are created and rows written there",
+            else "tables are created and rows written there, and triggers would change them",
             f"GRANT {names} ON {quote_identifier(database)}.* TO {grants.account};",
         )
 

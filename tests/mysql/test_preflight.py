@@ -237,6 +237,34 @@ def test_a_sink_table_that_would_change_rows_is_refused(
     assert f"DROP TRIGGER `{sink_database}`.`tr`;" in refused.value.remedy
 
 
+def test_triggers_that_a_sink_would_hide_are_seen_once_the_fix_is_made(
+    mysql_server: SqlServer, mysql_sink: SqlServer, mysql_database: str, sink_database: str
+) -> None:
+    for server, database in ((mysql_server, mysql_database), (mysql_sink, sink_database)):
+        server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY, v INT)")
+    mysql_sink.execute(
+        f"CREATE TRIGGER {sink_database}.tr BEFORE INSERT ON {sink_database}.t "
+        "FOR EACH ROW SET NEW.v = 1"
+    )
+    plans = plans_of(mysql_server, mysql_database, sink_database, "t")
+    mysql_sink.execute("CREATE USER writer IDENTIFIED BY 'writer-password'")
+    there = Endpoint.parse(mysql_sink.dsn(user="writer", password="writer-password"))
+    try:
+        for database in (sink_database, "airflow_cdc"):
+            mysql_sink.execute(
+                "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX, DROP "
+                f"ON {database}.* TO writer"
+            )
+        found = preflight(Endpoint.parse(mysql_server.dsn()), there, plans)
+        (lacking,) = (each for each in found if each.level is Level.BLOCK)
+        assert (lacking.code, "TRIGGER" in lacking.fix) == ("sink.privileges", True)
+        mysql_sink.execute(lacking.fix)
+        found = preflight(Endpoint.parse(mysql_server.dsn()), there, plans)
+        assert codes(found, Level.BLOCK) == {"sink.trigger"}
+    finally:
+        mysql_sink.execute("DROP USER writer")
+
+
 def test_preflight_refuses_a_sink_table_exactly_where_the_sink_would(
     mysql_server: SqlServer, mysql_sink: SqlServer, mysql_database: str, sink_database: str
 ) -> None:

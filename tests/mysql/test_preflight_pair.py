@@ -30,7 +30,7 @@ from tests.mysql.sessions import source
 from tests.servers.given import SqlServer
 from tests.servers.throwaway import MySqlServer
 
-PLAIN = "SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX, DROP"
+PLAIN = "SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX, DROP, TRIGGER"
 DAY = 86400
 
 
