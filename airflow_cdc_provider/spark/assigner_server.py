@@ -14,7 +14,6 @@ import contextlib
 import itertools
 import json
 import logging
-import os
 import secrets
 import socket
 import threading
@@ -32,7 +31,7 @@ from airflow_cdc_provider.core.codec import (
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.spark.assigner import SplitAssigner
 from airflow_cdc_provider.spark.errors_as_records import error_to_json
-from airflow_cdc_provider.spark.remote_assigner import LONG_POLL_S, AssignerAddress
+from airflow_cdc_provider.spark.remote_assigner import LONG_POLL_S, AssignerAddress, same_socket
 from airflow_cdc_provider.spark.split_queue import NoClaim
 
 log = logging.getLogger(__name__)
@@ -64,7 +63,7 @@ class AssignerServer:
             socket.create_connection((self.address.host, self.address.port), timeout=1).close()
         self._listener.close()
         for connection in tuple(self._open):
-            with contextlib.suppress(OSError), _same_socket(connection) as same:
+            with contextlib.suppress(OSError), same_socket(connection) as same:
                 same.shutdown(socket.SHUT_RDWR)  # its thread wakes up and closes it
         for thread in tuple(self._threads):
             thread.join(timeout=LONG_POLL_S)
@@ -141,13 +140,8 @@ def _messages(connection: Connection) -> Iterator[Message]:
 
 def _keep_alive(connection: Connection) -> None:
     """Let the kernel notice a host that vanished, within about half a minute."""
-    with _same_socket(connection) as same:
+    with same_socket(connection) as same:
         same.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
             if hasattr(socket, option):
                 same.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-
-
-def _same_socket(connection: Connection) -> socket.socket:
-    """Return the connection's socket under a second descriptor, to be closed by the caller."""
-    return socket.socket(fileno=os.dup(connection.fileno()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -24,7 +25,11 @@ from airflow_cdc_provider.spark.assigner_server import AssignerServer
 from airflow_cdc_provider.spark.backoff import BackOff
 from airflow_cdc_provider.spark.opening import Boundaries
 from airflow_cdc_provider.spark.planning import Planner, frontier
-from airflow_cdc_provider.spark.remote_assigner import AssignerAddress, RemoteAssigner
+from airflow_cdc_provider.spark.remote_assigner import (
+    AssignerAddress,
+    RemoteAssigner,
+    same_socket,
+)
 from airflow_cdc_provider.spark.split_queue import NoClaim
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
 
@@ -71,6 +76,17 @@ def loaded(store: SqlStateStore, *splits: SnapshotSplit) -> SplitAssigner:
 def served(assigner: SplitAssigner) -> Iterator[AssignerAddress]:
     with AssignerServer(assigner, host="127.0.0.1") as server:
         yield server.address
+
+
+def test_the_first_claim_does_not_wait_for_the_greeting_to_be_acknowledged(
+    store: SqlStateStore,
+) -> None:
+    with (
+        served(loaded(store)) as address,
+        closing(RemoteAssigner(address)) as reader,
+        same_socket(reader._connection) as same,
+    ):
+        assert same.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_a_reader_claims_reports_and_is_sent_home(store: SqlStateStore) -> None:
