@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, assert_never
 from uuid import UUID
 
+from airflow_cdc_provider.columnar.binlog.prepared import PreparedBefore, nothing_before
 from airflow_cdc_provider.columnar.binlog.table_map import SchemaSource, no_schema
 from airflow_cdc_provider.columnar.changes import ChangeBatch, Op, Statement
 from airflow_cdc_provider.columnar.events import BatchLimits, EventChunk
@@ -90,6 +91,7 @@ class LibraryDecoder:
         limits: BatchLimits | None = None,
         zero_dates: ZeroDates = ZeroDates.FAIL,
         schemas: SchemaSource = no_schema,
+        before: PreparedBefore = nothing_before,  # noqa: ARG002 - it reads no XA transactions
     ) -> None:
         self._captured = captured if callable(captured) else captured.__contains__
         self._schemas = schemas

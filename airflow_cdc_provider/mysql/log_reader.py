@@ -26,12 +26,19 @@ import numpy as np
 import numpy.typing as npt
 
 from airflow_cdc_provider.columnar.binlog.decoder import ColumnDecoder
+from airflow_cdc_provider.columnar.binlog.prepared import Prepared, PreparedBefore, XaName
 from airflow_cdc_provider.columnar.binlog.table_map import SchemaSource, no_schema
 from airflow_cdc_provider.columnar.changes import ChangeBatch
 from airflow_cdc_provider.columnar.events import BatchLimits, EventChunk, EventDecoder
 from airflow_cdc_provider.columnar.value_model import ZeroDates
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
+from airflow_cdc_provider.mysql.earlier_log import (
+    NO_SERVER_ID,
+    EarlierLog,
+    log_files,
+    without_rows,
+)
 from airflow_cdc_provider.mysql.event_framing import rotation_target
 from airflow_cdc_provider.mysql.library_rows import LibraryRows
 from airflow_cdc_provider.mysql.log_transport import LogTransport
@@ -62,6 +69,7 @@ class DecoderFactory(Protocol):
         limits: BatchLimits,
         zero_dates: ZeroDates,
         schemas: SchemaSource,
+        before: PreparedBefore,
     ) -> EventDecoder: ...
 
 
@@ -83,6 +91,7 @@ class LogReader:
         zero_dates: ZeroDates = ZeroDates.FAIL,
         schemas: SchemaSource = no_schema,
         decoder: DecoderFactory = default_decoder,
+        before: PreparedBefore | None = None,
         heartbeat_s: float = 1.0,
         silence_s: float = 30.0,
     ) -> None:
@@ -103,11 +112,36 @@ class LogReader:
             limits=limits or BatchLimits(),
             zero_dates=zero_dates,
             schemas=schemas,
+            before=before or self._earlier_log(endpoint, captured, limits, zero_dates, schemas),
         )
         self._passed: BinlogPosition | None = self._transport.start.position.binlog
         self._reached = self._passed  # the last `until` read up to
         self._held: EventChunk | None = None  # received, beyond the last `until`
         self._feeding: Iterator[ChangeBatch] = iter(())
+
+    def _earlier_log(
+        self,
+        endpoint: Endpoint,
+        captured: Captured,
+        limits: BatchLimits | None,
+        zero_dates: ZeroDates,
+        schemas: SchemaSource,
+    ) -> EarlierLog:
+        """Return what finds rows in the log before the start, over connections of its own."""
+
+        def open_reader(start: BinlogPosition, *, rows: bool) -> LogReader:
+            return LogReader(
+                endpoint,
+                server_id=NO_SERVER_ID,
+                start=LogPosition(self._server_uuid, start),
+                captured=captured if rows else frozenset(),
+                limits=limits,
+                zero_dates=zero_dates,
+                schemas=schemas,
+                before=without_rows,
+            )
+
+        return EarlierLog(partial(log_files, endpoint), open_reader)
 
     @property
     def position(self) -> LogPosition:
@@ -145,6 +179,11 @@ class LogReader:
                 deadline = time.monotonic() + every_s
         if until is not None:
             yield from self._rest(until)
+
+    def prepared(self, name: XaName) -> Prepared | None:
+        """Return an XA transaction that is prepared and not committed where the log is read to."""
+        decoder = self._decoder
+        return decoder.prepared(name) if isinstance(decoder, ColumnDecoder) else None
 
     def close(self) -> None:
         """End the dump."""

@@ -1,6 +1,7 @@
 """One binlog dump: raw events off the socket, as a replica would read them.
 
-The session registers as a replica, so that the server lists it, and announces what a replica
+The session registers as a replica, unless its server id is 0 as that of `mysqlbinlog`, so that the
+server lists it, and announces what a replica
 would: that it understands CRC32, how often it wants heartbeats, and to MariaDB that it knows GTID
 events (with less, MariaDB garbles them). It names no uuid of its own: then the server knows the
 reader by its server id, and of two with the same id the newer one goes on while the older gets a
@@ -69,7 +70,8 @@ class LogTransport:
             self.capabilities = read_capabilities(connection)
             self.start = check_start(connection, self.capabilities, start)
             _announce(connection, self.capabilities, heartbeat_s)
-            _register(connection, server_id)
+            if server_id:
+                _register(connection, server_id)
             self._dump(connection, server_id)
         except BaseException:
             self._raw.abandon()

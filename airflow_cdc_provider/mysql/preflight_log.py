@@ -350,8 +350,9 @@ def _prepared(
             f"{len(prepared)} XA transactions are prepared and not committed: "
             + "; ".join([*prepared[:_SHOWN_XA], *(["..."] if prepared[_SHOWN_XA:] else [])]),
             "none while a snapshot is taken",
-            "their rows are in the log before anyone can see them; one that was prepared before "
-            "the snapshot and commits later stops the stream, and only `restart` helps then",
+            "their rows are in the log before anyone can see them and are read back at their "
+            "commit: the stream stops if that part of the log is purged by then; on MariaDB and "
+            "without GTIDs the snapshot waits for them and then stops",
             "wait for them, or end each by its name before the snapshot starts: "
             f"XA COMMIT {prepared[0]}; or XA ROLLBACK {prepared[0]};",
         )

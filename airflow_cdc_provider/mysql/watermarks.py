@@ -13,8 +13,10 @@ or a missing replica takes, and `gtid_executed` never does. Hence
 order, so a server with `binlog_order_commits` off is refused here too, and not only by preflight.
 
 **Prepared XA transactions** are in the log, and executed by GTID, before anyone sees their rows.
-With GTIDs that is found out: whoever reads their commit later lacks their rows and stops. Without,
-their commit may lie before L and still not be visible; there, none may be prepared around L.
+That is no harm: whoever reads their commit later has their rows from the log before. But the
+commit itself may lie before a place and still not be visible. `gtid_executed` does not contain it
+then; all other places may. So without GTIDs none may be prepared around L, and `SnapshotWatermarks`
+says how MariaDB is asked.
 """
 
 from __future__ import annotations

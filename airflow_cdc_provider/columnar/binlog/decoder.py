@@ -28,7 +28,11 @@ from airflow_cdc_provider.columnar.binlog.log_place import LogPlace
 from airflow_cdc_provider.columnar.binlog.octets import Ints
 from airflow_cdc_provider.columnar.binlog.pending import restamped
 from airflow_cdc_provider.columnar.binlog.prepared import (
+    Prepared,
+    PreparedBefore,
     PreparedTransactions,
+    XaName,
+    nothing_before,
     read_xa_prepare,
     xa_name_of,
 )
@@ -72,6 +76,7 @@ class ColumnDecoder:
         zero_dates: ZeroDates = ZeroDates.FAIL,
         schemas: SchemaSource = no_schema,
         fallback: RowFallback = no_fallback,
+        before: PreparedBefore = nothing_before,
     ) -> None:
         limits = limits or BatchLimits()
         self._captured, self._captures_in = _captured_by(captured)
@@ -79,7 +84,7 @@ class ColumnDecoder:
         self._maps = TableMaps(self._captured, zero_dates, schemas, flavour, fallback)
         self._assembly = BatchAssembly(start, server_uuid, limits)
         self._runs = TransactionRuns(self._assembly, self._maps)
-        self._prepared = PreparedTransactions(_HELD_BATCHES * limits.bytes)
+        self._prepared = PreparedTransactions(_HELD_BATCHES * limits.bytes, before)
         self._place = LogPlace(start.binlog.offset if start.binlog else 4)
 
     @property
@@ -96,6 +101,10 @@ class ColumnDecoder:
     def nulled(self) -> Counter[str]:
         """Return how many zero dates became NULL, by `table.column`."""
         return self._maps.nulled()
+
+    def prepared(self, name: XaName) -> Prepared | None:
+        """Return a transaction that is prepared and not committed by now, None if it is not."""
+        return self._prepared.named(name)
 
     def flush(self) -> ChangeBatch | None:
         """Return what is complete but not yet handed out, None if nothing moved."""
@@ -210,12 +219,17 @@ class ColumnDecoder:
         if meaning is Meaning.XA_START:
             self._begin(distributed=True)
         elif meaning is Meaning.XA_COMMIT:
-            rows = self._prepared.commit(xa_name_of(sql))
+            rows = self._prepared.commit(xa_name_of(sql), self._opened_at(end))
             self._runs.put_rows(restamped(rows, self._runs.number, self._runs.ordinal))
             yield from self._runs.end(end, second)
         elif meaning is Meaning.XA_ROLLBACK:
             self._prepared.roll_back(xa_name_of(sql))
             yield from self._runs.end(end, second)
+
+    def _opened_at(self, end: int) -> BinlogPosition:
+        """Return where the open transaction begins."""
+        opened = self._runs.open
+        return self._assembly.at(end) if opened is None else opened.start
 
     @property
     def _is_begun(self) -> bool:
@@ -259,7 +273,9 @@ class ColumnDecoder:
         if one_phase:
             yield from self._runs.end(end, second)
             return
-        self._prepared.hold(name, self._runs.take_rows())
+        start = self._opened_at(end)
+        pieces = self._runs.take_rows()
+        self._prepared.hold(name, Prepared(start, self._assembly.at(end), pieces))
         yield from self._runs.end(end, second, dropped=True)
 
 

@@ -3,16 +3,21 @@
 The log has the rows of a distributed transaction where it is prepared, and only a statement where
 it is committed, maybe much later, maybe never. The rows are kept, as columns, under the name that
 the application gave the transaction. Memory is bounded.
+
+A commit may name a transaction that was prepared before the log was read from: before a snapshot,
+or before a crash. Then whoever made the decoder is asked for its rows, of the log before.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from airflow_cdc_provider.columnar.binlog.byte_reader import ByteReader
 from airflow_cdc_provider.columnar.binlog.pending import Piece
 from airflow_cdc_provider.core.errors import PreparedTransactionError
+from airflow_cdc_provider.core.positions import BinlogPosition
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +68,40 @@ def read_xa_prepare(body: bytes) -> tuple[bool, XaName]:
     return one_phase, XaName(format_id, reader.take(global_bytes), reader.take(branch_bytes))
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A transaction that is prepared: where it stands in the log, and its rows."""
+
+    start: BinlogPosition
+    end: BinlogPosition
+    pieces: list[Piece]
+
+
+PreparedBefore = Callable[[XaName, BinlogPosition], list[Piece] | None]
+"""Returns the rows of a transaction that was prepared before a place, None if it is not found."""
+
+
+def nothing_before(_name: XaName, _place: BinlogPosition) -> list[Piece] | None:
+    """Know nothing of the log before."""
+    return None
+
+
 @dataclass(slots=True)
 class PreparedTransactions:
     """Rows of prepared transactions by name, up to `limit_bytes` together."""
 
     limit_bytes: int
-    _held: dict[XaName, list[Piece]] = field(default_factory=dict)
+    before: PreparedBefore = nothing_before
+    _held: dict[XaName, Prepared] = field(default_factory=dict)
     _bytes: int = 0
 
-    def hold(self, name: XaName, pieces: list[Piece]) -> None:
+    def named(self, name: XaName) -> Prepared | None:
+        """Return a transaction that is prepared and not committed by now."""
+        return self._held.get(name)
+
+    def hold(self, name: XaName, prepared: Prepared) -> None:
         """Keep the rows of a transaction that was prepared; it may have none."""
-        self._bytes += sum(piece.nbytes for piece in pieces)
+        self._bytes += sum(piece.nbytes for piece in prepared.pieces)
         if self._bytes > self.limit_bytes:
             raise PreparedTransactionError(
                 f"prepared XA transactions hold more than {self.limit_bytes} bytes of rows",
@@ -82,18 +110,22 @@ class PreparedTransactions:
                 remedy="XA COMMIT or XA ROLLBACK old ones (XA RECOVER lists them), or raise "
                 "stream.max_batch",
             )
-        self._held[name] = pieces
+        self._held[name] = prepared
 
-    def commit(self, name: XaName) -> list[Piece]:
-        """Return the rows of a transaction that is committed now."""
-        if name not in self._held:
+    def commit(self, name: XaName, place: BinlogPosition) -> list[Piece]:
+        """Return the rows of a transaction that is committed at a place."""
+        if name in self._held:
+            return self._let_go(name)
+        pieces = self.before(name, place)
+        if pieces is None:
             raise PreparedTransactionError(
-                f"XA {name} is committed, but was prepared before this stream started",
+                f"XA {name} is committed, but was prepared before the log that can be read",
                 where=f"XA {name}",
-                risk="its rows lie in the log before our position and are lost if we go on",
-                remedy="go back to a position before its XA PREPARE, or resync the tables it wrote",
+                risk="its rows are not in the log any more and are lost if we go on",
+                remedy="resync the tables it wrote; keep logs longer than transactions stay "
+                "prepared",
             )
-        return self._let_go(name)
+        return pieces
 
     def roll_back(self, name: XaName) -> None:
         """Forget a transaction; one that is not known has nothing to forget."""
@@ -101,6 +133,6 @@ class PreparedTransactions:
             self._let_go(name)
 
     def _let_go(self, name: XaName) -> list[Piece]:
-        pieces = self._held.pop(name)
+        pieces = self._held.pop(name).pieces
         self._bytes -= sum(piece.nbytes for piece in pieces)
         return pieces
