@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -30,7 +31,50 @@ _NARROW_ROWS = (
     "WHERE i < {count}) SELECT i, i % 1000, CONCAT('c-', i, '-', REPEAT('68487932199-', 9)), "
     "CONCAT('pad-', i, '-', REPEAT('67847967377-', 4)) FROM n"
 )
+_NARROW_VALUES = (
+    "{number} * 7919 % 1000000, CONCAT('c-', {number}, '-', REPEAT('68487932199-', 9)), "
+    "CONCAT('pad-', {number}, '-', REPEAT('67847967377-', 4))"
+)
 _SEED = 20_260_101
+_CALLED_AT_ONCE = 50_000
+_UPDATED_KEYS = 90_000
+_DELETED_KEYS = 100_000
+_LINEITEM_COLUMNS = re.findall(r"(l_\w+) [A-Z]", LINEITEM)
+
+_W1_CHANGES = f"""
+CREATE PROCEDURE w1_changes(low INT, high INT)
+BEGIN
+ DECLARE number INT DEFAULT low;
+ WHILE number < high DO
+  IF number % 1000 = 0 THEN START TRANSACTION; END IF;
+  SET number = number + 1;
+  INSERT INTO w1 VALUES (number, {_NARROW_VALUES.format(number="number")});
+  IF number % 1000 = 0 THEN COMMIT; END IF;
+ END WHILE;
+ SELECT high - low;
+END
+"""
+_W3_CHANGES = f"""
+CREATE PROCEDURE w3_changes(low INT, high INT)
+BEGIN
+ DECLARE number INT DEFAULT low;
+ DECLARE changed INT DEFAULT 0;
+ WHILE number < high DO
+  IF number % 10 < 2 THEN
+   INSERT INTO w3 VALUES (2000000 + number, {_NARROW_VALUES.format(number="number")});
+  ELSEIF number % 10 < 8 THEN
+   UPDATE w3 SET k = k + 1, c = CONCAT('u-', number, '-', REPEAT('31451373586-', 9))
+   WHERE id = 1 + number * 48271 % {_UPDATED_KEYS};
+  ELSE
+   DELETE FROM w3 WHERE id = {_UPDATED_KEYS + 1} + number DIV 10 * 2 + number % 2;
+  END IF;
+  SET changed = changed + ROW_COUNT();
+  SET number = number + 1;
+ END WHILE;
+ SELECT changed;
+END
+"""
+"""A fifth are inserts, a fifth deletes, each in a transaction of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,42 +93,36 @@ def _narrow_row(number: int) -> str:
     return f"({number},{number * 7919 % 1_000_000},'{c}','{pad}')"
 
 
-def _single_inserts(cursor: Cursor, rows: int = 300_000) -> int:
-    for start in range(0, rows, 1000):
-        cursor.execute("BEGIN")
-        for number in range(start + 1, start + 1001):
-            cursor.execute(f"INSERT INTO w1 VALUES {_narrow_row(number)}")
-        cursor.execute("COMMIT")
-    return rows
+def _single_inserts(cursor: Cursor, rows: int = 600_000) -> int:
+    return _called(cursor, "w1_changes", rows)
 
 
-def _bulk_inserts(cursor: Cursor) -> int:
-    rows, low = 0, 0
+def _bulk_inserts(cursor: Cursor, passes: int = 2) -> int:
+    rows = 0
     cursor.execute("SELECT MAX(l_orderkey) FROM lineitem")
     ((largest,),) = cursor.fetchall()
-    while low <= largest:
-        rows += cursor.execute(
-            "INSERT INTO w2 SELECT * FROM lineitem "
-            f"WHERE l_orderkey >= {low} AND l_orderkey < {low + 4000}"
-        )
-        low += 4000
+    for behind in range(passes):
+        for low in range(0, largest + 1, 4000):
+            rows += cursor.execute(
+                f"INSERT INTO w2 SELECT l_orderkey + {behind * (largest + 1)}, "
+                + ", ".join(_LINEITEM_COLUMNS[1:])
+                + f" FROM lineitem WHERE l_orderkey >= {low} AND l_orderkey < {low + 4000}"
+            )
     return rows
 
 
-def _oltp(cursor: Cursor, statements: int = 100_000) -> int:
-    rng = random.Random(_SEED)
-    rows, fresh = 0, 2_000_000
-    for number in range(statements):
-        kind = number % 10
-        if kind < 2:
-            fresh += 1
-            rows += cursor.execute(f"INSERT INTO w3 VALUES {_narrow_row(fresh)}")
-        elif kind < 8:
-            c = f"u-{number}-" + "31451373586-" * 9
-            key = rng.randint(1, 90_000)
-            rows += cursor.execute(f"UPDATE w3 SET k = k + 1, c = '{c}' WHERE id = {key}")
-        else:
-            rows += cursor.execute(f"DELETE FROM w3 WHERE id = {90_001 + number // 5}")
+def _oltp(cursor: Cursor, statements: int = 500_000) -> int:
+    return _called(cursor, "w3_changes", statements)
+
+
+def _called(cursor: Cursor, procedure: str, statements: int) -> int:
+    """Have the server itself run so many statements of one row each; return the rows."""
+    rows = 0
+    for first in range(0, statements, _CALLED_AT_ONCE):
+        cursor.execute(f"CALL {procedure}({first}, {first + _CALLED_AT_ONCE})")
+        ((changed,),) = cursor.fetchall()
+        rows += changed
+        cursor.nextset()
     return rows
 
 
@@ -128,9 +166,9 @@ def _wide_values() -> str:
     return ", ".join("NULL" if i % 12 == 4 else kinds[i % 6] for i in range(60))
 
 
-def _wide_updates(cursor: Cursor, rows: int = 50_000) -> int:
+def _wide_updates(cursor: Cursor, rows: int = 50_000, passes: int = 2) -> int:
     changed = 0
-    for low in range(0, rows, 500):
+    for low in [*range(0, rows, 500)] * passes:
         changed += cursor.execute(
             "UPDATE w4 SET c6 = c6 + 1, c12 = c12 + 1, c3 = c3 + 1 "
             f"WHERE id > {low} AND id <= {low + 500}"
@@ -139,14 +177,15 @@ def _wide_updates(cursor: Cursor, rows: int = 50_000) -> int:
 
 
 WORKLOADS = {
-    "w1": Workload("w1", (_NARROW.format(name="w1"),), _single_inserts),
+    "w1": Workload("w1", (_NARROW.format(name="w1"), _W1_CHANGES), _single_inserts),
     "w2": Workload("w2", ("CREATE TABLE w2 LIKE lineitem",), _bulk_inserts),
     "w3": Workload(
         "w3",
         (
             _NARROW.format(name="w3"),
             "SET SESSION cte_max_recursion_depth = 200000",
-            _NARROW_ROWS.format(name="w3", count=120_000),
+            _NARROW_ROWS.format(name="w3", count=_UPDATED_KEYS + _DELETED_KEYS),
+            _W3_CHANGES,
         ),
         _oltp,
     ),
