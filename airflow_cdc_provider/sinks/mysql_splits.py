@@ -123,7 +123,7 @@ class MySqlSplitSink:
             lambda chunk: self._values(chunk, columns, rows),
             lambda batch: RowValues(row_parameters(batch, columns), lambda: batch),
         )
-        return writer.insert_values(values, rows=rows.rows, otherwise=rows.batches)
+        return writer.insert_values(values, rows=rows.rows, size=rows.bytes, otherwise=rows.batches)
 
     def _values(
         self, chunk: TextChunk, columns: Sequence[Column], rows: SplitRows

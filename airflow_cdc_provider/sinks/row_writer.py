@@ -42,6 +42,9 @@ _LOAD_FROM_ROWS = 200
 """For fewer rows the extra round trip of LOAD DATA costs more than it saves."""
 _PREPARE_FROM_ROWS = 1_000
 """For fewer rows preparing a statement costs more than it saves."""
+_MANY_BYTES = 1 << 20
+"""Few rows that are as large as this are written as many are: SQL text may be twice as long as
+what it stands for, and then a row that the source could take would not fit into a statement."""
 _AT_ROW = re.compile(r"at row (\d+)")
 _LOADED = re.compile(r"Records: (\d+)\s+Deleted: (\d+)\s+Skipped: (\d+)\s+Warnings: (\d+)")
 
@@ -145,14 +148,16 @@ class RowWriter:
         values: Iterable[RowValues],
         *,
         rows: int,
+        size: int,
         otherwise: Callable[[], Iterable[pa.RecordBatch]],
     ) -> int:
         """Insert rows that are there as values; as text if they are few, or none can be prepared.
 
-        `rows` is their number, `otherwise` gives the same rows as Arrow.
+        `rows` is their number, `size` their bytes, `otherwise` gives the same rows as Arrow.
         """
         inserts = self._inserts(WriteMode.INSERT)
-        if rows >= _PREPARE_FROM_ROWS and inserts.can_be_prepared():
+        is_much = rows >= _PREPARE_FROM_ROWS or size >= _MANY_BYTES
+        if is_much and inserts.can_be_prepared():
             return self._run(inserts.prepared(values), counts_rows=True)
         return self._run(inserts.text(otherwise()), counts_rows=True)
 
@@ -262,15 +267,16 @@ def _sliced(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _joined_large(
     batches: Iterable[pa.RecordBatch], small: list[pa.RecordBatch], from_rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches if they have `from_rows` rows together; if not, put them into `small`."""
-    held, rows, loading = [], 0, False
+    """Yield batches if they are `from_rows` rows or many bytes; if not, put them into `small`."""
+    held, rows, size, loading = [], 0, 0, False
     for batch in batches:
         if loading:
             yield batch
             continue
         held.append(batch)
         rows += batch.num_rows
-        if rows >= from_rows:
+        size += batch.nbytes
+        if rows >= from_rows or size >= _MANY_BYTES:
             loading = True
             yield from held
             held = []

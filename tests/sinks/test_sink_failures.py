@@ -191,3 +191,22 @@ def test_rows_of_many_megabytes_are_loaded(world: SinkWorld) -> None:
     rows = [(i, "x") for i in range(300)] + [(900, "z" * 20_000_000), (901, "end")]
     world.publish(world.splits(), world.split(), *rows)
     assert world.held() == rows
+
+
+@pytest.mark.parametrize("local_files", [True, False])
+def test_a_row_that_is_larger_as_sql_than_a_statement_may_be_is_written_all_the_same(
+    world: SinkWorld, local_files: bool
+) -> None:
+    """As SQL text each byte of such a row takes two."""
+    world.server.execute(f"ALTER TABLE `{world.database}`.orders MODIFY name LONGTEXT")
+    packet = world.server.execute("SELECT @@max_allowed_packet")[0][0]
+    large = "\n" * (packet * 6 // 10)
+    world.publish(
+        world.opened(world.under(1, local_files=local_files).open_splits()),
+        world.split(),
+        (1, large),
+    )
+    world.hand_off()
+    changes = world.opened(world.under(1, local_files=local_files).open_changes())
+    changes.apply(world.batch([insert(2, large), update((1, large), (1, "small"))]))
+    assert [(key, len(name)) for key, name in world.held()] == [(1, 5), (2, len(large))]
