@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 _FIRST_EVENT = 4
 _XA_WAIT_S = 10.0
 _XA_POLL_S = 0.2
+_XA_SHORT_POLL_S = 0.005
 _XA_DENIED = 1401
 
 
@@ -191,7 +192,15 @@ class FileStartWatermarks(_SessionWatermarks):
 
 
 class SnapshotWatermarks:
-    """MariaDB: the transaction's own snapshot knows its place in the log, so L = H."""
+    """MariaDB: the transaction's own snapshot knows its place in the log, so L = H.
+
+    It does not know of XA: a commit of XA is in the log, and before that place, for a moment before
+    its rows are visible. Where that may be so, the place is a lower bound no more. A commit that is
+    under way when a snapshot is taken began before. Either its transaction was still listed as
+    prepared then, or it was counted as begun since. If neither is so, the snapshot is exact.
+    Else its place is L only. Every commit logged before L is of a transaction that ended, or is
+    still listed behind L; once all those have ended, another snapshot sees them: its place is H.
+    """
 
     mode = WatermarkMode.CONSISTENT_SNAPSHOT
     settled: BinlogPosition | None = None
@@ -199,11 +208,39 @@ class SnapshotWatermarks:
     def __init__(self, connection: ServerConnection, capabilities: Capabilities) -> None:
         self._connection = connection
         self._capabilities = capabilities
+        self._high: LogPosition | None = None
 
     def low(self) -> LogPosition:
         connection = self._connection
         query(connection, "COMMIT")
         self._check_identity()
+        begun = self._xa_commits()
+        prepared = prepared_transactions(connection, is_mariadb=True)
+        low = self._high = self._snapshot()
+        if not prepared and self._xa_commits() == begun:
+            return low
+        self._wait_until_ended(prepared_transactions(connection, is_mariadb=True))
+        query(connection, "COMMIT")
+        self._high = self._snapshot()
+        return low
+
+    def _xa_commits(self) -> int:
+        """Count the XA COMMITs that any session began."""
+        return int(query(self._connection, "SHOW GLOBAL STATUS LIKE 'Com_xa_commit'")[0][1])
+
+    def _wait_until_ended(self, prepared: list[str]) -> None:
+        """Wait a while until each of these transactions was gone at least once."""
+        names = set(prepared)
+        deadline = time.monotonic() + _XA_WAIT_S
+        while names:
+            names &= set(prepared_transactions(self._connection, is_mariadb=True))
+            if names and time.monotonic() >= deadline:
+                raise _reach_over(self._connection, sorted(names))
+            time.sleep(_XA_SHORT_POLL_S if names else 0)
+
+    def _snapshot(self) -> LogPosition:
+        """Begin a transaction with a read view; return its place in the log."""
+        connection = self._connection
         query(connection, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         query(connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
         status = dict(query(connection, "SHOW STATUS LIKE 'binlog_snapshot_%'"))
@@ -232,7 +269,7 @@ class SnapshotWatermarks:
                 "read the split again",
             )
         self._check_identity()
-        return low
+        return self._high or low
 
     def release(self) -> None:
         query(self._connection, "COMMIT")
@@ -276,10 +313,10 @@ def _require_no_prepared(connection: ServerConnection) -> None:
         raise _reach_over(connection, prepared)
 
 
-def _prepared(connection: ServerConnection) -> int:
-    """Count the prepared transactions of a MySQL server."""
+def _prepared(connection: ServerConnection) -> list[str]:
+    """Name the prepared transactions of a MySQL server."""
     try:
-        return len(prepared_transactions(connection, is_mariadb=False))
+        return prepared_transactions(connection, is_mariadb=False)
     except IntegrityError as error:
         if f"error {_XA_DENIED}" not in error.what:
             raise
@@ -291,12 +328,13 @@ def _prepared(connection: ServerConnection) -> int:
         ) from None
 
 
-def _reach_over(connection: ServerConnection, prepared: int) -> PreparedTransactionError:
+def _reach_over(connection: ServerConnection, prepared: list[str]) -> PreparedTransactionError:
     return PreparedTransactionError(
-        f"{prepared} prepared XA transactions reach over the low watermark",
+        f"{len(prepared)} XA transactions stay prepared over the low watermark, {prepared[0]} "
+        f"among them; they were waited for {_XA_WAIT_S:g} s",
         _where(connection),
-        "their rows are in the log before it and cannot be seen yet",
-        "commit or roll back what XA RECOVER lists, or switch GTIDs on",
+        "one of them may be committed in the log before it and not be visible yet",
+        "commit or roll back what XA RECOVER lists; MySQL with GTIDs needs no such wait",
     )
 
 

@@ -32,9 +32,9 @@ def make_counters(server: SqlServer, database: str) -> TableId:
 
 @contextmanager
 def counting(
-    server: SqlServer, table: TableId, *, writers: int, seed: int
+    server: SqlServer, table: TableId, *, writers: int, seed: int, distributed: bool = False
 ) -> Iterator[Callable[[], int]]:
-    """Run writers, each of which increments counters in transactions of its own.
+    """Run writers, each of which increments counters in transactions of its own, maybe of XA.
 
     Gives what tells how many are committed by now.
     """
@@ -48,9 +48,12 @@ def counting(
             with closing(server.connect()) as connection, connection.cursor() as cursor:
                 while not stop.is_set():
                     key = chosen.randrange(COUNTERS)
-                    cursor.execute(
-                        f"UPDATE {table.database}.counter SET n = n + 1 WHERE id = {key}"
-                    )
+                    update = f"UPDATE {table.database}.counter SET n = n + 1 WHERE id = {key}"
+                    name = f"'{number}-{committed[number]}'"
+                    around = ("START", "END", "PREPARE", "COMMIT") if distributed else ()
+                    statements = [f"XA {verb} {name}" for verb in around]
+                    for statement in (*statements[:1], update, *statements[1:]):
+                        cursor.execute(statement)
                     committed[number] += 1
         except Exception as error:  # noqa: BLE001 - shown by the test's own thread
             failures.append(error)

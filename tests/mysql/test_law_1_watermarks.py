@@ -22,7 +22,7 @@ from tests.mysql.counters import COUNTERS, counting, make_counters, truth_of
 from tests.mysql.splits import Hooks, numbered, reader_of, schema_of, split_of, tuples
 from tests.mysql.test_log_reader import position_of
 from tests.servers.given import SqlServer
-from tests.servers.throwaway import MySqlServer
+from tests.servers.throwaway import MariaDbServer, MySqlServer, ThrowawayServer
 
 TABLE = TableId("d", "t")
 LATE = (5, "late")
@@ -167,6 +167,7 @@ def count_and_read(
     *,
     rounds: int = 16,
     endpoint: Endpoint | None = None,
+    distributed: bool = False,
 ) -> None:
     """Read splits while counters run; each row must be what the log says it was at H.
 
@@ -181,7 +182,7 @@ def count_and_read(
     replayed = 0
     deadline = time.monotonic() + _RACE_S
     with (
-        counting(server, table, writers=4, seed=seed) as committed,
+        counting(server, table, writers=4, seed=seed, distributed=distributed) as committed,
         reader_of(server, schema, endpoint=endpoint) as reader,
     ):
         while len(reads) < rounds or committed() <= rounds or replayed == 0:
@@ -228,6 +229,16 @@ def test_law_1_counters_read_by_an_account_that_knows_only_the_log_files_start()
         )
         plain = Endpoint.parse(server.dsn("plain", "plain_secret"))
         count_and_read(server, "d", seed=20262, endpoint=plain)
+
+
+@pytest.mark.parametrize("kind", [MySqlServer, MariaDbServer], ids=["mysql", "mariadb"])
+def test_law_1_counters_changed_by_xa_transactions_are_what_the_log_says_at_h(
+    kind: type[ThrowawayServer],
+) -> None:
+    """On MariaDB a commit of XA is in the log, before a snapshot's place, and not visible yet."""
+    with kind({"sync_binlog": 1}) as server:
+        server.execute("CREATE DATABASE d")
+        count_and_read(server, "d", seed=20263, rounds=60, distributed=True)
 
 
 def test_law_1_counters_on_mariadb_are_what_the_log_says_at_the_snapshots_place(

@@ -140,3 +140,26 @@ def test_another_server_behind_the_same_session_is_noticed(mysql_server: SqlServ
         marks = watermarks_of(connection, other)
         with pytest.raises(SourceIdentityError, match="proxy"):
             marks.low()
+
+
+def test_a_transaction_that_stays_prepared_stops_reading_mariadb_and_is_named(
+    mariadb_server: SqlServer, mariadb_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watermarks, "_XA_WAIT_S", 0.3)
+    mariadb_server.execute(f"CREATE TABLE {mariadb_database}.t (id INT PRIMARY KEY)")
+    with (
+        closing(mariadb_server.connect(mariadb_database)) as session,
+        session.cursor() as cursor,
+        watermarks_on(mariadb_server) as marks,
+    ):
+        for statement in ("XA START 'x'", "INSERT INTO t VALUES (1)", "XA END 'x'"):
+            cursor.execute(statement)
+        cursor.execute("XA PREPARE 'x'")
+        try:
+            with pytest.raises(PreparedTransactionError, match=r"X'78',X'',1 among them"):
+                marks.low()
+        finally:
+            cursor.execute("XA ROLLBACK 'x'")
+        low = marks.low()
+        assert marks.high(low) == low
+        marks.release()
