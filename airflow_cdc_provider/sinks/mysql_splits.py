@@ -6,6 +6,12 @@ read at a later time, leaves what that read saw: rows deleted at the source in b
 the range. The very same report again is recognised and left alone, so a commit whose reply was
 lost costs nothing.
 
+**A range that holds nothing is not deleted.** A DELETE also locks the first row behind its range,
+and would wait until the neighbour that is being published there has committed: one reader behind
+the other, where all of them could write. So the range is looked at first, without a lock: once
+as it is committed and once with what is not committed yet, for a DELETE would find both. Only if
+neither shows a row it is left out. Whatever fails then is tried once more, behind a DELETE.
+
 The rows go in by the cheapest way that is right: the source's own bytes where no change had to be
 replayed onto them, else from Arrow; by LOAD DATA LOCAL where the sink allows it, else as the
 values of a prepared INSERT.
@@ -22,7 +28,7 @@ from airflow_cdc_provider.columnar.parameters import chunk_parameters, row_param
 from airflow_cdc_provider.columnar.rows import DecodesChunks, SplitRows
 from airflow_cdc_provider.columnar.text_protocol import TextChunk
 from airflow_cdc_provider.columnar.value_model import ZeroDates
-from airflow_cdc_provider.core.errors import FencedError, IntegrityError
+from airflow_cdc_provider.core.errors import FencedError, IntegrityError, RowRefusedError
 from airflow_cdc_provider.core.identifiers import TableId, quote_table
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
@@ -72,20 +78,44 @@ class MySqlSplitSink:
                 remedy="read the split again; if it stays, report this",
             )
         by_load = self._session.capabilities.takes_local_files
+        is_empty = [self._holds_nothing(split)]  # of the first try
+
+        def publish(*, load: bool) -> None:
+            delete = not (is_empty and is_empty.pop())
+            self._publish(split, rows, report, load=load, delete=delete)
+
         try:
-            self._session.transaction(lambda: self._publish(split, rows, report, load=by_load))
-        except LoadDoubtedError:
-            self._session.transaction(lambda: self._publish(split, rows, report, load=False))
+            self._session.transaction(lambda: publish(load=by_load))
+        except (LoadDoubtedError, RowRefusedError):
+            # by INSERT, which names the row, and on a range that was deleted in any case
+            self._session.transaction(lambda: publish(load=False))
+
+    def _holds_nothing(self, split: SnapshotSplit) -> bool:
+        """Tell whether a DELETE of the split's range would neither find a row nor wait for one."""
+        table = quote_table(self._plans[split.table].sink_table)
+        predicate = range_predicate(split.key_columns, split.keys)
+        look = f"SELECT 1 FROM {table} WHERE {predicate} LIMIT 1"
+        if self._session.rows(look):
+            return False
+        self._session.execute("SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")  # of the next one
+        return not self._session.rows(look)
 
     def _publish(
-        self, split: SnapshotSplit, rows: SplitRows, report: SplitReport, *, load: bool
+        self,
+        split: SnapshotSplit,
+        rows: SplitRows,
+        report: SplitReport,
+        *,
+        load: bool,
+        delete: bool,
     ) -> None:
         ledger.check_generation(self._session, self._owner)
         if ledger.finished_report(self._session, self._owner, split) == (split, report):
             return
         plan = self._plans[split.table]
-        predicate = range_predicate(split.key_columns, split.keys)
-        self._session.execute(f"DELETE FROM {quote_table(plan.sink_table)} WHERE {predicate}")
+        if delete:
+            predicate = range_predicate(split.key_columns, split.keys)
+            self._session.execute(f"DELETE FROM {quote_table(plan.sink_table)} WHERE {predicate}")
         stored = self._write(plan, rows, load=load)
         if stored != rows.rows:
             raise IntegrityError(

@@ -105,6 +105,52 @@ class SplitSinkBehaviours:
         assert world.held() == [(i, f"in {i // 10}") for i in range(400)]
         assert len(world.ledger.reports()) == 40
 
+    def test_a_split_does_not_wait_for_its_uncommitted_neighbour(self, world: SinkWorld) -> None:
+        sink = world.splits()
+        sink._session.execute("SET SESSION innodb_lock_wait_timeout = 1")
+        neighbour = world.server.connect(world.database, autocommit=False)
+        neighbour.cursor().execute("INSERT INTO orders VALUES (9, 'below'), (20, 'above')")
+        world.publish(sink, world.split(1, 10, 20), (12, "new"))
+        neighbour.commit()
+        neighbour.close()
+        assert world.held() == [(9, "below"), (12, "new"), (20, "above")]
+
+    @pytest.mark.parametrize(
+        "change", ["INSERT INTO orders VALUES (11, 'of a late reader')", "DELETE FROM orders"]
+    )
+    @pytest.mark.parametrize("outcome", ["commit", "rollback"])
+    def test_a_split_waits_for_who_still_writes_in_its_range(
+        self, world: SinkWorld, change: str, outcome: str
+    ) -> None:
+        sink = world.splits()
+        if change.startswith("DELETE"):
+            world.put((13, "of a late reader"))
+        late = world.server.connect(world.database, autocommit=False)
+        late.cursor().execute(change)
+        with ThreadPoolExecutor(1) as pool:
+            publishing = pool.submit(world.publish, sink, world.split(1, 10, 20), (12, "new"))
+            time.sleep(0.3)
+            assert not publishing.done()
+            getattr(late, outcome)()
+            publishing.result(30)
+        late.close()
+        assert world.held() == [(12, "new")]
+
+    def test_a_row_that_comes_behind_the_look_at_the_range_is_replaced(
+        self, world: SinkWorld, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sink = world.splits()
+        look = sink._holds_nothing
+
+        def looked(split: Any) -> bool:
+            seen = bool(look(split))
+            world.put((12, "of a late reader"))
+            return seen
+
+        monkeypatch.setattr(sink, "_holds_nothing", looked)
+        world.publish(sink, world.split(1, 10, 20), (12, "new"))
+        assert world.held() == [(12, "new")]
+
     def test_a_hand_off_of_many_splits_is_stored(self, world: SinkWorld) -> None:
         splits = [
             world.split(n, n * 10 if n else None, n * 10 + 10 if n < 4999 else None)
