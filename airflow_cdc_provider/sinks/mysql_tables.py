@@ -60,6 +60,10 @@ class MySqlTableBuilder:
         """Let go of the connection."""
         self._session.close()
 
+    def require_fit(self, plans: Sequence[TablePlan]) -> None:
+        """Refuse tables there are that cannot hold the source's rows; changes nothing."""
+        self._refuse_unfit(plans, self._existing(plans))
+
     def create_missing(self, plans: Sequence[TablePlan]) -> Mapping[TableId, bool]:
         """Create databases and tables that do not exist; returns which were created."""
         existing = self._existing(plans)

@@ -151,6 +151,9 @@ class Targets(Protocol):
 class TableBuilder(Protocol):
     """Makes the sink's tables."""
 
+    def require_fit(self, plans: Sequence[TablePlan]) -> None:
+        """Refuse tables there are that cannot hold the source's rows; changes nothing."""
+
     def create_missing(self, plans: Sequence[TablePlan]) -> Mapping[TableId, bool]:
         """Create databases and tables that do not exist; returns which were created.
 

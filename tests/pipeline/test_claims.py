@@ -175,6 +175,23 @@ def test_a_ledger_of_before_there_were_claims_is_brought_up_to_date(shop: Shop) 
     assert [str(table) for table in route] == [f"{shop.database}.orders", f"{shop.target}.orders"]
 
 
+def test_a_restart_refused_for_an_unfit_table_leaves_the_plan_and_its_rows_known(
+    shop: Shop,
+) -> None:
+    run = shop.run()
+    made = plan(run)
+    snapshot_done(shop, run)
+    shop.at_source("CREATE TABLE later (id INT PRIMARY KEY, name VARCHAR(40))")
+    shop.sink.execute("CREATE TABLE later (id INT PRIMARY KEY)", database=shop.target)
+    with pytest.raises(RefusedError, match=r"later: .*name"):
+        restart(run)
+    with closing(open_ledger(run)) as ledger:
+        assert ledger.plan_id() == made.plan_id
+        assert len(ledger.reports()) == 2
+    with closing(open_targets(run)) as targets:
+        assert len(targets.routes()) == 1
+
+
 def test_a_refused_restart_leaves_the_plan_as_it_was(shop: Shop, other: Run) -> None:
     run = shop.run()
     made = plan(run)

@@ -195,7 +195,9 @@ def _go_on(run: Run, ledger: Ledger, generation: int, found: _Found) -> PlanSumm
 
 
 def _make(run: Run, ledger: Ledger, generation: int, found: _Found) -> PlanSummary:
-    # claimed first: a table that is refused leaves the plan there is as it was
+    # refused and claimed first: a table that is refused leaves the plan there is as it was
+    with closing(open_table_builder(run)) as builder:
+        builder.require_fit(found.tables)
     claim_tables(run, generation, found.tables, known=own_tables(run, found.origin.sink))
     plan_id = uuid.uuid4().hex
     ledger.start_plan(plan_id)
