@@ -134,7 +134,7 @@ def status(options: Options, lookup: Lookup, screen: Screen) -> bool:
 def verify(options: Options, lookup: Lookup, screen: Screen) -> bool:
     """Compare source and sink, both ways."""
     tables = (_table(options.table),) if options.table else None
-    with _open(options, lookup, screen) as run:
+    with _look(options, lookup, screen) as run:
         report = verify_step(run, tables=tables, settle_s=options.settle_s)
     screen.result(verify_form(run.name, report), verify_lines(report))
     return report.equal

@@ -69,6 +69,9 @@ def test_commands_that_only_look_make_no_state(shop: Shop, say: Say) -> None:
     for command in ("check", "plan", "status"):
         assert say(command).code == 0
         assert f"state: {shop.path.with_suffix('.state.db')}" in say(command).out
+    refused = say("verify")
+    assert refused.code == 2
+    assert "has no plan" in refused.err
     shop.at_source("CREATE TABLE keyless (a INT)")
     assert say("check").code == 2
     assert [file.name for file in shop.path.parent.iterdir()] == [shop.path.name]
