@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 
 from airflow_cdc_provider.pipeline.loader import load_pipeline
-from airflow_cdc_provider.pipeline.run import open_run
+from airflow_cdc_provider.pipeline.run import Run, open_run
 from airflow_cdc_provider.pipeline.steps.jobs import snapshot_spec
 from airflow_cdc_provider.pipeline.steps.planning import plan
 from airflow_cdc_provider.spark.main import run_job
@@ -34,8 +35,9 @@ def warm(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches
 
 
-def main() -> None:
-    given = subject.arguments()
+@contextmanager
+def planned_run(given: subject.Arguments) -> Iterator[Run]:
+    """Give a pipeline over the benchmark's servers, checked and planned but for its splits."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "bench.yaml"
         file.write_text(PIPELINE, encoding="utf-8")
@@ -46,19 +48,25 @@ def main() -> None:
         }
         with open_run(load_pipeline(file), lambda ref: dsns[ref.dsn_env or ""]) as run:
             plan(run)
-            os.environ.update(run.servers.environment())
-            spec = snapshot_spec(run.model, run.store.ensure(run.name).generation)
-            spark = open_session("benchmark", master="local[2]")
-            spark.range(0, 4, 1, 4).mapInArrow(warm, "id long").collect()
+            yield run
 
-            def copy() -> int:
-                result = run_job(spec, spark)
-                if result.error or result.rows != given["rows"]:
-                    raise SystemExit(f"the snapshot job did not copy all rows: {result}")
-                return int(result.rows)
 
-            subject.work(copy)
-            close_session()
+def main() -> None:
+    given = subject.arguments()
+    with planned_run(given) as run:
+        os.environ.update(run.servers.environment())
+        spec = snapshot_spec(run.model, run.store.ensure(run.name).generation)
+        spark = open_session("benchmark", master="local[2]")
+        spark.range(0, 4, 1, 4).mapInArrow(warm, "id long").collect()
+
+        def copy() -> int:
+            result = run_job(spec, spark)
+            if result.error or result.rows != given["rows"]:
+                raise SystemExit(f"the snapshot job did not copy all rows: {result}")
+            return int(result.rows)
+
+        subject.work(copy)
+        close_session()
 
 
 if __name__ == "__main__":
