@@ -11,11 +11,12 @@ import logging
 import threading
 from collections.abc import Callable
 
-from airflow_cdc_provider.core.errors import CdcError, FencedError
+from airflow_cdc_provider.core.errors import FencedError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.core.ports import StateStore
 from airflow_cdc_provider.core.records import PipelineState
+from airflow_cdc_provider.state.renewal import Renewal
 
 log = logging.getLogger(__name__)
 
@@ -42,33 +43,23 @@ class Ownership:
         self._generation = generation
         self._on_end = on_end
         self._stop = stop or threading.Event()
-        self._every_s = every_s
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._renew, name="cdc-ownership", daemon=True)
+        self._renewal = Renewal(name, self._renew, every_s=every_s)
 
     def __enter__(self) -> Ownership:
         if not self._heed(self._store.renew_lease(self._name, self._generation)):
-            self._thread.start()
+            self._renewal.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._closing.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout=30)
+        self._renewal.close()
 
-    def _renew(self) -> None:
-        while not self._closing.wait(self._every_s):
-            try:
-                state = self._store.renew_lease(self._name, self._generation)
-            except FencedError as fenced:
-                log.error("a newer owner took over: pipeline=%s", self._name)
-                self._on_end(fenced)
-                return
-            except CdcError as unreachable:
-                log.warning("lease not renewed: pipeline=%s cause=%s", self._name, unreachable)
-                continue
-            if self._heed(state):
-                return
+    def _renew(self) -> bool:
+        try:
+            return self._heed(self._store.renew_lease(self._name, self._generation))
+        except FencedError as fenced:
+            log.error("a newer owner took over: pipeline=%s", self._name)
+            self._on_end(fenced)
+            return True
 
     def _heed(self, state: PipelineState) -> bool:
         """Tell whether the job is to stop, after passing it on."""

@@ -8,11 +8,12 @@ pipeline for abandoned.
 from __future__ import annotations
 
 import logging
-import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from airflow_cdc_provider.core.errors import CdcError, FencedError
+from airflow_cdc_provider.core.errors import FencedError
 from airflow_cdc_provider.pipeline.run import LEASE_S, Run, lease_is_live
+from airflow_cdc_provider.state.renewal import Renewal
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.core.records import PipelineState
@@ -28,32 +29,25 @@ class KeptLease:
 
     def __init__(self, run: Run, *, every_s: float = LEASE_S / 4) -> None:
         self._run = run
-        self._every_s = every_s
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._renew, name="cdc-lease", daemon=True)
+        self._renewal = Renewal(run.name, self._renew, every_s=every_s)
 
     def __enter__(self) -> KeptLease:
         if self._own() is not None:
-            self._thread.start()
+            self._renewal.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._closing.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout=30)
+        self._renewal.close()
 
-    def _renew(self) -> None:
-        while not self._closing.wait(self._every_s):
-            try:
-                state = self._own()
-                if state is None:
-                    log.warning("another run is the owner now: pipeline=%s", self._run.name)
-                    return
-                self._run.store.renew_lease(self._run.name, state.generation, LEASE_S)
-            except FencedError:
-                continue  # a job of this run took over in between, or the next look says who did
-            except CdcError as unreachable:
-                log.warning("lease not renewed: pipeline=%s cause=%s", self._run.name, unreachable)
+    def _renew(self) -> bool:
+        state = self._own()
+        if state is None:
+            log.warning("another run is the owner now: pipeline=%s", self._run.name)
+            return True
+        # a job of this run may take over in between: the next look says who did
+        with suppress(FencedError):
+            self._run.store.renew_lease(self._run.name, state.generation, LEASE_S)
+        return False
 
     def _own(self) -> PipelineState | None:
         state = self._run.store.ensure(self._run.name)
