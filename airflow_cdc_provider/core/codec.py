@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import zlib
 from decimal import Decimal
 from typing import Any, assert_never
 
@@ -192,3 +193,26 @@ def stream_from_json(form: Json) -> StreamSplit:
         stop=None if stop is None else position_from_json(stop),
         tables=tuple(progress_from_json(part) for part in form["tables"]),
     )
+
+
+_PACKED = "zlib:"
+_PACKED_FROM = 1 << 16
+
+
+def stream_to_text(stream: StreamSplit) -> str:
+    """Write a stream split as it is stored: JSON, packed where it is long.
+
+    One of a large table names two positions a split. As JSON it would soon be longer than what a
+    server takes in one statement.
+    """
+    text = dumps(stream_to_json(stream))
+    if len(text) < _PACKED_FROM:
+        return text
+    return _PACKED + base64.b64encode(zlib.compress(text.encode())).decode()
+
+
+def stream_from_text(text: str) -> StreamSplit:
+    """Read what `stream_to_text` wrote."""
+    if text.startswith(_PACKED):
+        text = zlib.decompress(base64.b64decode(text[len(_PACKED) :])).decode()
+    return stream_from_json(json.loads(text))

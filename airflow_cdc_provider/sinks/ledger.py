@@ -33,8 +33,8 @@ from airflow_cdc_provider.core.codec import (
     report_to_json,
     split_from_json,
     split_to_json,
-    stream_from_json,
-    stream_to_json,
+    stream_from_text,
+    stream_to_text,
 )
 from airflow_cdc_provider.core.errors import (
     CdcError,
@@ -323,8 +323,7 @@ def slot_rows(session: SinkSession, owner: Owner) -> list[SlotRow]:
         "ORDER BY slot"
     )
     return [
-        SlotRow(position_from_json(json.loads(row[0])), stream_from_json(json.loads(row[1])))
-        for row in rows
+        SlotRow(position_from_json(json.loads(row[0])), stream_from_text(row[1])) for row in rows
     ]
 
 
@@ -368,7 +367,7 @@ def position_literal(position: LogPosition) -> str:
 
 def stream_literal(stream: StreamSplit) -> str:
     """Write a stream split as an SQL literal."""
-    return text_literal(dumps(stream_to_json(stream)))
+    return text_literal(stream_to_text(stream))
 
 
 def no_stream(owner: Owner, where: str) -> CdcError:

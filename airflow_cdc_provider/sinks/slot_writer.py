@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columnar.keys import key_columns
-from airflow_cdc_provider.core.codec import position_from_json, stream_from_json
+from airflow_cdc_provider.core.codec import position_from_json, stream_from_text
 from airflow_cdc_provider.core.errors import SinkUnreachableError, TableChangedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
@@ -149,7 +149,7 @@ class SlotWriter:
             raise ledger.no_stream(self._owner, self.session.where)
         position, split, digest = found[0]
         if split is not None:
-            self._stored = (digest, stream_from_json(json.loads(split)))
+            self._stored = (digest, stream_from_text(split))
         return _Committed(position_from_json(json.loads(position)), self._stored[1])
 
     def _store(

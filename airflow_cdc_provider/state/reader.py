@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, Row, case, func, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import IntegrityError as DuplicateRowError
 
-from airflow_cdc_provider.core.codec import stream_from_json
+from airflow_cdc_provider.core.codec import stream_from_text
 from airflow_cdc_provider.core.errors import StateUnreachableError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import SplitStatus
@@ -116,7 +116,7 @@ class SqlStateReader:
         mine = select(hand_offs.c.stream).where(hand_offs.c.pipeline == str(name))
         with self._reading() as connection:
             stored = connection.execute(mine).scalar()
-        return None if stored is None else stream_from_json(json.loads(stored))
+        return None if stored is None else stream_from_text(stored)
 
     def stream(self, name: PipelineName) -> StreamState | None:
         """Return the stream's progress as last told."""

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, Engine, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError as DuplicateRowError
 
-from airflow_cdc_provider.core.codec import dumps, stream_to_json
+from airflow_cdc_provider.core.codec import dumps, stream_to_text
 from airflow_cdc_provider.core.errors import FencedError, StateMovedError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import (
@@ -282,7 +282,7 @@ class SqlStateStore(SqlStateReader):
         values: Values = {
             "pipeline": str(name),
             "generation": generation,
-            "stream": dumps(stream_to_json(stream)),
+            "stream": stream_to_text(stream),
             "stored_us": self._clock(),
         }
         with self._fenced(name, generation) as connection:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import pickle
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 
 from airflow_cdc_provider.core import codec, errors
 from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.gtid import GtidSet
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
-from airflow_cdc_provider.core.positions import LogPosition
-from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
-from tests.strategies import log_positions, reports, splits, table_ids
+from airflow_cdc_provider.core.keys import KeyKind, KeyRange
+from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
+from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.stream_split import hand_off
+from tests.strategies import UUIDS, log_positions, reports, splits, table_ids
 
 
 @given(log_positions)
@@ -29,6 +33,23 @@ def test_a_position_survives_json(position: LogPosition) -> None:
 def test_a_split_survives_json(split: SnapshotSplit) -> None:
     text = codec.dumps(codec.split_to_json(split))
     assert codec.split_from_json(json.loads(text)) == split
+
+
+@pytest.mark.parametrize("count", [1, 2, 3000])
+def test_a_stream_split_of_however_many_splits_survives_its_text(count: int) -> None:
+    bounds = [None, *((number,) for number in range(1, count)), None]
+    high = LogPosition(str(UUIDS[0]), BinlogPosition(1, 4), GtidSet.parse(f"{UUIDS[0]}:1-77"))
+    table = TableId("shop", "größe")
+    finished = [
+        FinishedSplit(
+            SnapshotSplit(table, number, ("id",), (KeyKind.INTEGER,), KeyRange(*ends)), high, high
+        )
+        for number, ends in enumerate(pairwise(bounds))
+    ]
+    stream = hand_off(finished)
+    text = codec.stream_to_text(stream)
+    assert codec.stream_from_text(text) == stream
+    assert len(text) < 40 * count + 2000
 
 
 @given(reports)

@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from airflow_cdc_provider.core.errors import (
     SinkBusyError,
     SinkUnreachableError,
 )
+from airflow_cdc_provider.core.splits import FinishedSplit
+from airflow_cdc_provider.core.stream_split import hand_off
 from tests.behaviours.sink_world import SinkWorld, at, insert, update, worlds
 from tests.servers.given import SqlServer
 from tests.servers.throwaway import MySqlServer
@@ -191,6 +194,23 @@ def test_rows_of_many_megabytes_are_loaded(world: SinkWorld) -> None:
     rows = [(i, "x") for i in range(300)] + [(900, "z" * 20_000_000), (901, "end")]
     world.publish(world.splits(), world.split(), *rows)
     assert world.held() == rows
+
+
+def test_a_table_of_many_splits_is_handed_off_to_a_sink_of_small_packets(
+    mortal_world: SinkWorld,
+) -> None:
+    world, count = mortal_world, 1500
+    bounds = [None, *range(1, count), None]
+    finished = []
+    for number, (start, end) in enumerate(pairwise(bounds)):
+        split = world.split(number, start, end)
+        finished.append(FinishedSplit(split, at(100 + number), at(100 + number)))
+    stream = hand_off(finished)
+    world.ledger.store_stream(stream)
+    assert world.ledger.stream() == stream
+    changes = world.changes()
+    changes.apply(world.batch([insert(1, "one")], [insert(700, "seen")], start=100))
+    assert world.held() == [(1, "one")]
 
 
 @pytest.mark.parametrize("local_files", [True, False])
