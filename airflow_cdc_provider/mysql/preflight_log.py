@@ -1,20 +1,22 @@
 """Preflight of a source server: is its log complete, decodable, kept long enough and readable.
 
 The settings are data: name, accepted values, level, reason and fix. What depends on more than one
-setting is a function of its own.
+setting is a function of its own; what is to be said of a source that is a replica, and of its
+open transactions, are modules of their own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from airflow_cdc_provider.core.errors import AccessDeniedError, IntegrityError
+from airflow_cdc_provider.core.errors import AccessDeniedError
 from airflow_cdc_provider.mysql.capabilities import Capabilities, WatermarkMode
-from airflow_cdc_provider.mysql.connection import query, query_named
+from airflow_cdc_provider.mysql.connection import query_named
 from airflow_cdc_provider.mysql.findings import Finding, Level
-from airflow_cdc_provider.mysql.prepared_transactions import prepared_transactions
+from airflow_cdc_provider.mysql.preflight_replica import replica_findings
+from airflow_cdc_provider.mysql.preflight_transactions import open_transactions
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.mysql.connection import ServerConnection
@@ -22,9 +24,6 @@ if TYPE_CHECKING:
 _OLDEST_MYSQL = (8, 0, 0)
 _OLDEST_MARIADB = (10, 5, 0)
 _SHORT_RETENTION_S = 3 * 86400
-_LONG_TRANSACTION_S = 600
-_FAR_BEHIND_S = 60
-_SHOWN_XA = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +96,8 @@ def log_findings(
     yield from _compression(capabilities, subject)
     yield from _retention(capabilities, subject)
     yield from _log_filters(connection, capabilities, subject)
-    yield from _as_replica(connection, capabilities, subject)
-    yield from _prepared(connection, capabilities, subject)
-    yield from _long_transactions(connection, subject)
+    yield from replica_findings(connection, capabilities, subject)
+    yield from open_transactions(connection, capabilities, subject)
 
 
 def set_statement(capabilities: Capabilities, name: str, value: str) -> str:
@@ -232,151 +230,3 @@ def _log_filters(
                 "changes that a filter leaves out never reach the log",
                 f"remove {name.lower().replace('_', '-')} from the option file and restart",
             )
-
-
-def _as_replica(
-    connection: ServerConnection, capabilities: Capabilities, subject: str
-) -> Iterator[Finding]:
-    """Yield what is wrong when the source is itself a replica of another server."""
-    try:
-        rows = query_named(connection, capabilities.replica_status_statement)
-    except AccessDeniedError:
-        return  # the missing privilege is a finding of its own
-    if not rows:
-        return
-    if not capabilities.is_on("log_replica_updates", "log_slave_updates"):
-        yield Finding(
-            "source.log_replica_updates",
-            Level.BLOCK,
-            subject,
-            "this server is a replica that does not log what it replicates",
-            "log_replica_updates = ON",
-            "its log looks healthy and stays empty",
-            "log_replica_updates = ON in the option file, then restart; or read from its source",
-        )
-    order = ("replica_preserve_commit_order", "slave_preserve_commit_order")
-    workers = capabilities.setting("replica_parallel_workers", "slave_parallel_workers") or "0"
-    if capabilities.setting(*order) and not capabilities.is_on(*order) and int(workers) > 1:
-        yield Finding(
-            "source.replica_preserve_commit_order",
-            Level.BLOCK,
-            subject,
-            f"{workers} workers commit in any order",
-            "replica_preserve_commit_order = ON",
-            "the executed GTIDs get gaps, and a low watermark would not bound what a read sees",
-            "STOP REPLICA SQL_THREAD; SET PERSIST replica_preserve_commit_order = ON; "
-            "START REPLICA SQL_THREAD;",
-        )
-    for row in rows:
-        yield from _replication(row, subject)
-
-
-def _replication(row: dict[str, Any], subject: str) -> Iterator[Finding]:
-    filters = {
-        name: value
-        for name, value in row.items()
-        if ("_Do_" in name or "_Ignore_" in name or "_Wild_" in name) and value
-        if name.startswith("Replicate")
-        if name != "Replicate_Ignore_Server_Ids"
-    }
-    if filters:
-        yield Finding(
-            "source.replication_filters",
-            Level.WARN,
-            subject,
-            ", ".join(f"{name} = {value}" for name, value in filters.items()),
-            "no filters",
-            "what a filter leaves out is missing here and at the sink",
-            "read from a replica without filters",
-        )
-    yield from _replication_at_rest(row, subject)
-    delay = row.get("SQL_Delay")
-    if delay not in (None, 0):
-        yield Finding(
-            "source.replication_delay",
-            Level.WARN,
-            subject,
-            f"applied {delay} s late on purpose",
-            "no delay",
-            "the sink is at least as late",
-            "CHANGE REPLICATION SOURCE TO SOURCE_DELAY = 0;",
-        )
-
-
-def _replication_at_rest(row: dict[str, Any], subject: str) -> Iterator[Finding]:
-    """Yield what keeps a replica from following its own source; names differ by version."""
-
-    def told(*names: str) -> Any:
-        return next((row[name] for name in names if name in row), None)
-
-    receiver = told("Replica_IO_Running", "Slave_IO_Running")
-    applier = told("Replica_SQL_Running", "Slave_SQL_Running")
-    if receiver != "Yes" or applier != "Yes":
-        yield Finding(
-            "source.replication_stopped",
-            Level.WARN,
-            subject,
-            f"its own replication does not run (receiver: {receiver}, applier: {applier})",
-            "a replica that follows its source",
-            "the sink would be in step with a server that stands still",
-            "look at Last_Error in the replica's status, mend it, then START REPLICA;",
-        )
-    behind = told("Seconds_Behind_Source", "Seconds_Behind_Master")
-    if behind is not None and int(behind) > _FAR_BEHIND_S:
-        yield Finding(
-            "source.replication_lag",
-            Level.WARN,
-            subject,
-            f"this replica is {behind} s behind its source",
-            f"less than {_FAR_BEHIND_S} s",
-            "the sink is at least as late",
-            "read from another replica, or let this one catch up first",
-        )
-
-
-def _prepared(
-    connection: ServerConnection, capabilities: Capabilities, subject: str
-) -> Iterator[Finding]:
-    try:
-        prepared = prepared_transactions(connection, is_mariadb=capabilities.is_mariadb)
-    except (AccessDeniedError, IntegrityError):
-        # MySQL asks for XA_RECOVER_ADMIN, which nothing else here needs, and says 1401 without it
-        return
-    if prepared:
-        yield Finding(
-            "source.prepared_transactions",
-            Level.WARN if capabilities.has_gtids else Level.BLOCK,
-            subject,
-            f"{len(prepared)} XA transactions are prepared and not committed: "
-            + "; ".join([*prepared[:_SHOWN_XA], *(["..."] if prepared[_SHOWN_XA:] else [])]),
-            "none while a snapshot is taken",
-            "their rows are in the log before anyone can see them and are read back at their "
-            "commit: the stream stops if that part of the log is purged by then; on MariaDB and "
-            "without GTIDs the snapshot waits for them and then stops",
-            "wait for them, or end each by its name before the snapshot starts: "
-            f"XA COMMIT {prepared[0]}; or XA ROLLBACK {prepared[0]};",
-        )
-
-
-def _long_transactions(connection: ServerConnection, subject: str) -> Iterator[Finding]:
-    try:
-        found = query(
-            connection,
-            "SELECT COUNT(*), MAX(TIMESTAMPDIFF(SECOND, trx_started, NOW())) "
-            "FROM information_schema.INNODB_TRX "
-            f"WHERE trx_started < NOW() - INTERVAL {_LONG_TRANSACTION_S} SECOND",
-        )
-    except AccessDeniedError:
-        return  # PROCESS is needed, which nothing else here needs
-    count, longest = found[0]
-    if count:
-        yield Finding(
-            "source.long_transactions",
-            Level.WARN,
-            subject,
-            f"{count} transactions are open, the longest for {longest} s",
-            f"none older than {_LONG_TRANSACTION_S} s",
-            "their changes reach the log as one piece when they commit, and old row versions "
-            "slow every read",
-            "SELECT * FROM information_schema.INNODB_TRX ORDER BY trx_started;",
-        )
