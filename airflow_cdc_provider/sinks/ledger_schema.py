@@ -9,7 +9,7 @@ JSON type would order and print them anew.
 - `finished_split`: one row a published split, with its report, written with its rows.
 - `stream`: one row a writer slot: the position up to which the sink holds the source.
 - `stream_table`: the tables the stream owns; no split of these may be published any more.
-- `target`: which pipeline owns which table of the sink (see `targets`); since version 2.
+- `target`: which pipeline owns which table of the sink (see `targets`).
 - `writer`: sessions that may hold row locks; a new owner ends those of older generations.
 - `marker`: where a transaction first came from, in two-way sync.
 """
@@ -20,7 +20,7 @@ from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.sinks.session import SinkSession
 
 LEDGER = "`airflow_cdc`"
-VERSION = 2
+VERSION = 1
 """Tables are only added: a ledger of an older version gets what it lacks."""
 
 _NAME = "VARCHAR(63) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"

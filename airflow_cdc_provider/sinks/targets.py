@@ -26,8 +26,6 @@ from airflow_cdc_provider.sinks.ledger_schema import LEDGER, create_ledger, ledg
 from airflow_cdc_provider.sinks.ports import Owner, TargetConflict
 from airflow_cdc_provider.sinks.session import SinkSession
 
-_SINCE = 2
-"""The ledger's version that has claims."""
 _Name = tuple[str, str]
 """Database and table, as the sink compares them."""
 
@@ -62,7 +60,7 @@ class MySqlTargets:
 
     def routes(self) -> tuple[tuple[TableId, TableId], ...]:
         """Return what this pipeline copies where, by its claims; nothing is created."""
-        if ledger_version(self._session) < _SINCE:
+        if not ledger_version(self._session):
             return ()
         rows = self._session.rows(
             f"SELECT source_table, sink_table FROM {LEDGER}.target WHERE {self._mine} "
@@ -77,9 +75,9 @@ class MySqlTargets:
 
         `known` are tables whose rows are known to be this pipeline's.
         """
-        version = ledger_version(self._session)
-        holders = self._holders(plans) if version >= _SINCE else {}
-        return self._judged(plans, holders, known, has_ledger=version > 0)
+        has_ledger = ledger_version(self._session) > 0
+        holders = self._holders(plans) if has_ledger else {}
+        return self._judged(plans, holders, known, has_ledger=has_ledger)
 
     def claim(
         self,

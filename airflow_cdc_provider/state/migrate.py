@@ -21,8 +21,9 @@ from airflow_cdc_provider.core.errors import RefusedError, RetryableError
 from airflow_cdc_provider.state.dsn import begin_writing
 from airflow_cdc_provider.state.tables import VERSION_TABLE
 
-HEAD = "0002"
+HEAD = "0001"
 """The newest migration of this release."""
+_MIGRATIONS = Path(__file__).parent / "migrations"
 _LOCK_NAME = "airflow_cdc_state_migration"
 _LOCK_NUMBER = 5400_2306
 _LOCK_TIMEOUT_S = 60
@@ -54,8 +55,7 @@ def _upgrade(connection: Connection) -> None:
     # its lines at INFO would stand between a command's own, and on standard output under Airflow
     logging.getLogger("alembic").setLevel(logging.WARNING)
     config = Config()
-    folder = Path(__file__).parent / "migrations"
-    config.set_main_option("script_location", str(folder).replace("%", "%%"))
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
     try:
         command.upgrade(config, "head")

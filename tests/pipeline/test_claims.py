@@ -16,7 +16,6 @@ from airflow_cdc_provider.pipeline.run import Run, open_run
 from airflow_cdc_provider.pipeline.servers import EnvironmentDsns
 from airflow_cdc_provider.pipeline.steps.checking import check
 from airflow_cdc_provider.pipeline.steps.control import drop, restart
-from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
 from airflow_cdc_provider.pipeline.steps.planning import plan, preview
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, open_targets
 from airflow_cdc_provider.pipeline.steps.working import start_snapshot
@@ -154,25 +153,6 @@ def test_rows_that_only_the_plan_knows_of_are_ours_after_the_ledger_was_lost(sho
     again = plan(run)
     assert again.is_new
     assert again.plan_id != made.plan_id
-
-
-def test_a_ledger_of_before_there_were_claims_is_brought_up_to_date(shop: Shop) -> None:
-    run = shop.run()
-    plan(run)
-    snapshot_done(shop, run)
-    hand_off(run)
-    shop.sink.execute("INSERT INTO orders VALUES (1, 'ours', 1)", database=shop.target)
-    shop.sink.execute("DROP TABLE airflow_cdc.target")
-    shop.sink.execute("UPDATE airflow_cdc.ledger_version SET version = 1")
-    shop.forget_state()
-    rebuilt = shop.run()
-    assert blocks(rebuilt) == {}
-    assert shop.sink.execute("SELECT version FROM airflow_cdc.ledger_version") == [(1,)]
-    assert plan(rebuilt).handed_off
-    assert shop.sink.execute("SELECT version FROM airflow_cdc.ledger_version") == [(2,)]
-    with closing(open_targets(rebuilt)) as targets:
-        (route,) = targets.routes()
-    assert [str(table) for table in route] == [f"{shop.database}.orders", f"{shop.target}.orders"]
 
 
 def test_a_restart_refused_for_an_unfit_table_leaves_the_plan_and_its_rows_known(

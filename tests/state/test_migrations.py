@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,48 @@ def test_on_mysql_the_migrations_make_exactly_our_tables(
 def test_the_head_is_the_newest_script() -> None:
     scripts = ScriptDirectory(str(Path(migrate.__file__).parent / "migrations"))
     assert scripts.get_current_head() == migrate.HEAD
+
+
+MADE_UP = """
+import sqlalchemy as sa
+from alembic import op
+
+revision, down_revision = "0002", "0001"
+
+
+def upgrade() -> None:
+    op.add_column("cdc_plan", sa.Column("made_up", sa.Integer, server_default="7"))
+"""
+
+
+def test_on_sqlite_a_store_of_an_older_release_is_migrated_and_keeps_its_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    migrate_by_one(f"sqlite:///{tmp_path / 'state.db'}", tmp_path, monkeypatch)
+
+
+def test_on_mysql_a_store_of_an_older_release_is_migrated_and_keeps_its_rows(
+    mysql_server: SqlServer, mysql_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    migrate_by_one(mysql_server.dsn(database=mysql_database), tmp_path, monkeypatch)
+
+
+def migrate_by_one(dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a release with one more migration open a store of this one."""
+    open_store(dsn).close()
+    with open_engine(dsn).begin() as connection:
+        connection.execute(text("INSERT INTO cdc_plan VALUES ('shop', '{}', '[]')"))
+    later = tmp_path / "migrations"
+    shutil.copytree(migrate._MIGRATIONS, later)
+    (later / "versions" / "0002_made_up.py").write_text(MADE_UP)
+    monkeypatch.setattr(migrate, "_MIGRATIONS", later)
+    monkeypatch.setattr(migrate, "HEAD", "0002")
+    for _ in range(2):
+        open_store(dsn).close()
+    with open_engine(dsn).connect() as connection:
+        rows = connection.execute(text("SELECT pipeline, made_up FROM cdc_plan")).all()
+        (version,) = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalars()
+    assert ([tuple(row) for row in rows], version) == ([("shop", 7)], "0002")
 
 
 def test_a_store_of_a_newer_release_is_refused(tmp_path: Path) -> None:

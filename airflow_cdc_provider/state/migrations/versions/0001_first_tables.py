@@ -81,6 +81,7 @@ def upgrade() -> None:
         *_texts("error"),
         **_OPTIONS,
     )
+    op.create_table("cdc_plan", *_key(), *_texts("origin", "not_copied"), **_OPTIONS)
     op.create_table(
         "cdc_hand_off",
         *_key(),
