@@ -138,7 +138,8 @@ def triggers(
     connection: ServerConnection, tables: Iterable[TableId], *, role: Role = Role.SOURCE
 ) -> dict[TableId, tuple[str, ...]]:
     """Return the names of each table's triggers; tables without one are left out."""
-    wanted = set(tables)
+    stored = stored_names(connection, tables, role=role)
+    wanted = set(stored.values())
     found: dict[TableId, tuple[str, ...]] = {}
     for condition in name_conditions("EVENT_OBJECT_SCHEMA", "EVENT_OBJECT_TABLE", wanted):
         rows = query(
@@ -151,7 +152,19 @@ def triggers(
             key = TableId(database, table)
             if key in wanted:
                 found[key] = (*found.get(key, ()), name)
-    return found
+    return {table: found[name] for table, name in stored.items() if name in found}
+
+
+def stored_names(
+    connection: ServerConnection, tables: Iterable[TableId], *, role: Role = Role.SOURCE
+) -> dict[TableId, TableId]:
+    """Return each table's name as the server keeps it: in lower case where it folds names."""
+    asked = set(tables)
+    folded = {table: TableId(table.database.lower(), table.table.lower()) for table in asked}
+    if all(table == name for table, name in folded.items()):
+        return folded
+    (kept,) = query(connection, "SELECT @@lower_case_table_names", role=role)[0]
+    return folded if int(kept) == 1 else {table: table for table in asked}
 
 
 def name_conditions(database: str, table: str, wanted: Iterable[TableId]) -> list[str]:

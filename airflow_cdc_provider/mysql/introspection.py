@@ -16,13 +16,13 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_cdc_provider.core.errors import RefusedError, UnsupportedTableError
 from airflow_cdc_provider.core.identifiers import TableId, quote_table
 from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema, UniqueKey
-from airflow_cdc_provider.mysql.catalogue import name_conditions, table_facts
+from airflow_cdc_provider.mysql.catalogue import name_conditions, stored_names, table_facts
 from airflow_cdc_provider.mysql.connection import Role, query
 from airflow_cdc_provider.mysql.raw_connection import server_version_text
 
@@ -67,7 +67,8 @@ def read_schemas(
     role: Role = Role.SOURCE,
 ) -> dict[TableId, TableSchema]:
     """Return the definitions of these tables; those that do not exist are left out."""
-    wanted = set(tables)
+    stored = stored_names(connection, tables, role=role)
+    wanted = set(stored.values())
     facts = table_facts(connection, wanted, role=role)
     parts = _Parts()
     for condition in name_conditions("TABLE_SCHEMA", "TABLE_NAME", wanted):
@@ -79,7 +80,7 @@ def read_schemas(
             parts.add_checks(query(connection, _CHECKS.format(condition=condition), role=role))
     present = [table for table in facts if table in parts.columns]
     statements = create_statements(connection, present, role=role) if with_statement else {}
-    return {
+    found = {
         table: TableSchema(
             table=table,
             columns=parts.columns_of(table),
@@ -91,9 +92,11 @@ def read_schemas(
             create_statement=statements.get(table, ""),
             flavour="mariadb" if is_mariadb else "mysql",
         )
-        for table, fact in sorted(facts.items())
+        for table, fact in facts.items()
         if table in parts.columns
     }
+    asked = sorted(table for table, name in stored.items() if name in found)
+    return {table: replace(found[stored[table]], table=table) for table in asked}
 
 
 def create_statements(

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from airflow_cdc_provider.columnar.changes import ChangeBatch
 from airflow_cdc_provider.core.ddl_effects import StatementKind, effect_of
+from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.mysql.catalogue import triggers
+from airflow_cdc_provider.mysql.connection import Role, connect
+from airflow_cdc_provider.mysql.introspection import read_schemas
 from tests.mysql.test_log_reader import insert, position_of, reading
 from tests.servers.throwaway import MariaDbServer
 
@@ -31,3 +37,20 @@ def test_a_statement_is_a_barrier_however_its_table_was_spelt() -> None:
     found = [effect_of(sql) for sql in barriers(batches)]
     concerned = [each for each in found if each.concerns(table, ignore_case=True)]
     assert [each.kind for each in concerned] == [StatementKind.TRUNCATE]
+
+
+def test_a_table_of_the_sink_is_found_under_the_name_it_was_asked_by() -> None:
+    with MariaDbServer({"lower_case_table_names": 1}) as server:
+        server.execute("CREATE DATABASE Shop")
+        server.execute("CREATE TABLE Shop.Orders (Id INT PRIMARY KEY, v INT UNIQUE)")
+        server.execute(
+            "CREATE TRIGGER Shop.tr BEFORE INSERT ON Shop.Orders FOR EACH ROW SET NEW.v = 1"
+        )
+        tables = [TableId("Shop", "Orders"), TableId("shop", "missing")]
+        endpoint = Endpoint.parse(server.dsn())
+        with closing(connect(endpoint, purpose="tests", role=Role.SINK)) as connection:
+            found = read_schemas(connection, tables, role=Role.SINK)
+            firing = triggers(connection, tables, role=Role.SINK)
+    assert {table: schema.table for table, schema in found.items()} == {tables[0]: tables[0]}
+    assert found[tables[0]].primary_key == ("Id",)
+    assert firing == {tables[0]: ("tr",)}
