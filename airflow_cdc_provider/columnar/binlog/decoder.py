@@ -252,7 +252,7 @@ class ColumnDecoder:
         """
         point = self._runs.first_point(end, second)
         statement = Statement(
-            logged.database, logged.sql, point, logged.ansi_quotes, logged.backslash_escapes
+            logged.database, logged.shown, point, logged.ansi_quotes, logged.backslash_escapes
         )
         if not self._is_begun:
             yield from self._runs.end(end, second)

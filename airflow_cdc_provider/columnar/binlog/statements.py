@@ -31,6 +31,9 @@ _STATUS_BYTES = {0: 4, _SQL_MODE_CODE: 8, 3: 4, _CHARSET_CODE: 6}
 """By their codes: flags, sql_mode, steps of AUTO_INCREMENT, charsets."""
 
 
+_UNDECODED = re.compile("[\udc80-\udcff]")
+
+
 class Meaning(Enum):
     """What a statement is to the stream."""
 
@@ -56,6 +59,11 @@ class LoggedStatement:
     sql: str
     ansi_quotes: bool
     backslash_escapes: bool
+
+    @property
+    def shown(self) -> str:
+        """The text, with a mark for each byte that is no character: else it could not be stored."""
+        return _UNDECODED.sub("\ufffd", self.sql)
 
     @classmethod
     def read(cls, body: bytes) -> LoggedStatement:

@@ -38,7 +38,7 @@ def statements_of(
     server: SqlServer,
     database: str,
     table: str,
-    *statements: str,
+    *statements: str | bytes,
     charset: str = "utf8mb4",
     sql_mode: str = "",
 ) -> list[ChangeBatch]:
@@ -124,3 +124,13 @@ def test_a_database_that_is_replaced_loses_its_tables(server: SqlServer, databas
     statement = f"CREATE OR REPLACE DATABASE `{database}`"
     batches = statements_of(server, database, "t", statement)
     assert concerned(batches, TableId(database, "t")) == [True]
+
+
+@FAMILIES
+def test_a_statement_with_bytes_that_are_no_text_can_be_told_and_stored(
+    server: SqlServer, database: str
+) -> None:
+    batches = statements_of(server, database, "t", b"ALTER TABLE t /* \xff */ ADD a INT")
+    assert concerned(batches, TableId(database, "t")) == [True]
+    (told,) = (each.barrier.sql for each in batches if each.barrier is not None)
+    assert told.encode().decode() == "ALTER TABLE t /* \ufffd */ ADD a INT"
