@@ -7,7 +7,7 @@ session that was made elsewhere:
 - no speculation: a twin of a reader would read for nothing, and a twin of the stream would be
   fenced off only at its commit;
 - `spark.python.task.killTimeout` is short, so that the Python of a cancelled task ends soon;
-- UTC, so that no timestamp is shifted;
+- UTC, for what Spark itself prints; rows are bytes to it, so no setting of its SQL changes a value;
 - workers run this Python: JVM-forked workers take `PYSPARK_PYTHON` from the environment or else
   whatever `python3` is on PATH, and only the environment at the start of the JVM counts.
 

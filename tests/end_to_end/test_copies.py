@@ -25,7 +25,17 @@ sink: {type: mysql, dsn_env: COPY_SINK, route: {"tpch.*": "copy_of_tpch.*"}}
 state: {dsn_env: COPY_STATE}
 snapshot: {split_rows: 2000, max_connections: 4}
 stream: {mode: bounded}
-spark: {conf: {spark.master: "local[2]"}}
+spark:
+  conf:
+    spark.master: "local[2]"
+    # Rows travel as bytes that Spark does not look into: none of these may change a value.
+    spark.sql.session.timeZone: America/New_York
+    spark.sql.ansi.enabled: false
+    spark.sql.timestampType: TIMESTAMP_NTZ
+    spark.sql.datetime.java8API.enabled: true
+    spark.sql.execution.arrow.useLargeVarTypes: true
+    spark.sql.execution.arrow.maxRecordsPerBatch: 7
+    spark.sql.binaryOutputStyle: HEX
 """
 TABLES = {f"tpch.{name}": f"copy_of_tpch.{name}" for name in data.TPCH_TABLES} | {
     "extras.text_key": "extras.text_key",
