@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from airflow_cdc_provider.columnar.arrow_arrays import mask_of
 from airflow_cdc_provider.columnar.changes import TableChanges
 from airflow_cdc_provider.columnar.merge import merge
 from airflow_cdc_provider.columnar.row_keys import in_range, key_codes
@@ -44,7 +45,7 @@ def replay(
     upserts = merged.upserts
     inside = in_range([upserts.column(name) for name in key], keys)
     if not inside.all():
-        upserts = upserts.filter(pa.array(inside))
+        upserts = upserts.filter(mask_of(inside))
     stays = _staying(rows, [merged.deletes, upserts], key)
     read, batches = rows.schema, rows.to_batches()
     del rows, run, merged  # what is copied below must not be held twice
@@ -86,7 +87,7 @@ def _filtered(batches: list[pa.RecordBatch], stays: Mask) -> Iterator[pa.RecordB
         if mine.all():
             yield batch
         elif mine.any():
-            yield batch.filter(pa.array(mine))
+            yield batch.filter(mask_of(mine))
 
 
 def _staying(rows: pa.Table, gone: Sequence[pa.RecordBatch], key: Sequence[str]) -> Mask:

@@ -6,10 +6,13 @@ Only for single keys: bounds, messages, the middle of a split. Many keys stay co
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_cdc_provider.columnar.arrow_arrays import as_arrow, binaries_of, texts_of
 from airflow_cdc_provider.columnar.value_model import ZeroDates, arrow_field
 from airflow_cdc_provider.columnar.value_text import value_text
 from airflow_cdc_provider.core.keys import Key, KeyPart
@@ -55,11 +58,17 @@ def key_arrays(
 def key_column(parts: Sequence[KeyPart], kind: pa.DataType) -> pa.Array:
     """Return canonical key parts as an array of the value model."""
     if pa.types.is_date32(kind) or pa.types.is_floating(kind):
-        return pa.array(parts, pa.string()).cast(kind)
+        return texts_of(cast("Sequence[str]", parts)).cast(kind)
     if pa.types.is_timestamp(kind):
-        return pa.array(parts, pa.string()).cast(pa.timestamp("us")).cast(kind)
+        return texts_of(cast("Sequence[str]", parts)).cast(pa.timestamp("us")).cast(kind)
     if pa.types.is_duration(kind):
         raise ValueError("keys over TIME are never compared, so they have no bounds")
+    if pa.types.is_integer(kind) and None not in parts:
+        return as_arrow(np.array(parts, kind.to_pandas_dtype()), None, kind)
+    if pa.types.is_string(kind):
+        return texts_of(cast("Sequence[str]", parts))
+    if pa.types.is_binary(kind):
+        return binaries_of(cast("Sequence[bytes]", parts))
     return pa.array(parts, kind)
 
 

@@ -30,6 +30,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_cdc_provider.columnar.arrow_arrays import binary_scalar, mask_of
 from airflow_cdc_provider.columnar.sql_text import rows_of
 from airflow_cdc_provider.columnar.text_protocol import HEADER_BYTES, Field, Positions, TextChunk
 from airflow_cdc_provider.columnar.text_values import comes_as_bytes
@@ -76,7 +77,7 @@ def load_rows(rows: pa.RecordBatch, columns: Sequence[Column]) -> LoadText:
         return LoadText(memoryview(b""), clause, 0)
     binary = pa.large_binary() if rows.nbytes > 1 << 29 else pa.binary()
     fields = [_field_text(rows.column(column.name), column, binary) for column in columns]
-    tab, newline, nothing = (pa.scalar(each, binary) for each in (b"\t", b"\n", b""))
+    tab, newline, nothing = (binary_scalar(each, binary) for each in (b"\t", b"\n", b""))
     lines = pc.binary_join_element_wise(
         *fields, tab, null_handling="replace", null_replacement=b"\\N"
     )
@@ -216,7 +217,8 @@ def _escaped(text: pa.Array) -> pa.Array:
     if not special.any():
         return text
     mask = rows_of(np.flatnonzero(special), string_offsets(text))
-    return pc.replace_with_mask(text, pa.array(mask), _escape_rows(text.filter(pa.array(mask))))
+    chosen = mask_of(mask)
+    return pc.replace_with_mask(text, chosen, _escape_rows(text.filter(chosen)))
 
 
 def _escape_rows(text: pa.Array) -> pa.Array:

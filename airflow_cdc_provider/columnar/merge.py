@@ -30,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from airflow_cdc_provider.columnar.arrow_arrays import as_numpy, numbers_of
 from airflow_cdc_provider.columnar.changes import Op, TableChanges
 from airflow_cdc_provider.columnar.row_keys import key_codes
 
@@ -53,7 +54,7 @@ def merge(changes: Sequence[TableChanges], key: Sequence[str]) -> MergedChanges:
         raise ValueError("nothing to merge: the schema comes from the changes")
     before = _together([each.before.select(key) for each in changes])
     after = _together([each.after for each in changes])
-    op = np.concatenate([_numbers(each.op) for each in changes])
+    op = np.concatenate([as_numpy(each.op) for each in changes])
     taken = np.flatnonzero(op != Op.INSERT)
     put = np.flatnonzero(op != Op.DELETE)
     codes = key_codes([_key_of(before, key, taken, len(op)), _key_of(after, key, put, len(op))])
@@ -62,18 +63,13 @@ def merge(changes: Sequence[TableChanges], key: Sequence[str]) -> MergedChanges:
     last[step_codes] = np.arange(len(step_codes))
     last = np.sort(last[last >= 0])
     puts = step_puts[last]
-    deletes = before.take(pa.array(step_rows[last[~puts]]))
-    upserts = after.take(pa.array(step_rows[last[puts]]))
+    deletes = before.take(numbers_of(step_rows[last[~puts]]))
+    upserts = after.take(numbers_of(step_rows[last[puts]]))
     return MergedChanges(deletes, upserts)
 
 
 def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-
-
-def _numbers(array: pa.Array) -> npt.NDArray[np.int64]:
-    numbers: npt.NDArray[np.int64] = array.to_numpy(zero_copy_only=False)
-    return numbers
 
 
 def _key_of(
@@ -82,7 +78,7 @@ def _key_of(
     columns = [rows.column(name) for name in key]
     if len(wanted) == total:
         return columns
-    places = pa.array(wanted)
+    places = numbers_of(wanted)
     return [column.take(places) for column in columns]
 
 

@@ -26,6 +26,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_cdc_provider.columnar.arrow_arrays import as_numpy, binary_scalar
 from airflow_cdc_provider.columnar.load_text import has_zero_dates, is_bytes
 from airflow_cdc_provider.columnar.text_protocol import HEADER_BYTES, TextChunk
 from airflow_cdc_provider.columnar.text_values import comes_as_bytes
@@ -124,9 +125,9 @@ def row_parameters(rows: pa.RecordBatch, columns: Sequence[Column]) -> RowParame
         parts += [_lengths(text).cast(binary), text.cast(binary)]
         if array.null_count:
             nulls = np.zeros((rows.num_rows, len(columns)), np.bool_) if nulls is None else nulls
-            nulls[:, number] = array.is_null().to_numpy(zero_copy_only=False)
+            nulls[:, number] = as_numpy(array.is_null())
     joined = pc.binary_join_element_wise(
-        *parts, pa.scalar(b"", binary), null_handling="replace", null_replacement=b""
+        *parts, binary_scalar(b"", binary), null_handling="replace", null_replacement=b""
     )
     offsets = string_offsets(joined)
     return RowParameters(memoryview(joined.buffers()[2]), offsets, nulls)
@@ -137,7 +138,7 @@ def _lengths(text: pa.Array) -> pa.Array:
     sizes = np.diff(string_offsets(text))
     widths = np.ones(len(sizes), np.int64)
     if text.null_count:
-        null = text.is_null().to_numpy(zero_copy_only=False)
+        null = as_numpy(text.is_null())
         sizes[null] = widths[null] = 0
     low = _ONE_BYTE_BELOW
     for below, _, width in _LENGTHS:

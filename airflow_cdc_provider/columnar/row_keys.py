@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_cdc_provider.columnar.arrow_arrays import as_numpy, numbers_of
 from airflow_cdc_provider.columnar.keys import key_column
 from airflow_cdc_provider.core.errors import ValueRefusedError
 from airflow_cdc_provider.core.keys import Key, KeyRange
@@ -60,7 +61,7 @@ def _column_codes(values: pa.Array) -> tuple[Codes, int]:
             remedy="if it is a zero date, set source.zero_dates to text or fail",
         )
     if pa.types.is_integer(values.type) and len(values):
-        numbers = values.to_numpy()
+        numbers = as_numpy(values)
         low, high = int(numbers.min()), int(numbers.max())
         if high - low < _SPARSE * len(numbers) + 1024:
             wide = numbers if numbers.dtype == np.uint64 else numbers.astype(np.int64)
@@ -70,7 +71,7 @@ def _column_codes(values: pa.Array) -> tuple[Codes, int]:
     if pa.types.is_decimal(values.type) or pa.types.is_temporal(values.type):
         values = _bytes_of(values)
     encoded = values.dictionary_encode()
-    return encoded.indices.to_numpy().astype(np.int64), max(1, len(encoded.dictionary))
+    return as_numpy(encoded.indices).astype(np.int64), max(1, len(encoded.dictionary))
 
 
 def _bytes_of(values: pa.Array) -> pa.Array:
@@ -88,8 +89,8 @@ def _paired(left: tuple[Codes, int], right: tuple[Codes, int]) -> tuple[Codes, i
 
 
 def _dense(codes: Codes) -> tuple[Codes, int]:
-    encoded = pa.array(codes).dictionary_encode()
-    return encoded.indices.to_numpy().astype(np.int64), max(1, len(encoded.dictionary))
+    encoded = numbers_of(codes).dictionary_encode()
+    return as_numpy(encoded.indices).astype(np.int64), max(1, len(encoded.dictionary))
 
 
 def in_range(columns: KeyColumns, keys: KeyRange) -> Mask:
@@ -107,6 +108,6 @@ def _before(columns: KeyColumns, bound: Key) -> Mask:
     level = np.ones(len(columns[0]), np.bool_)
     for values, part in zip(columns, bound, strict=False):
         limit = key_column([part], values.type)[0]
-        before |= level & pc.less(values, limit).to_numpy(zero_copy_only=False)
-        level &= pc.equal(values, limit).to_numpy(zero_copy_only=False)
+        before |= level & as_numpy(pc.less(values, limit))
+        level &= as_numpy(pc.equal(values, limit))
     return before

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from airflow_cdc_provider.columnar.arrow_arrays import as_arrow, as_numpy, mask_of, numbers_of
 from airflow_cdc_provider.columnar.changes import Op, TableChanges
 from airflow_cdc_provider.columnar.keys import key_column
 from airflow_cdc_provider.columnar.row_keys import KeyColumns, Mask, in_range
@@ -94,8 +95,8 @@ def owned(
     key: Sequence[str],
 ) -> Owned:
     """Tell which keys of the changes the stream applies; `key` names the key in index order."""
-    op = _numbers(changes.op)
-    transaction = _numbers(changes.transaction)
+    op = as_numpy(changes.op)
+    transaction = as_numpy(changes.transaction)
     points = _Points(transactions)
     fresh = ~points.within(progress.applied_through, np.arange(len(transactions)))[transaction]
     before, after = fresh & (op != Op.INSERT), fresh & (op != Op.DELETE)
@@ -104,7 +105,7 @@ def owned(
         columns = [
             pa.concat_arrays(
                 [
-                    rows.column(name).take(pa.array(wanted))
+                    rows.column(name).take(numbers_of(wanted))
                     for rows, wanted in zip((changes.before, changes.after), sides, strict=True)
                 ]
             )
@@ -114,7 +115,7 @@ def owned(
         applies = _after_their_split(columns, of, points, progress)
         before[sides[0]] = applies[: len(sides[0])]
         after[sides[1]] = applies[len(sides[0]) :]
-    return Owned(pa.array(before), pa.array(after))
+    return Owned(mask_of(before), mask_of(after))
 
 
 def filtered(
@@ -131,28 +132,23 @@ def filtered(
     if not len(changes):
         return changes
     found = owned(changes, transactions, progress, key)
-    before, after = (side.to_numpy(zero_copy_only=False) for side in (found.before, found.after))
-    op = _numbers(changes.op).copy()
+    before, after = (as_numpy(side) for side in (found.before, found.after))
+    op = as_numpy(changes.op).copy()
     update = op == Op.UPDATE
     op[update & ~before] = Op.INSERT
     op[update & ~after] = Op.DELETE
     kept = before | after
-    if kept.all() and np.array_equal(op, _numbers(changes.op)):
+    if kept.all() and np.array_equal(op, as_numpy(changes.op)):
         return changes
-    places = pa.array(np.flatnonzero(kept))
+    places = numbers_of(np.flatnonzero(kept))
     return TableChanges(
         table=changes.table,
         transaction=changes.transaction.take(places),
         ordinal=changes.ordinal.take(places),
-        op=pa.array(op[kept], pa.int8()),
+        op=as_arrow(op[kept].astype(np.int8), None, pa.int8()),
         before=changes.before.take(places),
         after=changes.after.take(places),
     )
-
-
-def _numbers(array: pa.Array) -> Numbers:
-    numbers: Numbers = array.to_numpy(zero_copy_only=False)
-    return numbers
 
 
 def _after_their_split(
@@ -180,7 +176,7 @@ def split_numbers(columns: KeyColumns, progress: TableProgress) -> Numbers:
         return np.zeros(len(columns[0]), np.int64)
     if len(columns) == 1 and pa.types.is_integer(columns[0].type):
         limits = key_column([bound[0] for bound in bounds], columns[0].type)
-        found: Numbers = np.searchsorted(limits.to_numpy(), columns[0].to_numpy(), side="right")
+        found: Numbers = np.searchsorted(as_numpy(limits), as_numpy(columns[0]), side="right")
         return found
     return _by_halves(columns, [KeyRange(start=bound) for bound in bounds])
 
@@ -195,7 +191,7 @@ def _by_halves(columns: KeyColumns, from_bound: Sequence[KeyRange]) -> Numbers:
             numbers[rows] = low
             continue
         middle = (low + high) // 2
-        places = pa.array(rows)
+        places = numbers_of(rows)
         reaches = in_range([column.take(places) for column in columns], from_bound[middle])
         waiting.append((rows[reaches], middle + 1, high))
         waiting.append((rows[~reaches], low, middle))

@@ -24,6 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_cdc_provider.columnar.arrow_arrays import as_numpy, binaries_of, binary_scalar, mask_of
 from airflow_cdc_provider.columnar.binlog.charsets import UTF8_CHARSETS
 from airflow_cdc_provider.columnar.value_text import string_octets, string_offsets, value_text
 from airflow_cdc_provider.core.table_schema import Column
@@ -115,11 +116,11 @@ def _joined(
     between = opening
     for column in columns:
         piece = _piece(rows.column(column.name), column, own_charset=own_charset)
-        parts += [pa.scalar(between + piece.before, binary), _as_binary(piece.text, binary)]
+        parts += [binary_scalar(between + piece.before, binary), _as_binary(piece.text, binary)]
         between = piece.after + b","
-    parts += [pa.scalar(between[:-1] + closing, binary)]
+    parts += [binary_scalar(between[:-1] + closing, binary)]
     text = pc.binary_join_element_wise(
-        *parts, pa.scalar(b"", binary), null_handling="replace", null_replacement="NULL"
+        *parts, binary_scalar(b"", binary), null_handling="replace", null_replacement="NULL"
     )
     return RowsText(memoryview(text.buffers()[2]), string_offsets(text))
 
@@ -153,9 +154,8 @@ def _surrounded(text: pa.Array, before: bytes) -> _Piece:
 
 def _around(text: pa.Array, before: bytes, after: bytes = b"'") -> pa.Array:
     binary = text.type
-    return pc.binary_join_element_wise(
-        pa.scalar(before, binary), text, pa.scalar(after, binary), pa.scalar(b"", binary)
-    )
+    parts = (binary_scalar(before, binary), text, binary_scalar(after, binary))
+    return pc.binary_join_element_wise(*parts, binary_scalar(b"", binary))
 
 
 def _text_piece(text: pa.Array, own: Column | None) -> _Piece:
@@ -173,8 +173,8 @@ def _text_piece(text: pa.Array, own: Column | None) -> _Piece:
         before, after = b"CONVERT(_utf8mb4 x'", f"' USING {charset})".encode()
         if own.type.collation:  # else it has the charset's own, which may be another
             after += f" COLLATE {own.type.collation}".encode()
-    in_hex = _around(hexadecimal(text.filter(pa.array(mask))), before, after)
-    return _Piece(pc.replace_with_mask(_around(text, b"'"), pa.array(mask), in_hex))
+    in_hex = _around(hexadecimal(text.filter(mask_of(mask))), before, after)
+    return _Piece(pc.replace_with_mask(_around(text, b"'"), mask_of(mask), in_hex))
 
 
 def rows_of(places: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
@@ -192,7 +192,7 @@ def hexadecimal(binary: pa.Array) -> pa.Array:
     small = len(wide) == 1 or int(wide[-1]) < 1 << 31
     kind, width = (pa.binary(), np.int32) if small else (pa.large_binary(), np.int64)
     if len(binary) == 0:
-        return pa.array([], kind)
+        return binaries_of([], kind)
     buffers = [_validity(binary), pa.py_buffer(wide.astype(width)), pa.py_buffer(digits)]
     return pa.Array.from_buffers(kind, len(binary), buffers)
 
@@ -200,5 +200,5 @@ def hexadecimal(binary: pa.Array) -> pa.Array:
 def _validity(array: pa.Array) -> pa.Buffer | None:
     if array.null_count == 0:
         return None
-    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    valid = as_numpy(array.is_valid())
     return pa.py_buffer(np.packbits(valid, bitorder="little"))

@@ -20,6 +20,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
+from airflow_cdc_provider.columnar.arrow_arrays import as_arrow, binaries_of
 from airflow_cdc_provider.columnar.binlog.charsets import is_total, to_utf8
 from airflow_cdc_provider.columnar.text_numbers import parsed_number
 from airflow_cdc_provider.columnar.text_protocol import Field
@@ -103,7 +104,7 @@ def gathered(buffer: bytearray, located: Field, kind: pa.DataType = _BINARY) -> 
     """Copy one column's fields together; as strings, they are not checked to be UTF-8."""
     rows = len(located.start)
     if rows == 0:
-        return pa.array([], kind)
+        return binaries_of([], kind)
     offsets = np.empty(2 * rows, np.int32)
     offsets[0::2] = located.start
     offsets[1::2] = located.start + located.length
@@ -111,7 +112,7 @@ def gathered(buffer: bytearray, located: Field, kind: pa.DataType = _BINARY) -> 
     with_gaps = pa.Array.from_buffers(kind, 2 * rows - 1, buffers)
     places = _even(rows)
     if located.null is not None:
-        places = pa.array(np.arange(0, 2 * rows, 2, dtype=np.int32), mask=located.null)
+        places = as_arrow(np.arange(0, 2 * rows, 2, dtype=np.int32), located.null, pa.int32())
     return with_gaps.take(places)
 
 
@@ -122,7 +123,7 @@ def _even(rows: int) -> pa.Array:
 
 @lru_cache(maxsize=16)
 def _even_places(count: int) -> pa.Array:
-    return pa.array(np.arange(0, 2 * count, 2, dtype=np.int32))
+    return as_arrow(np.arange(0, 2 * count, 2, dtype=np.int32), None, pa.int32())
 
 
 _ASCII = 0x7F
@@ -219,7 +220,7 @@ def _durations(buffer: bytearray, located: Field, fraction: int) -> pa.Array:
             start, length = int(located.start[row]), int(located.length[row])
             shown = bytes(buffer[start : start + min(length, 64)])
             raise FieldRefusedError(row, f"the server's text {shown!r} is no TIME({fraction})")
-    return pa.array(micros, pa.int64(), mask=null).cast(pa.duration("us"))
+    return as_arrow(micros, null, pa.duration("us"))
 
 
 _NO_TIME = np.iinfo(np.int64).min

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_cdc_provider.columnar.arrow_arrays import as_arrow, as_numpy, texts_of
 from airflow_cdc_provider.core.table_schema import ColumnType
 
 _PLAIN_DECIMAL_SCALE = 6
@@ -75,8 +76,8 @@ def _duration_text(array: pa.Array, fraction: int) -> pa.Array:
     In `(k1, k2) IN (..)` MySQL compares a TIME with a text as texts.
     """
     if len(array) == 0:
-        return pa.array([], pa.string())
-    micros = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+        return texts_of([])
+    micros = as_numpy(array.cast(pa.int64()).fill_null(0))
     left = np.abs(micros)
     text = np.full((len(micros), _DURATION_TEXT), ord("-"), np.uint8)
     text[:, 4] = text[:, 7] = ord(":")
@@ -99,8 +100,9 @@ def _duration_text(array: pa.Array, fraction: int) -> pa.Array:
     offsets[1::2] = start + _DURATION_TEXT - (6 - fraction if fraction else 7)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text)]
     with_gaps = pa.Array.from_buffers(pa.string(), 2 * len(micros) - 1, buffers)
-    null = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
-    return with_gaps.take(pa.array(np.arange(0, 2 * len(micros), 2, dtype=np.int32), mask=null))
+    null = as_numpy(array.is_null()) if array.null_count else None
+    even = np.arange(0, 2 * len(micros), 2, dtype=np.int32)
+    return with_gaps.take(as_arrow(even, null, pa.int32()))
 
 
 def string_offsets(array: pa.Array) -> npt.NDArray[np.int64]:

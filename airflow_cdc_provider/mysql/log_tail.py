@@ -19,9 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
+from airflow_cdc_provider.columnar.arrow_arrays import as_numpy, mask_of
 from airflow_cdc_provider.columnar.changes import ChangeBatch, Statement, TableChanges
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
@@ -159,7 +157,7 @@ class _After:
 def _from_transaction(changes: TableChanges, first: int) -> TableChanges:
     if first == 0:
         return changes
-    mask = pc.greater_equal(changes.transaction, pa.scalar(first, pa.int32()))
+    mask = mask_of(as_numpy(changes.transaction) >= first)
     return TableChanges(
         changes.table,
         changes.transaction.filter(mask),

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from airflow_cdc_provider.columnar.arrow_arrays import as_numpy, mask_of
 from airflow_cdc_provider.columnar.merge import MergedChanges
 from airflow_cdc_provider.core.keys import KeyKind
 from airflow_cdc_provider.core.table_schema import TableSchema
@@ -66,7 +67,7 @@ def _of_slot(rows: pa.RecordBatch, names: tuple[str, ...], slot: int, slots: int
         mixed = (mixed ^ _numbers(rows.column(name))) * _GOLDEN
         mixed ^= mixed >> np.uint64(29)
     mine = (mixed >> np.uint64(32)) % np.uint64(slots) == slot
-    return rows.filter(pa.array(mine))
+    return rows.filter(mask_of(mine))
 
 
 def _numbers(values: pa.Array) -> npt.NDArray[np.uint64]:
@@ -79,5 +80,5 @@ def _numbers(values: pa.Array) -> npt.NDArray[np.uint64]:
         values = values.cast(pa.int32())
     elif pa.types.is_timestamp(kind):
         values = values.cast(pa.int64())
-    numbers: npt.NDArray[np.uint64] = values.to_numpy().astype(np.int64).view(np.uint64)
+    numbers: npt.NDArray[np.uint64] = as_numpy(values).astype(np.int64).view(np.uint64)
     return numbers

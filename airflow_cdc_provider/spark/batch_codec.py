@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from airflow_cdc_provider.columnar.arrow_arrays import mask_of, numbers_of, texts_of
 from airflow_cdc_provider.columnar.changes import ChangeBatch, Statement, TableChanges
 from airflow_cdc_provider.core.codec import position_from_json, position_to_json
 from airflow_cdc_provider.core.gtid import Gtid, MariaDbGtid
@@ -135,14 +136,14 @@ def _apart(table: TableId, columns: int, batch: pa.RecordBatch) -> TableChanges:
 
 def _transactions(points: Sequence[TransactionPoint]) -> pa.RecordBatch:
     columns: dict[str, Any] = {
-        "server": pa.array([point.server_uuid for point in points], pa.string()),
-        "gtid": pa.array([None if p.gtid is None else str(p.gtid) for p in points], pa.string()),
-        "mariadb": pa.array([isinstance(p.gtid, MariaDbGtid) for p in points], pa.bool_()),
-        "start": pa.array([str(point.start) for point in points], pa.string()),
-        "end": pa.array([str(point.end) for point in points], pa.string()),
-        "committed_us": pa.array([point.committed_us for point in points], pa.int64()),
+        "server": texts_of([point.server_uuid for point in points]),
+        "gtid": texts_of([None if p.gtid is None else str(p.gtid) for p in points]),
+        "mariadb": mask_of([isinstance(p.gtid, MariaDbGtid) for p in points]),
+        "start": texts_of([str(point.start) for point in points]),
+        "end": texts_of([str(point.end) for point in points]),
+        "committed_us": numbers_of([point.committed_us for point in points]),
     }
-    return pa.RecordBatch.from_pydict(columns)
+    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
 
 def _points(batch: pa.RecordBatch) -> tuple[TransactionPoint, ...]:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from airflow_cdc_provider.columnar.arrow_arrays import numbers_of, texts_of
 from airflow_cdc_provider.core.codec import report_to_json
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import (
@@ -152,6 +153,7 @@ def reader_rows(task: ReaderTask, batches: Iterable[pa.RecordBatch]) -> Iterator
 
 
 def _row(reader: int, kind: str, body: object) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist(
-        [{"reader": reader, "kind": kind, "body": json.dumps(body)}], schema=_ARROW_SCHEMA
+    number = numbers_of([reader]).cast(pa.int32())
+    return pa.RecordBatch.from_arrays(
+        [number, texts_of([kind]), texts_of([json.dumps(body)])], schema=_ARROW_SCHEMA
     )

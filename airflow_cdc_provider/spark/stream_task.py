@@ -23,6 +23,7 @@ from typing import Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
+from airflow_cdc_provider.columnar.arrow_arrays import binaries_of, mask_of, texts_of
 from airflow_cdc_provider.columnar.changes import ChangeBatch
 from airflow_cdc_provider.core.codec import dumps
 from airflow_cdc_provider.core.endpoint import Endpoint
@@ -199,7 +200,7 @@ def _part_rows(batch: ChangeBatch) -> Iterator[pa.RecordBatch]:
 
 def _row(kind: str, part: bytes, *, is_last: bool = True) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
-        [pa.array([kind]), pa.array([is_last]), pa.array([part], pa.binary())], schema=_ARROW_LOG
+        [texts_of([kind]), mask_of([is_last]), binaries_of([part])], schema=_ARROW_LOG
     )
 
 
@@ -213,6 +214,6 @@ def _parts(rows: Iterable[pa.RecordBatch]) -> Iterator[tuple[bytes, bool]]:
 
 
 def _applied_row(kind: str, body: object) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist(
-        [{"kind": kind, "body": json.dumps(body)}], schema=_ARROW_APPLIED
+    return pa.RecordBatch.from_arrays(
+        [texts_of([kind]), texts_of([json.dumps(body)])], schema=_ARROW_APPLIED
     )

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from airflow_cdc_provider.columnar.arrow_arrays import texts_of
 from airflow_cdc_provider.columnar.binlog.east_asian import WALKS, WIDE_BACKSLASH
 from airflow_cdc_provider.core.errors import UnknownTypeError, ValueRefusedError
 
@@ -208,7 +209,7 @@ def to_utf8(cells: pa.Array, charset: str) -> pa.Array:
     if one_byte:
         return _expand(cells, offsets, octets, charset)
     texts = [None if cell is None else _decode_longer(cell, charset) for cell in cells.to_pylist()]
-    return pa.array(texts, pa.string())
+    return texts_of(texts)
 
 
 def _as_string(cells: pa.Array) -> pa.Array:

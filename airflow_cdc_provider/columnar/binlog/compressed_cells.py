@@ -9,10 +9,13 @@ are left out (`column_compression_zlib_wrap=OFF`, the default). Measured on Mari
 from __future__ import annotations
 
 import zlib
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
+from airflow_cdc_provider.columnar.arrow_arrays import binaries_of
 from airflow_cdc_provider.core.errors import CorruptLogError, UnknownTypeError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _PACKED, _WITHOUT_HEADER, _LENGTH_BYTES = 0x80, 0x08, 0x07
 
@@ -20,7 +23,7 @@ _PACKED, _WITHOUT_HEADER, _LENGTH_BYTES = 0x80, 0x08, 0x07
 def inflated(packed: pa.Array) -> pa.Array:
     """Return the plain values of a column of packed ones."""
     plain = [None if cell is None else _inflated(cell) for cell in packed.to_pylist()]
-    return pa.array(plain, pa.binary())
+    return binaries_of(plain)
 
 
 def _inflated(cell: bytes) -> bytes:

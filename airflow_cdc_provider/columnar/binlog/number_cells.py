@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from airflow_cdc_provider.columnar.arrow_arrays import as_arrow
 from airflow_cdc_provider.columnar.binlog.octets import Bools, Ints
 from airflow_cdc_provider.columnar.binlog.row_walk import Cells
 from airflow_cdc_provider.columnar.binlog.wire_types import Wire
@@ -18,21 +17,6 @@ _WORD_BYTES = 8
 _INT64_DIGITS = 18
 _LIMB_BITS = np.uint64(32)
 _LIMB = np.uint64(0xFFFFFFFF)
-
-
-def as_arrow(values: npt.NDArray[Any], nulls: Bools | None, wanted: pa.DataType) -> pa.Array:
-    """Hand an array of machine numbers to Arrow without copying."""
-    validity, count = validity_of(nulls)
-    buffers = [validity, pa.py_buffer(np.ascontiguousarray(values))]
-    return pa.Array.from_buffers(wanted, len(values), buffers, count)
-
-
-def validity_of(nulls: Bools | None) -> tuple[pa.Buffer | None, int]:
-    """Return Arrow's validity bitmap and the number of nulls."""
-    if nulls is None:
-        return None, 0
-    bits = np.packbits(~nulls, bitorder="little")
-    return pa.py_buffer(bits), int(nulls.sum())
 
 
 def integers(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from airflow_cdc_provider.columnar.arrow_arrays import as_arrow
 from airflow_cdc_provider.columnar.binlog.absent_rows import absent_rows, are_absent
-from airflow_cdc_provider.columnar.binlog.number_cells import as_arrow
 from airflow_cdc_provider.columnar.binlog.octets import Ints
 from airflow_cdc_provider.columnar.changes import TableChanges
 from airflow_cdc_provider.core.identifiers import TableId

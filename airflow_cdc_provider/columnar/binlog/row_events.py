@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from airflow_cdc_provider.columnar.arrow_arrays import numbers_of
 from airflow_cdc_provider.columnar.binlog.absent_rows import absent_rows
 from airflow_cdc_provider.columnar.binlog.cell_values import decode_cells
 from airflow_cdc_provider.columnar.binlog.event_types import HEADER_BYTES, EventType
@@ -189,7 +190,7 @@ def _current_only(changes: RowChanges, row_end: int, hidden: int) -> RowChanges:
         changes.op.astype(np.int64), changes.before, changes.after, row_end
     )
     event = np.repeat(np.arange(len(changes.counts)), changes.counts)
-    places = pa.array(np.flatnonzero(kept))
+    places = numbers_of(np.flatnonzero(kept))
     shown = changes.before.schema.names[: changes.before.num_columns - hidden]
     return RowChanges(
         np.bincount(event[kept], minlength=len(changes.counts)),

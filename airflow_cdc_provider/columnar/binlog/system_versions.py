@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_cdc_provider.columnar.arrow_arrays import as_numpy
 from airflow_cdc_provider.columnar.binlog.octets import Bools, Ints
 from airflow_cdc_provider.columnar.changes import Op
 from airflow_cdc_provider.core.errors import UnsupportedTableError
@@ -81,5 +82,5 @@ def current_changes(
 def _is_current(rows: pa.RecordBatch, row_end: int) -> Bools:
     instants = rows.column(row_end).cast(pa.int64())
     found = pc.is_in(instants, value_set=pa.array(_END_OF_TIME_US, pa.int64()))
-    current: Bools = found.to_numpy(zero_copy_only=False)
+    current: Bools = as_numpy(found)
     return current

@@ -11,10 +11,15 @@ import ipaddress
 import numpy as np
 import pyarrow as pa
 
+from airflow_cdc_provider.columnar.arrow_arrays import (
+    as_arrow,
+    binaries_of,
+    texts_of,
+    validity_of,
+)
 from airflow_cdc_provider.columnar.binlog.charsets import to_utf8
 from airflow_cdc_provider.columnar.binlog.compressed_cells import inflated
 from airflow_cdc_provider.columnar.binlog.json_text import json_text
-from airflow_cdc_provider.columnar.binlog.number_cells import as_arrow, validity_of
 from airflow_cdc_provider.columnar.binlog.octets import Ints
 from airflow_cdc_provider.columnar.binlog.row_walk import Cells
 from airflow_cdc_provider.columnar.binlog.wire_types import Wire
@@ -26,7 +31,7 @@ def gathered(cells: Cells, lengths: Ints) -> pa.Array:
     """Copy the cells' bytes into a binary array."""
     count = len(cells.places)
     if not count:
-        return pa.array([], pa.binary())
+        return binaries_of([])
     bounds = np.empty(2 * count + 2, np.int32)
     bounds[0], bounds[-1] = 0, len(cells.octets)
     bounds[1:-1:2] = cells.places
@@ -56,8 +61,7 @@ def variable(cells: Cells, wire: Wire, column: ColumnType) -> pa.Array:
 
 
 def _json(raw: pa.Array) -> pa.Array:
-    texts = [None if cell is None else json_text(cell) for cell in raw.to_pylist()]
-    return pa.array(texts, pa.string())
+    return texts_of([None if cell is None else json_text(cell) for cell in raw.to_pylist()])
 
 
 def _padded(cells: Cells, lengths: Ints, width: int) -> pa.Array:
@@ -91,7 +95,7 @@ def enums(cells: Cells, wire: Wire, column: ColumnType) -> pa.Array:
     validity, nulls = validity_of(cells.nulls)
     buffers = [validity, pa.py_buffer(index.astype(np.int32))]
     chosen = pa.Array.from_buffers(pa.int32(), len(index), buffers, nulls)
-    return pa.array(["", *column.members], pa.string()).take(chosen)
+    return texts_of(["", *column.members]).take(chosen)
 
 
 def _no_member(what: str) -> CorruptLogError:
@@ -115,7 +119,7 @@ def sets(cells: Cells, wire: Wire, column: ColumnType) -> pa.Array:
     validity, nulls = validity_of(cells.nulls)
     buffers = [validity, pa.py_buffer(inverse.astype(np.int32))]
     chosen = pa.Array.from_buffers(pa.int32(), len(masks), buffers, nulls)
-    return pa.array(texts, pa.string()).take(chosen)
+    return texts_of(texts).take(chosen)
 
 
 def _mask(cells: Cells, width: int) -> Ints:
@@ -126,7 +130,7 @@ def _mask(cells: Cells, width: int) -> Ints:
 def _uuids(cells: Cells, lengths: Ints) -> pa.Array:
     """Write MariaDB's UUID, whose 16 bytes the log keeps in the order of the text."""
     raw = _padded(cells, lengths, 16).to_pylist()
-    return pa.array([None if cell is None else _uuid_text(cell) for cell in raw], pa.string())
+    return texts_of([None if cell is None else _uuid_text(cell) for cell in raw])
 
 
 def _uuid_text(stored: bytes) -> str:
@@ -137,12 +141,12 @@ def _uuid_text(stored: bytes) -> str:
 def _inet4(cells: Cells, lengths: Ints) -> pa.Array:
     raw = _padded(cells, lengths, 4).to_pylist()
     texts = [None if cell is None else str(ipaddress.IPv4Address(cell)) for cell in raw]
-    return pa.array(texts, pa.string())
+    return texts_of(texts)
 
 
 def _inet6(cells: Cells, lengths: Ints) -> pa.Array:
     raw = _padded(cells, lengths, 16).to_pylist()
-    return pa.array([None if cell is None else _inet6_text(cell) for cell in raw], pa.string())
+    return texts_of([None if cell is None else _inet6_text(cell) for cell in raw])
 
 
 def _inet6_text(stored: bytes) -> str:

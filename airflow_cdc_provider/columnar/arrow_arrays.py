@@ -1,0 +1,87 @@
+"""Between Arrow's arrays and what NumPy and Python hold, by their buffers.
+
+Where pandas is installed, the first `pa.array`, `pa.scalar` or `to_numpy` of a process imports it,
+only to know its objects: a second of CPU and 50 MB in each of Spark's Python workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Mask = npt.NDArray[np.bool_]
+
+_BINARY = pa.binary()
+_LARGE = frozenset({pa.large_binary(), pa.large_string()})
+_MOST_BYTES = (1 << 31) - 1
+
+
+def as_arrow(values: npt.NDArray[Any], nulls: Mask | None, wanted: pa.DataType) -> pa.Array:
+    """Hand an array of machine numbers to Arrow without copying."""
+    validity, count = validity_of(nulls)
+    buffers = [validity, pa.py_buffer(np.ascontiguousarray(values))]
+    return pa.Array.from_buffers(wanted, len(values), buffers, count)
+
+
+def validity_of(nulls: Mask | None) -> tuple[pa.Buffer | None, int]:
+    """Return Arrow's validity bitmap and the number of nulls."""
+    if nulls is None:
+        return None, 0
+    bits = np.packbits(~nulls, bitorder="little")
+    return pa.py_buffer(bits), int(nulls.sum())
+
+
+def as_numpy(array: pa.Array) -> npt.NDArray[Any]:
+    """Return an array of numbers or truths that has no NULLs; numbers are not copied."""
+    if array.null_count:
+        raise ValueError(f"{array.null_count} NULLs are no {array.type}")
+    first, behind, buffer = array.offset, array.offset + len(array), array.buffers()[1]
+    if pa.types.is_boolean(array.type):
+        octets = np.frombuffer(buffer, np.uint8) if len(array) else np.zeros(0, np.uint8)
+        bits = np.unpackbits(octets, count=behind if len(array) else 0, bitorder="little")
+        return bits[first:].view(np.bool_)
+    if not (pa.types.is_integer(array.type) or pa.types.is_floating(array.type)):
+        raise TypeError(f"{array.type} is no machine number")
+    kind = np.dtype(array.type.to_pandas_dtype())
+    return np.frombuffer(buffer, kind, behind)[first:] if len(array) else np.zeros(0, kind)
+
+
+def numbers_of(values: npt.NDArray[np.int64] | Sequence[int]) -> pa.Array:
+    """Return whole numbers as 64-bit ones; row numbers are what `take` wants."""
+    return as_arrow(np.asarray(values, np.int64), None, pa.int64())
+
+
+def mask_of(chosen: Mask | Sequence[bool]) -> pa.BooleanArray:
+    """Return a mask as `filter` wants it."""
+    bits = pa.py_buffer(np.packbits(np.asarray(chosen, np.bool_), bitorder="little"))
+    return pa.Array.from_buffers(pa.bool_(), len(chosen), [None, bits], 0)
+
+
+def texts_of(values: Sequence[str | None]) -> pa.StringArray:
+    """Return texts as an array of strings."""
+    octets = [None if value is None else value.encode() for value in values]
+    return binaries_of(octets, pa.string())
+
+
+def binaries_of(values: Sequence[bytes | None], kind: pa.DataType = _BINARY) -> pa.Array:
+    """Return bytes as an array of a binary or string type; strings are taken to be UTF-8."""
+    offsets = np.zeros(len(values) + 1, np.int64)
+    np.cumsum([0 if value is None else len(value) for value in values], out=offsets[1:])
+    if kind not in _LARGE:
+        if int(offsets[-1]) > _MOST_BYTES:
+            raise OverflowError(f"{int(offsets[-1])} bytes do not fit into one array of {kind}")
+        offsets = offsets.astype(np.int32)
+    joined = b"".join([value for value in values if value is not None])
+    nulls = np.array([value is None for value in values], np.bool_)
+    validity, count = validity_of(nulls if nulls.any() else None)
+    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(joined)]
+    return pa.Array.from_buffers(kind, len(values), buffers, count)
+
+
+def binary_scalar(value: bytes, kind: pa.DataType = _BINARY) -> pa.Scalar:
+    """Return bytes as a scalar of a binary or string type."""
+    return binaries_of([value], kind)[0]
