@@ -181,7 +181,7 @@ def _kind(number: int, text: str, role: Role) -> tuple[type[CdcError], str]:
             "give the authority that signed the server's certificate as ssl_ca; "
             "ssl_verify_identity=false skips the host's name, ssl_disabled=true all of TLS"
         )
-    if number == 1290 and "read-only" in text:
+    if number == 1792 or (number == 1290 and "read-only" in text):
         return unreachable, "the server is read-only; it is tried again until it is writable"
     kinds: tuple[tuple[set[int], type[CdcError], str], ...] = (
         (_UNREACHABLE, unreachable, "check that the server runs and the network lets us through"),

@@ -45,6 +45,8 @@ _PREPARE_FROM_ROWS = 1_000
 _MANY_BYTES = 1 << 20
 """Few rows that are as large as this are written as many are: SQL text may be twice as long as
 what it stands for, and then a row that the source could take would not fit into a statement."""
+_TRUNCATED = 1265
+"""Of a DECIMAL that loses digits behind its point the server only makes a note."""
 _AT_ROW = re.compile(r"at row (\d+)")
 _LOADED = re.compile(r"Records: (\d+)\s+Deleted: (\d+)\s+Skipped: (\d+)\s+Warnings: (\d+)")
 
@@ -217,7 +219,7 @@ class RowWriter:
 
     def _check_warnings(self, statement: Statement) -> None:
         for level, number, text in self._session.rows("SHOW WARNINGS"):
-            if str(level) != "Note":
+            if str(level) != "Note" or int(number) == _TRUNCATED:
                 raise self._refused(f"the sink warned with {number}: {text}", statement.rows())
 
     def _refused(self, what: str, rows: pa.RecordBatch) -> RowRefusedError:

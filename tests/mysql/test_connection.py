@@ -165,6 +165,7 @@ def test_a_server_that_is_not_there_may_come_back() -> None:
         (1205, "Lock wait timeout", Role.SOURCE, RetryableError),
         (2013, "Lost connection", Role.SINK, SinkUnreachableError),
         (1290, "running with the --read-only option", Role.SINK, SinkUnreachableError),
+        (1792, "in a READ ONLY transaction.", Role.SINK, SinkUnreachableError),
         (1290, "running with the --secure-file-priv option", Role.SINK, RefusedError),
         (1062, "Duplicate entry '1'", Role.SINK, RowRefusedError),
         (1236, "... the master has purged binary logs ...", Role.SOURCE, BinlogPurgedError),

@@ -214,6 +214,18 @@ def test_a_table_of_many_splits_is_handed_off_to_a_sink_of_small_packets(
 
 
 @pytest.mark.parametrize("local_files", [True, False])
+@pytest.mark.parametrize("count", [1, 300, 1500])
+def test_digits_that_a_column_altered_at_the_sink_has_no_place_for_are_not_dropped(
+    world: SinkWorld, local_files: bool, count: int
+) -> None:
+    world.server.execute(f"ALTER TABLE `{world.database}`.orders MODIFY name DECIMAL(9,1)")
+    sink = world.opened(world.under(1, local_files=local_files).open_splits())
+    with pytest.raises(RowRefusedError, match="1265"):
+        world.publish(sink, world.split(), *((number, "1.25") for number in range(count)))
+    assert world.held() == []
+
+
+@pytest.mark.parametrize("local_files", [True, False])
 def test_a_row_that_is_larger_as_sql_than_a_statement_may_be_is_written_all_the_same(
     world: SinkWorld, local_files: bool
 ) -> None:
