@@ -11,6 +11,7 @@ and would wait until the neighbour that is being published there has committed: 
 the other, where all of them could write. So the range is looked at first, without a lock: once
 as it is committed and once with what is not committed yet, for a DELETE would find both. Only if
 neither shows a row it is left out. Whatever fails then is tried once more, behind a DELETE.
+Another attempt at the same split would not be stopped by that, so there is one at a time.
 
 The rows go in by the cheapest way that is right: the source's own bytes where no change had to be
 replayed onto them, else from Arrow; by LOAD DATA LOCAL where the sink allows it, else as the
@@ -77,6 +78,10 @@ class MySqlSplitSink:
                 risk="rows could be missing; nothing was written",
                 remedy="read the split again; if it stays, report this",
             )
+        with writers.alone_with(self._session, self._owner, split):
+            self._publish_alone(split, rows, report)
+
+    def _publish_alone(self, split: SnapshotSplit, rows: SplitRows, report: SplitReport) -> None:
         by_load = self._session.capabilities.takes_local_files
         is_empty = [self._holds_nothing(split)]  # of the first try
 

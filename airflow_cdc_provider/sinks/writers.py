@@ -5,21 +5,34 @@ never commit, but the new owner would wait for it. So each writing session takes
 its own and notes the name; the server drops the lock when the session ends. A new owner asks
 which connection holds the locks of older generations and ends it. A connection is found by its
 lock, never by a remembered number, because numbers are used again after a restart.
+
+Two sessions of one owner may have the same split: a reader that is taken for dead may live. A lock
+named after the split lets one of them publish at a time.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import secrets
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
-from airflow_cdc_provider.core.errors import AccessDeniedError, IntegrityError, RetryableError
+from airflow_cdc_provider.core.errors import (
+    AccessDeniedError,
+    IntegrityError,
+    RetryableError,
+    SinkBusyError,
+)
+from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.core.sql import literal
 from airflow_cdc_provider.sinks.ledger_schema import LEDGER
 from airflow_cdc_provider.sinks.ports import Owner
 from airflow_cdc_provider.sinks.session import SinkSession
 
 log = logging.getLogger(__name__)
+
+_OTHER_ATTEMPT_S = 60
 
 
 def announce(session: SinkSession, owner: Owner) -> str:
@@ -39,6 +52,26 @@ def withdraw(session: SinkSession, name: str) -> None:
         return
     with suppress(RetryableError):
         session.execute(f"DELETE FROM {LEDGER}.writer WHERE lock_name = {literal(name)}")
+
+
+@contextmanager
+def alone_with(session: SinkSession, owner: Owner, split: SnapshotSplit) -> Iterator[None]:
+    """Keep the owner's other sessions from publishing this split meanwhile."""
+    whole = f"{owner.pipeline} {owner.generation} {split.table} {split.number}".encode()
+    name = literal(f"airflow_cdc_{hashlib.sha256(whole).hexdigest()[:32]}")
+    if session.rows(f"SELECT GET_LOCK({name}, {_OTHER_ATTEMPT_S})")[0][0] != 1:
+        raise SinkBusyError(
+            f"split {split.split_id} is still being published by another session",
+            where=session.where,
+            risk="none: nothing was written",
+            remedy="nothing: the split is tried again; if it stays, end that session",
+        )
+    try:
+        yield
+    finally:
+        if not session.is_lost:  # else the server has dropped it
+            with suppress(RetryableError):
+                session.rows(f"SELECT RELEASE_LOCK({name})")
 
 
 def end_older(session: SinkSession, owner: Owner) -> None:

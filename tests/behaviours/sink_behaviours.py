@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Any
 
@@ -151,6 +151,27 @@ class SplitSinkBehaviours:
         world.publish(sink, world.split(1, 10, 20), (12, "new"))
         assert world.held() == [(12, "new")]
 
+    def test_rows_are_those_of_the_report_if_two_readers_publish_one_split_at_once(
+        self, world: SinkWorld, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        earlier, later, split = world.splits(), world.splits(), world.split()
+        look = later._holds_nothing
+        published: list[Future[Any]] = []
+
+        with ThreadPoolExecutor(1) as pool:
+
+            def looked(split: Any) -> bool:
+                seen = bool(look(split))
+                published.append(pool.submit(world.publish, earlier, split, (2, "deleted since")))
+                wait(published, timeout=1)
+                return seen
+
+            monkeypatch.setattr(later, "_holds_nothing", looked)
+            world.publish(later, split, high=200)
+            published[0].result(30)
+        ((_, report),) = world.ledger.reports()
+        assert len(world.held()) == report.rows
+
     def test_a_hand_off_of_many_splits_is_stored(self, world: SinkWorld) -> None:
         splits = [
             world.split(n, n * 10 if n else None, n * 10 + 10 if n < 4999 else None)
@@ -242,7 +263,7 @@ class SplitSinkBehaviours:
     ) -> None:
         """Killed before each statement in turn; the retry on a new connection is right."""
         world.put((1, "before"))
-        for step in range(1, 12):
+        for step in range(1, 20):
             sink = world.splits()
             killed = kill_before(sink._session, step, world, monkeypatch)
             try:
