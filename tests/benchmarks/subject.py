@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 from collections.abc import Callable
@@ -22,10 +21,6 @@ def arguments() -> Arguments:
 
 def work(run: Callable[[], int]) -> None:
     """Do the measured work; `run` returns its number of rows."""
-    with contextlib.suppress(ImportError):
-        import pyarrow as pa  # noqa: PLC0415
-
-        pa.array([1])  # the first one in a process imports pandas: a start-up cost of one second
     print(READY, flush=True)
     sys.stdin.readline()
     rows = run()

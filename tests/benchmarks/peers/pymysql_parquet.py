@@ -14,6 +14,7 @@ _BATCH = 20_000
 
 def main() -> None:
     given = subject.arguments()
+    pa.array([1])  # the first one of an interpreter imports pandas: a start-up cost of one second
     connection = pymysql.connect(
         host="127.0.0.1",
         port=given["source"],
