@@ -7,8 +7,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.pipeline.loader import load_pipeline
 from airflow_cdc_provider.pipeline.run import Run, open_run
@@ -17,6 +16,9 @@ from airflow_cdc_provider.pipeline.steps.planning import plan
 from airflow_cdc_provider.spark.main import run_job
 from airflow_cdc_provider.spark.session import close_session, open_session
 from tests.benchmarks import subject
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 PIPELINE = """
 pipeline: bench

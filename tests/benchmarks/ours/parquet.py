@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from airflow_cdc_provider.columnar.arrow_arrays import numbers_of
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.splits import SnapshotSplit
@@ -103,7 +104,7 @@ def _write_splits(
                 repeating = _repeating(table)
             _write(table, split, repeating, folder)
             assigner.report(report)
-            yield pa.RecordBatch.from_pylist([{"rows": rows.rows}])
+            yield pa.RecordBatch.from_arrays([numbers_of([rows.rows])], ["rows"])
 
 
 def _write(table: pa.Table, split: SnapshotSplit, repeating: list[str], folder: Path) -> None:
