@@ -7,6 +7,7 @@ place, and a slice of Arrow arrays, which copies nothing.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -57,38 +58,37 @@ class PendingChanges:
 
     def __init__(self) -> None:
         self._pieces: list[Piece] = []
+        self._reached: list[int] = []
+        """The last place in each piece and all before it: a cut looks at few of many pieces."""
 
     def add(self, piece: Piece) -> None:
         """Keep a piece."""
-        if len(piece):
-            self._pieces.append(piece)
+        if not len(piece):
+            return
+        last = int(piece.ordinal[-1])
+        self._pieces.append(piece)
+        self._reached.append(max(last, self._reached[-1]) if self._reached else last)
 
     def before(self, ordinal: int) -> list[Piece]:
         """Take out and return all changes before a place."""
-        taken, kept = self._split(ordinal)
-        self._pieces = kept
+        kept = self.since(ordinal)
+        taken, self._pieces, self._reached = self._pieces, [], []
+        for piece in kept:
+            self.add(piece)
         return taken
 
     def since(self, ordinal: int) -> list[Piece]:
         """Take out and return all changes from a place on."""
-        kept, taken = self._split(ordinal)
-        self._pieces = kept
+        first = bisect_left(self._reached, ordinal)
+        taken: list[Piece] = []
+        cut = self._pieces[first:]
+        del self._pieces[first:], self._reached[first:]
+        for piece in cut:
+            place = int(np.searchsorted(piece.ordinal, ordinal))
+            self.add(piece if place == len(piece) else piece.slice(0, place))
+            if place < len(piece):
+                taken.append(piece.slice(place, len(piece)) if place else piece)
         return taken
-
-    def _split(self, ordinal: int) -> tuple[list[Piece], list[Piece]]:
-        low: list[Piece] = []
-        high: list[Piece] = []
-        for piece in self._pieces:
-            if piece.ordinal[-1] < ordinal:
-                low.append(piece)
-                continue
-            if piece.ordinal[0] >= ordinal:
-                high.append(piece)
-                continue
-            cut = int(np.searchsorted(piece.ordinal, ordinal))
-            low.append(piece.slice(0, cut))
-            high.append(piece.slice(cut, len(piece)))
-        return low, high
 
 
 def restamped(pieces: Sequence[Piece], transaction: int, ordinal: int) -> list[Piece]:
