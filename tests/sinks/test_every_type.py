@@ -27,6 +27,7 @@ from airflow_cdc_provider.sinks.opening import open_sink
 from airflow_cdc_provider.sinks.ports import Owner
 from tests.columnar.test_sql_round_trip import different
 from tests.columnar.type_cases import create_statement, insert_statements
+from tests.servers.families import FAMILIES
 from tests.servers.given import SqlServer
 
 WAYS = {
@@ -38,13 +39,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(
-    "family",
-    [
-        pytest.param("mysql", marks=pytest.mark.mysql),
-        pytest.param("mariadb", marks=pytest.mark.mariadb),
-    ],
-)
+@FAMILIES
 def test_rows_and_changes_of_every_type_arrive_unchanged(
     family: str,
     way: str,
@@ -61,19 +56,11 @@ def test_rows_and_changes_of_every_type_arrive_unchanged(
     for statement in inserts[::2]:
         _run(server, statement)
     _copy_and_follow(server, table, copy, inserts[1::2], way)
-    assert _differences(server, table, copy) == []
-    counts = [server.execute(f"SELECT COUNT(*) FROM `{t.database}`.t")[0][0] for t in (table, copy)]
-    assert counts == [len(inserts), len(inserts)]
+    _assert_equal(server, table, copy, rows=len(inserts))
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(
-    "family",
-    [
-        pytest.param("mysql", marks=pytest.mark.mysql),
-        pytest.param("mariadb", marks=pytest.mark.mariadb),
-    ],
-)
+@FAMILIES
 @pytest.mark.parametrize("kind", ["FLOAT", "DOUBLE", "FLOAT(7,3)"])
 def test_rows_whose_key_is_an_inexact_number_are_found_again_by_it(
     kind: str,
@@ -96,19 +83,11 @@ def test_rows_whose_key_is_an_inexact_number_are_found_again_by_it(
         f"INSERT INTO {name} VALUES (0.1, 1), (0.3, 7)",
     )
     _copy_and_follow(server, table, copy, changes, way)
-    assert _differences(server, table, copy) == []
-    counts = [server.execute(f"SELECT COUNT(*) FROM `{t.database}`.t")[0][0] for t in (table, copy)]
-    assert counts == [6, 6]
+    _assert_equal(server, table, copy, rows=6)
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(
-    "family",
-    [
-        pytest.param("mysql", marks=pytest.mark.mysql),
-        pytest.param("mariadb", marks=pytest.mark.mariadb),
-    ],
-)
+@FAMILIES
 @pytest.mark.parametrize(
     ("kind", "texts"),
     [
@@ -141,9 +120,13 @@ def test_rows_are_found_again_by_a_key_of_several_columns_with_a_charset_of_its_
         f"UPDATE {name} SET id = 5 WHERE id = 2",
     )
     _copy_and_follow(server, table, copy, changes, way)
+    _assert_equal(server, table, copy, rows=6)
+
+
+def _assert_equal(server: SqlServer, table: TableId, copy: TableId, *, rows: int) -> None:
     assert _differences(server, table, copy) == []
     counts = [server.execute(f"SELECT COUNT(*) FROM `{t.database}`.t")[0][0] for t in (table, copy)]
-    assert counts == [6, 6]
+    assert counts == [rows, rows]
 
 
 def _copy_and_follow(

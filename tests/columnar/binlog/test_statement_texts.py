@@ -10,15 +10,9 @@ import pytest
 from airflow_cdc_provider.columnar.changes import ChangeBatch
 from airflow_cdc_provider.core.identifiers import TableId
 from tests.columnar.binlog.captured import captured_log
+from tests.servers.families import FAMILIES
 from tests.servers.given import SqlServer
 
-FAMILIES = pytest.mark.parametrize(
-    "family",
-    [
-        pytest.param("mysql", marks=pytest.mark.mysql),
-        pytest.param("mariadb", marks=pytest.mark.mariadb),
-    ],
-)
 COLUMNS = "(id INT PRIMARY KEY)"
 PARTED = f"CREATE TABLE parted {COLUMNS} PARTITION BY RANGE (id) (PARTITION p VALUES LESS THAN (9))"
 
