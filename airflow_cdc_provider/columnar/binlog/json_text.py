@@ -15,6 +15,7 @@ import json
 import struct
 from decimal import Decimal
 
+from airflow_cdc_provider.columnar.binlog.byte_reader import UNREADABLE
 from airflow_cdc_provider.columnar.binlog.wire_types import decimal_bytes
 from airflow_cdc_provider.core.errors import CorruptLogError, UnknownTypeError
 
@@ -51,10 +52,6 @@ class Document(bytes):
             raise IndexError("its values lie in each other")
 
 
-BROKEN = (struct.error, LookupError, RecursionError, ValueError)
-"""What reading a damaged document ends in."""
-
-
 def broken_document(error: Exception) -> CorruptLogError:
     """Return the error for a document that cannot be read."""
     return CorruptLogError(
@@ -70,7 +67,7 @@ def json_text(document: bytes) -> str:
         return "null"
     try:
         return _value(document[0], Document.of(document), 1)
-    except BROKEN as error:
+    except UNREADABLE as error:
         raise broken_document(error) from None
 
 

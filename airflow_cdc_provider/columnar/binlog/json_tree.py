@@ -10,8 +10,8 @@ from __future__ import annotations
 import struct
 from typing import TypeAlias
 
+from airflow_cdc_provider.columnar.binlog.byte_reader import UNREADABLE
 from airflow_cdc_provider.columnar.binlog.json_text import (
-    BROKEN,
     DOUBLE,
     INTEGERS,
     LARGE_ARRAY,
@@ -43,7 +43,7 @@ def read_tree(document: bytes) -> Node:
         return _NULL
     try:
         return _node(document[0], Document.of(document), 1)
-    except BROKEN as error:
+    except UNREADABLE as error:
         raise broken_document(error) from None
 
 
