@@ -93,7 +93,7 @@ def get_provider_info() -> dict[str, Any]:
                 "options": {
                     "job_log_folder": {
                         "description": "Folder of the logs of Spark jobs, one below it for each "
-                        "pipeline; one of the system's temporary folder if empty.",
+                        "pipeline; in the user's own state directory if empty.",
                         "version_added": "0.1.0",
                         "type": "string",
                         "example": "/var/log/airflow-cdc",

@@ -30,6 +30,9 @@ os.environ["AIRFLOW_HOME"] = _AIRFLOW_HOME.name
 os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
 os.environ["AIRFLOW__CORE__UNIT_TEST_MODE"] = "True"
 os.environ["AIRFLOW__CORE__DAGS_FOLDER"] = f"{_AIRFLOW_HOME.name}/dags"
+# Jobs' files go to the user's own state directory; each test session has its own.
+_STATE_HOME = tempfile.TemporaryDirectory(prefix="cdc-state-home-", ignore_cleanup_errors=True)
+os.environ["XDG_STATE_HOME"] = _STATE_HOME.name
 prepare_spark_environment()
 # It says goodbye while the interpreter ends, when there is nothing left to write to.
 logging.getLogger("py4j").setLevel(logging.ERROR)

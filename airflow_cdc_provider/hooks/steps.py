@@ -123,7 +123,7 @@ class CdcSteps:
         model = self.run.model
         master = None if model.spark.conn_id is None else spark_master(model.spark.conn_id)
         folder = conf.get(CONFIG_SECTION, "job_log_folder", fallback="")
-        logs = Path(folder) / str(self.run.name) if folder else None
+        logs = Path(folder) if folder else None
         return SparkOptions.of(model, master=master, log_folder=logs)
 
     def _forget_old_failure(self) -> None:

@@ -8,6 +8,7 @@ asked to stop; 2 refused by configuration; 3 failed.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import logging
 import signal
 import sys
@@ -71,6 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> ExitCode:
     logging.getLogger("py4j").setLevel(logging.WARNING)
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--job", required=True, help="the job spec as JSON, or @FILE")
+    parser.add_argument("--digest", help="SHA-256 of the job spec; another spec is refused")
     parser.add_argument("--master", help="Spark's master; spark-submit's own option goes before it")
     parser.add_argument("--result", type=Path, help="a file to write the result to as well")
     options = parser.parse_args(arguments)
@@ -78,6 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> ExitCode:
         text = options.job
         if text.startswith("@"):
             text = Path(text[1:]).read_text(encoding="utf-8")
+        _require_digest(text, options.digest)
         spec = JobSpec.from_json(text)
     except (OSError, ValueError, KeyError) as error:
         log.error("the job spec cannot be read: %s", error)
@@ -89,6 +92,11 @@ def main(arguments: Sequence[str] | None = None) -> ExitCode:
     sys.stdout.write(result.to_json() + "\n")
     sys.stdout.flush()
     return result.exit_code
+
+
+def _require_digest(text: str, digest: str | None) -> None:
+    if digest is not None and hashlib.sha256(text.encode()).hexdigest() != digest:
+        raise ValueError("it is not the one that was written for this job")
 
 
 def _session(

@@ -1,8 +1,9 @@
 """Spark jobs as processes of their own.
 
 A job gets its spec in a file and the servers' DSNs in its environment: neither is a secret on a
-command line. Its output goes to a log file, and its last line is its result as JSON. A process
-group of its own lets a stop reach Spark's JVM and Python workers too.
+command line. Its output goes to a log file, and its last line is its result as JSON; `job_files`
+says where both are. A process group of its own lets a stop reach Spark's JVM and Python workers
+too.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -25,6 +25,11 @@ from airflow_cdc_provider.core.errors import CdcError, RetryableError
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
 from airflow_cdc_provider.pipeline.model import PipelineFile
 from airflow_cdc_provider.pipeline.run import Run
+from airflow_cdc_provider.pipeline.steps.job_files import (
+    JobFiles,
+    default_folder,
+    make_job_files,
+)
 from airflow_cdc_provider.pipeline.steps.masters import require_master
 
 DEFAULT_MASTER = "local[*]"
@@ -40,7 +45,7 @@ class SparkOptions:
     master: str = DEFAULT_MASTER
     conf: Mapping[str, str] = field(default_factory=dict)
     log_folder: Path | None = None
-    """Where logs go; a folder of the system's temporary one if None."""
+    """Where the jobs' files go, in a folder for each pipeline; the user's own state if None."""
 
     @classmethod
     def of(
@@ -156,15 +161,11 @@ class JobProcess:
 def submit(run: Run, spec: JobSpec, options: SparkOptions) -> JobProcess:
     """Start a job in a process group of its own, if its master answers."""
     require_master(options.master)
-    folder = options.log_folder or default_log_folder(run)
-    folder.mkdir(parents=True, exist_ok=True)
-    stem = f"{spec.kind.value}-{spec.generation}"
-    spec_file, log = folder / f"{stem}.json", folder / f"{stem}.log"
-    spec_file.write_text(spec.to_json(), encoding="utf-8")
+    files, output = make_job_files(options.log_folder or default_folder(), spec)
     environment = {**os.environ, **run.servers.environment(), **_spark_environment(options)}
-    with log.open("wb") as output:
+    with output:
         process = subprocess.Popen(
-            _command(spec_file, options),
+            _command(files, options),
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -173,14 +174,15 @@ def submit(run: Run, spec: JobSpec, options: SparkOptions) -> JobProcess:
         )
     run.store.tell(
         run.name,
-        f"{spec.kind.value} job started under generation {spec.generation} on {options.master}",
+        f"{spec.kind.value} job started under generation {spec.generation} on {options.master}, "
+        f"log {files.log}",
     )
-    return JobProcess(spec, process, log)
+    return JobProcess(spec, process, files.log)
 
 
-def _command(spec_file: Path, options: SparkOptions) -> list[str]:
-    words = [sys.executable, "-m", "airflow_cdc_provider.spark.main", "--job", f"@{spec_file}"]
-    return [*words, "--master", options.master]
+def _command(files: JobFiles, options: SparkOptions) -> list[str]:
+    words = [sys.executable, "-m", "airflow_cdc_provider.spark.main", "--job", f"@{files.spec}"]
+    return [*words, "--digest", files.digest, "--master", options.master]
 
 
 def _spark_environment(options: SparkOptions) -> dict[str, str]:
@@ -190,11 +192,6 @@ def _spark_environment(options: SparkOptions) -> dict[str, str]:
         "PYSPARK_SUBMIT_ARGS": shlex.join([*conf, "pyspark-shell"]),
         "PYTHONUNBUFFERED": "1",
     }
-
-
-def default_log_folder(run: Run) -> Path:
-    """Return the folder of this user's job logs for the pipeline."""
-    return Path(tempfile.gettempdir()) / f"airflow-cdc-{os.getuid()}" / str(run.name)
 
 
 def job_result(log: Path) -> dict[str, Any] | None:

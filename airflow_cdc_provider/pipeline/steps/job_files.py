@@ -1,0 +1,139 @@
+"""The files of one job: its specification and its log, in a folder that is nobody else's.
+
+A name is used once. It carries the pipeline, the kind of job, the generation and a random word,
+and each file is created exclusively: two runs that share a folder, also two pipelines of one name,
+never write to each other's files. The job is told the specification's digest on its command line
+and refuses any other one.
+
+The folder belongs to this user, nobody else may write to it, and it is no symbolic link: whoever
+else could put files there could have a job read his specification, or have it write through his
+link. It has to be right already or can be made; it is never mended.
+
+The log is locked, shared, as long as a process has it open. Files that nobody has open and that
+nobody has written to for 30 days are removed when the pipeline's next job starts.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import secrets
+import stat
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.jobspec import JobSpec
+
+KEEP_DAYS = 30
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class JobFiles:
+    """The files of one job that is about to start."""
+
+    spec: Path
+    digest: str
+    """Of the specification; the job refuses a file with another one."""
+    log: Path
+
+
+def make_job_files(folder: Path, spec: JobSpec) -> tuple[JobFiles, BinaryIO]:
+    """Create the job's files in the pipeline's part of `folder`; the log is open for writing."""
+    private = folder / str(spec.pipeline)
+    try:
+        _make_private(private)
+        _remove_old(private)
+        return _make_files(private, spec)
+    except OSError as error:
+        raise _unusable(private, error.strerror or str(error)) from error
+
+
+def _make_files(folder: Path, spec: JobSpec) -> tuple[JobFiles, BinaryIO]:
+    stem = f"{spec.pipeline}-{spec.kind.value}-{spec.generation}-{secrets.token_hex(4)}"
+    text = spec.to_json().encode()
+    files = JobFiles(
+        folder / f"{stem}.json", hashlib.sha256(text).hexdigest(), folder / f"{stem}.log"
+    )
+    with _created(files.spec) as written:
+        written.write(text)
+    log = _created(files.log)
+    with suppress(OSError):  # a file system without locks: what cannot be locked is not removed
+        fcntl.flock(log, fcntl.LOCK_SH)  # goes when the last process that has the log open ends
+    return files, log
+
+
+def default_folder() -> Path:
+    """Return the folder of this user's jobs: in his own state directory, see the XDG rules."""
+    base = os.environ.get("XDG_STATE_HOME", "")
+    if not Path(base).is_absolute():
+        try:
+            base = str(Path.home() / ".local" / "state")
+        except RuntimeError:
+            raise _unusable(Path(base), "this user has no home directory") from None
+    return Path(base) / "airflow-provider-cdc" / "jobs"
+
+
+def _created(path: Path) -> BinaryIO:
+    return os.fdopen(os.open(path, _NEW, 0o600), "wb")
+
+
+def _make_private(private: Path) -> None:
+    """Have the folder be there and be ours alone, or raise."""
+    private.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        private.mkdir(mode=0o700)
+    _require_private(private, private.lstat())
+    for parent in private.resolve().parents:
+        _require_safe(parent, parent.stat())
+
+
+def _require_private(path: Path, found: os.stat_result) -> None:
+    """Refuse a folder that is not ours alone; one that others may read is the user's choice."""
+    if not stat.S_ISDIR(found.st_mode):
+        raise _unusable(path, "it is not a directory, or a symbolic link")
+    if found.st_uid != os.getuid():
+        raise _unusable(path, f"it belongs to user {found.st_uid}, not to {os.getuid()}")
+    if found.st_mode & _OTHERS_WRITE:
+        raise _unusable(path, f"others may write to it (mode {stat.S_IMODE(found.st_mode):04o})")
+
+
+def _require_safe(path: Path, found: os.stat_result) -> None:
+    """Refuse a parent in which anyone may rename what is ours; a sticky one allows it not."""
+    if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+        raise _unusable(path, f"anyone may rename what is in it ({found.st_mode & 0o7777:04o})")
+
+
+def _unusable(path: Path, why: str) -> RefusedError:
+    return RefusedError(
+        f"the folder {path} cannot hold a job's files: {why}",
+        where="job files",
+        risk="none: nothing was started",
+        remedy="remove it, or name another folder: --log-folder, under Airflow [cdc] "
+        "job_log_folder, or XDG_STATE_HOME in the environment",
+    )
+
+
+def _remove_old(folder: Path) -> None:
+    before = time.time() - KEEP_DAYS * 24 * 3600  # noqa: TID251 - files carry this clock's time
+    for log in folder.glob("*.log"):
+        with suppress(OSError):  # another run may be removing it too
+            if log.lstat().st_mtime < before and _is_left(log):
+                log.unlink()
+                log.with_suffix(".json").unlink()
+
+
+def _is_left(log: Path) -> bool:
+    """Tell whether no process has the log open."""
+    with log.open("r+b") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
