@@ -11,7 +11,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.mysql.catalogue import triggers
 from airflow_cdc_provider.mysql.connection import Role, connect
 from airflow_cdc_provider.mysql.introspection import read_schemas
-from tests.mysql.test_log_reader import insert, position_of, reading
+from tests.mysql.test_log_reader import insert, position_of, reading, rows_of
 from tests.servers.throwaway import MariaDbServer
 
 
@@ -37,6 +37,23 @@ def test_a_statement_is_a_barrier_however_its_table_was_spelt() -> None:
     found = [effect_of(sql) for sql in barriers(batches)]
     concerned = [each for each in found if each.concerns(table, ignore_case=True)]
     assert [each.kind for each in concerned] == [StatementKind.TRUNCATE]
+
+
+def test_a_database_that_is_dropped_elsewhere_leaves_the_rows_behind_it_readable() -> None:
+    with MariaDbServer({"lower_case_table_names": 1}) as server:
+        server.execute("CREATE DATABASE shop")
+        server.execute("CREATE TABLE shop.orders (id INT PRIMARY KEY, v VARCHAR(20))")
+        server.execute("CREATE DATABASE Elsewhere")
+        table = TableId("shop", "orders")
+        start = position_of(server)
+        insert(server, table, 1)
+        server.execute("DROP DATABASE Elsewhere")
+        insert(server, table, 2)
+        until = position_of(server)
+        with reading(server, start, table) as reader:
+            batches = list(reader.read_to(until.binlog))
+    assert rows_of(batches) == [("INSERT", 1), ("INSERT", 2)]
+    assert barriers(batches) == ["DROP DATABASE Elsewhere"]
 
 
 def test_a_table_of_the_sink_is_found_under_the_name_it_was_asked_by() -> None:

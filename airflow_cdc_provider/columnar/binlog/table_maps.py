@@ -1,4 +1,10 @@
-"""The table maps in force, by the id that row events name."""
+"""The table maps in force, by the id that row events name.
+
+A map is in force until another of its id or another file, whatever statements come in between: a
+map that only repeats it may have been left out by who sorted the events, many at a time. What is
+made of a map's bytes is another matter: that is forgotten with the catalogue it was read by, and
+made anew from the same bytes when rows ask for it.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +43,8 @@ class TableMaps:
         """The bytes of the last map by table id."""
         self._decoders: dict[int, RowDecoder | None] = {}
         self._by_bytes: dict[bytes, RowDecoder] = {}
+        self._nulled: Counter[str] = Counter()
+        """By decoders that were forgotten."""
 
     def begin_file(self) -> None:
         """Forget all ids: another file may use them for other tables."""
@@ -45,23 +53,29 @@ class TableMaps:
 
     def forget_schemas(self) -> None:
         """Forget what was read with the help of the catalogue, which has changed."""
-        self.begin_file()
+        self._nulled = self.nulled()
+        self._decoders.clear()
         self._by_bytes.clear()
 
     def add(self, body: bytes) -> None:
         """Put a map in force."""
         number = int.from_bytes(body[:6], "little")
         self.known[number] = body
+        self._decoders[number] = self._decoder_of(body)
+
+    def _decoder_of(self, body: bytes) -> RowDecoder | None:
         decoder = self._by_bytes.get(body[8:])
         if decoder is None and self._captured(read_table_id(body)):
             table_map = read_table_map(body, self._schemas, self._flavour)
             make = self._fallback if table_map.is_rare else TableDecoder
             decoder = make(table_map, self._zero_dates)
             self._by_bytes[body[8:]] = decoder
-        self._decoders[number] = decoder
+        return decoder
 
     def decoder(self, number: int) -> RowDecoder | None:
         """Return the decoder for a table id, None if its table is not captured."""
+        if number not in self._decoders and number in self.known:
+            self._decoders[number] = self._decoder_of(self.known[number])
         if number not in self._decoders:
             raise CorruptLogError(
                 f"rows came for table id {number}, which no table map announced",
@@ -72,7 +86,7 @@ class TableMaps:
 
     def nulled(self) -> Counter[str]:
         """Return how many zero dates became NULL, by `table.column`."""
-        total: Counter[str] = Counter()
+        total = self._nulled.copy()
         for decoder in self._by_bytes.values():
             for column, count in decoder.nulled.items():
                 total[f"{decoder.map.table}.{column}"] += count
