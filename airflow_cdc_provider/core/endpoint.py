@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import parse_qsl, unquote, urlsplit
 
-_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+from airflow_cdc_provider.core.dsn import DsnError, parse_dsn
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_LOOKS_LIKE = "a source or sink DSN looks like mysql://user:password@host:3306/?ssl_ca=..."
+_NAME = re.compile(r"[a-z]+(_[a-z]+)*")
+"""What an option's name looks like; anything else may be part of a password and is not shown."""
 _KNOWN = {"ssl_ca", "ssl_cert", "ssl_key", "ssl_disabled", "ssl_verify_identity", "unix_socket"}
 
 
@@ -32,22 +38,22 @@ class Endpoint:
 
         The error never repeats the DSN, because it holds a password.
         """
-        parts = urlsplit(dsn)
-        if parts.scheme not in {"mysql", "mariadb"} or not parts.hostname:
-            raise ValueError(
-                "a source or sink DSN looks like mysql://user:password@host:3306/?ssl_ca=...; "
-                f"this one begins with {parts.scheme or 'no scheme'}://"
-            )
-        options = dict(parse_qsl(parts.query, keep_blank_values=True))
-        unknown = sorted(options.keys() - _KNOWN)
-        if unknown:
+        try:
+            parts = parse_dsn(dsn)
+        except DsnError as error:
+            raise ValueError(f"{_LOOKS_LIKE}; of this one {error}") from None
+        if parts.scheme not in {"mysql", "mariadb"} or not parts.host:
+            raise ValueError(f"{_LOOKS_LIKE}; this one has another scheme, or no host")
+        options = parts.options
+        unknown = sorted(name for name in options.keys() - _KNOWN if _NAME.fullmatch(name))
+        if options.keys() - _KNOWN:
             raise ValueError(f"unknown DSN options {unknown}; known are {sorted(_KNOWN)}")
         return cls(
-            host=parts.hostname,
+            host=parts.host,
             port=parts.port or 3306,
-            user=unquote(parts.username or ""),
-            password=unquote(parts.password or ""),
-            database=unquote(parts.path.lstrip("/")),
+            user=parts.user,
+            password=parts.password,
+            database=parts.path,
             unix_socket=options.get("unix_socket", ""),
             ssl_ca=options.get("ssl_ca", ""),
             ssl_cert=options.get("ssl_cert", ""),
@@ -59,16 +65,16 @@ class Endpoint:
     @property
     def is_loopback(self) -> bool:
         """Tell whether traffic to this server stays on this machine."""
-        return bool(self.unix_socket) or self.host in _LOOPBACK
+        return bool(self.unix_socket) or self.host in LOOPBACK
 
     def __str__(self) -> str:
         return f"{self.user}@{self.host}:{self.port}"
 
 
-def _flag(options: dict[str, str], name: str, *, default: bool) -> bool:
+def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
     text = options.get(name, "").lower()
     if not text:
         return default
     if text not in _FLAGS:
-        raise ValueError(f"DSN option {name} is true or false, not {text!r}")
+        raise ValueError(f"DSN option {name} is true or false, and here neither")
     return _FLAGS[text]

@@ -17,6 +17,7 @@ from airflow.sdk import BaseHook, Connection
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
+from airflow_cdc_provider.core.dsn import DsnError, parse_dsn, passwords_in
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.pipeline.model import Reference
 
@@ -33,6 +34,7 @@ class AirflowDsns:
     def __call__(self, reference: Reference) -> str | None:
         if reference.dsn_env is not None:
             return remembered(os.environ.get(reference.dsn_env, "")) or None
+        _require_encoded(reference.conn_id or "")
         try:
             connection = BaseHook.get_connection(reference.conn_id or "")
         except AirflowNotFoundException:
@@ -63,15 +65,15 @@ def remembered(dsn: str) -> str:
     if not dsn:
         return dsn
     mask_secret(dsn)
-    account, at, _ = dsn.partition("://")[2].rpartition("@")
-    password = account.partition(":")[2] if at else ""
-    if password:
+    for password in passwords_in(dsn):
         mask_secret(password)
         mask_secret(unquote(password))
     return dsn
 
 
 def _url(scheme: str, connection: Connection, options: Mapping[str, Any]) -> str:
+    if not connection.login and "@" in (connection.schema or ""):
+        raise _not_encoded(connection.conn_id, "it has no login, and an @ in its schema")
     account = quote(connection.login or "", safe="")
     if connection.password:
         account += f":{quote(connection.password, safe='')}"
@@ -82,6 +84,31 @@ def _url(scheme: str, connection: Connection, options: Mapping[str, Any]) -> str
     query = urlencode({name: _text(value) for name, value in options.items()})
     path = quote(connection.schema or "", safe="")
     return f"{scheme}://{account}@{host}{port}/{path}{query and '?' + query}"
+
+
+def _require_encoded(conn_id: str) -> None:
+    """Refuse a URI in the environment that is none.
+
+    Airflow splits it as Python does, and takes what stands before a `/`, `?` or `#` in a password
+    that is not encoded for host and port, which are then shown.
+    """
+    uri = os.environ.get(f"AIRFLOW_CONN_{conn_id.upper()}", "").strip()
+    kind, mark, _ = uri.partition("://")
+    if not mark or kind.replace("-", "_") not in MYSQL_TYPES | POSTGRES_TYPES:
+        return  # JSON, or of a kind in which an @ may be part of a path
+    try:
+        parse_dsn(uri)
+    except DsnError as error:
+        raise _not_encoded(conn_id, str(error)) from None
+
+
+def _not_encoded(conn_id: str, why: str) -> RefusedError:
+    return RefusedError(
+        f"the URI of connection {conn_id!r} is not one: {why}",
+        where=f"connection {conn_id}",
+        risk="none: nothing was started",
+        remedy="write user and password of the URI URL-encoded, or the connection as JSON",
+    )
 
 
 def _text(value: Any) -> str:

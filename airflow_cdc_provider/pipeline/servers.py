@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import quote, unquote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode
 
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import PipelineFileError
@@ -171,8 +171,7 @@ def _endpoint(loaded: LoadedPipeline, section: str, dsn: str) -> Endpoint:
     try:
         return Endpoint.parse(dsn)
     except ValueError as error:
-        scheme = urlsplit(dsn).scheme if "://" in dsn else ""
         problem: PipelineFileError = loaded.refusal(
-            ((section,), str(error), f"correct the {section}'s DSN{scheme and f' ({scheme})'}")
+            ((section,), str(error), f"correct the {section}'s DSN")
         )
         raise problem from None

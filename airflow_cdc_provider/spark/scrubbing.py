@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from urllib.parse import quote, quote_plus, unquote, urlsplit
+from urllib.parse import quote, quote_plus, unquote
+
+from airflow_cdc_provider.core.dsn import passwords_in
 
 _HIDDEN = "***"
 
@@ -19,8 +21,7 @@ class Secrets:
         """Collect the passwords of DSNs in each form they may be printed."""
         found: set[str] = set()
         for dsn in dsns:
-            written = urlsplit(dsn).password
-            if written:
+            for written in passwords_in(dsn):
                 plain = unquote(written)
                 found |= {written, plain, quote(plain, safe=""), quote_plus(plain), repr(plain)}
         return cls(frozenset(found))

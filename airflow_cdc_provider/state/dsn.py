@@ -8,42 +8,65 @@ so a transaction that will write says so at its beginning (`begin_writing`).
 
 from __future__ import annotations
 
+import os
 import ssl
+from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
-from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.dsn import Dsn, DsnError, parse_dsn
+from airflow_cdc_provider.core.endpoint import LOOPBACK, Endpoint
 from airflow_cdc_provider.core.errors import RefusedError
 
 BUSY_TIMEOUT_MS = 30_000
 _BEGIN = "cdc_sqlite_begin"
 _POSTGRES_DRIVERS = ("psycopg", "psycopg2")
+_POSTGRES_MODES = {"verify-full", "verify-ca", "disable"}
+_POSTGRES_FIX = "write verify-full, verify-ca or disable, and sslrootcert=/path for your own CA"
 
 
 def open_engine(dsn: str) -> Engine:
     """Make an engine; nothing connects yet. No error repeats the DSN, which holds a password."""
-    scheme = dsn.partition(":")[0].lower()
-    if scheme in {"mysql", "mariadb"}:
-        return _mysql_engine(dsn)
     try:
-        url = make_url(dsn)
-        if scheme in {"postgres", "postgresql"}:
-            url = url.set(drivername=f"postgresql+{_postgres_driver()}")
-        if url.get_backend_name() == "sqlite":
-            return _sqlite_engine(url)
-        return create_engine(url, pool_pre_ping=True, hide_parameters=True)
+        if dsn.lower().startswith("sqlite:"):
+            return _sqlite_engine(make_url(dsn))
+        parts = parse_dsn(dsn)
+        kind, _, driver = parts.scheme.partition("+")
+        if kind in {"mysql", "mariadb"}:  # by PyMySQL, whichever driver is named
+            return _mysql_engine(f"mysql://{dsn.partition('://')[2]}")
+        if kind in {"postgres", "postgresql"}:
+            url = postgres_url(parts, driver or _postgres_driver())
+            return create_engine(url, pool_pre_ping=True, hide_parameters=True)
+        return create_engine(_url(parts, parts.scheme), pool_pre_ping=True, hide_parameters=True)
+    except DsnError as error:
+        raise _unusable(str(error)) from None
     except (ArgumentError, NoSuchModuleError, ImportError) as error:
-        raise RefusedError(
-            f"the state DSN ({scheme or 'no scheme'}:...) is not one SQLAlchemy can use here: "
-            f"{type(error).__name__}",
-            where="state",
-            risk="none: nothing was started",
-            remedy="use mysql://user:password@host:3306/database, postgresql://... or "
-            "sqlite:////path/to/file, and install the database's driver",
-        ) from None
+        raise _unusable(f"SQLAlchemy cannot use it here ({type(error).__name__})") from None
+
+
+def _unusable(why: str) -> RefusedError:
+    return RefusedError(
+        f"the state DSN cannot be used: {why}",
+        where="state",
+        risk="none: nothing was started",
+        remedy="use mysql://user:password@host:3306/database, postgresql://... or "
+        "sqlite:////path/to/file, and install the database's driver",
+    )
+
+
+def _url(parts: Dsn, driver: str, options: Mapping[str, str] | None = None) -> URL:
+    return URL.create(
+        driver,
+        username=parts.user or None,
+        password=parts.password or None,
+        host=parts.host or None,
+        port=parts.port,
+        database=parts.path or None,
+        query=parts.options if options is None else options,
+    )
 
 
 def begin_writing(connection: Connection) -> Connection:
@@ -55,7 +78,12 @@ def _mysql_engine(dsn: str) -> Engine:
     try:
         endpoint = Endpoint.parse(dsn)
     except ValueError as error:
-        raise RefusedError(str(error), where="state", remedy="correct the state DSN") from None
+        raise RefusedError(
+            str(error),
+            where="state",
+            risk="none: nothing was started",
+            remedy="correct the state DSN",
+        ) from None
     if not endpoint.database:
         raise RefusedError(
             "the state DSN names no database",
@@ -66,7 +94,6 @@ def _mysql_engine(dsn: str) -> Engine:
     url = URL.create(
         "mysql+pymysql",
         username=endpoint.user,
-        password=endpoint.password,
         host=endpoint.host,
         port=endpoint.port,
         database=endpoint.database,
@@ -84,6 +111,7 @@ def _mysql_engine(dsn: str) -> Engine:
 
 def _mysql_arguments(endpoint: Endpoint) -> dict[str, Any]:
     arguments: dict[str, Any] = {
+        "password": endpoint.password.encode(),  # PyMySQL would write text as Latin-1
         "charset": "utf8mb4",
         "connect_timeout": 10,
         "read_timeout": 120,
@@ -100,6 +128,31 @@ def _mysql_arguments(endpoint: Endpoint) -> dict[str, Any]:
         context.load_cert_chain(endpoint.ssl_cert, endpoint.ssl_key or None)
     arguments["ssl"] = context
     return arguments
+
+
+def postgres_url(parts: Dsn, driver: str) -> URL:
+    """Say how to reach a server so that it is verified off loopback, as MySQL's is.
+
+    libpq would take an unencrypted connection, or any certificate, if nothing is said.
+    """
+    if driver not in _POSTGRES_DRIVERS:
+        raise _unusable(f"wanted is one of the drivers {', '.join(_POSTGRES_DRIVERS)}")
+    options = dict(parts.options)
+    if not _stays_here(parts):
+        mode = options.setdefault("sslmode", "verify-full")
+        if mode not in _POSTGRES_MODES:
+            raise _unusable(f"its sslmode does not verify the server; {_POSTGRES_FIX}")
+        if mode != "disable" and "PGSSLROOTCERT" not in os.environ:
+            options.setdefault("sslrootcert", "system")
+    return _url(parts, f"postgresql+{driver}", options)
+
+
+def _stays_here(parts: Dsn) -> bool:
+    """Tell whether traffic to the server stays on this machine; if in doubt it does not."""
+    if parts.options.keys() & {"hostaddr", "service"}:
+        return False
+    host = parts.options.get("host", parts.host)
+    return host in LOOPBACK or not host or host.startswith("/")
 
 
 def _postgres_driver() -> str:

@@ -119,3 +119,19 @@ def test_a_reference_to_the_environment_is_looked_up_there(
 
 def test_a_connection_that_does_not_exist_is_no_dsn() -> None:
     assert AirflowDsns()(Reference(conn_id="nowhere_to_be_found")) is None
+
+
+@pytest.mark.parametrize("password", ["58213/Xq7vKz", "58213?Xq7vKz", "58213#Xq7vKz"])
+def test_a_uri_whose_password_is_not_encoded_is_refused_and_not_shown(
+    password: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Airflow itself takes the first for host `account`, port 58213 and schema `Xq7vKz@db1`."""
+    monkeypatch.setenv("AIRFLOW_CONN_PLANTED", f"mysql://account:{password}@db1/shop")
+    try:
+        found = str(AirflowDsns()(Reference(conn_id="planted")) or "")
+        shown = str(Endpoint.parse(found)) if found else ""
+    except (RefusedError, ValueError) as error:
+        shown = f"{error!r} {error}"
+    shown += "".join(capfd.readouterr())
+    assert "58213" not in shown
+    assert "Xq7vKz" not in shown
