@@ -19,7 +19,7 @@ ARGS ?=
 WITH_SERVERS := set -a; [ ! -f build/servers.env ] || . build/servers.env; set +a;
 
 .PHONY: help setup format lint types arch test demo bench servers-up servers-down test-servers \
-	test-spark test-airflow end-to-end wheel clean
+	test-spark test-airflow end-to-end sweep wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -83,6 +83,9 @@ test-airflow: $(SYNCED) ## run the tests that need an Airflow
 
 end-to-end: $(SYNCED) ## run the tests of the whole
 	$(WITH_SERVERS) $(BIN)/pytest tests/end_to_end $(ARGS)
+
+sweep: $(SYNCED) ## compare every collation both families have, by brute force
+	$(WITH_SERVERS) $(BIN)/pytest tests/mysql/sweep_collations.py $(ARGS)
 
 wheel: $(SYNCED) ## build the wheel into dist/
 	$(UV) build --quiet --wheel --out-dir dist

@@ -8,9 +8,10 @@ counter, directories, tablespaces, encryption, statistics settings, and partitio
 same without them, and a copy's partitioning is its owner's to choose).
 
 Between MySQL and MariaDB a definition is carried over where the meaning is the same. A key
-column's collation must be one both families have: another order or equality at the sink could
-merge two rows. Other columns get the nearest collation; defaults that are expressions, checks and
-functional indexes, which do not change what rows hold, are left out.
+column's collation must be one both families have, under one name or two (`collation_order`):
+another order or equality at the sink could merge two rows. Other columns get the nearest
+collation; defaults that are expressions, checks and functional indexes, which do not change what
+rows hold, are left out.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from airflow_cdc_provider.core.collation_order import counterpart
 from airflow_cdc_provider.core.create_statement import (
     Attribute,
     AttributeKind,
@@ -229,23 +231,34 @@ class _Derivation:
         if found is None or found.type.charset is None or found.type.collation is None:
             return []
         collation = self._collation(found.type.collation, found.type.charset)
-        is_key = column.name in self.schema.primary_key
-        if is_key and found.type.key_kind is KeyKind.TEXT and collation != found.type.collation:
+        if column.name in self.schema.primary_key and found.type.key_kind is KeyKind.TEXT:
+            collation = self._key_collation(column.name, found.type.collation)
+        return [f"CHARACTER SET {found.type.charset}", f"COLLATE {collation}"]
+
+    def _key_collation(self, column: str, collation: str) -> str:
+        """Return the name under which the sink orders keys as the source does."""
+        if not self.crosses:
+            return collation
+        found = counterpart(collation, self.schema.flavour, self.sink_flavour)
+        if found is None:
             raise UnsupportedTableError(
-                f"key column {column.name} of {self.schema.table} has the collation "
-                f"{found.type.collation}, which {self.sink_flavour} does not have",
+                f"key column {column} of {self.schema.table} has the collation {collation}, "
+                f"whose order {self.sink_flavour} does not have, or not under a name that is known",
                 where=f"table {self.schema.table}",
                 risk="another order or equality of keys at the sink could merge two rows",
                 remedy="give the column a collation both have, such as utf8mb4_bin or "
                 "utf8mb4_unicode_ci, or make it VARBINARY",
             )
-        return [f"CHARACTER SET {found.type.charset}", f"COLLATE {collation}"]
+        return found
 
     def _collation(self, collation: str, charset: str) -> str:
         if not self.crosses:
             return collation
         if charset == "gb18030":
             raise not_understood("gb18030", f"is a charset {self.sink_flavour} does not have")
+        found = counterpart(collation, self.schema.flavour, self.sink_flavour)
+        if found is not None:
+            return found
         nearest = _near_in_mariadb if self.sink_flavour == MARIADB else _near_in_mysql
         return nearest(collation, charset)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from airflow_cdc_provider.core.collation_order import counterpart, is_same_name
 from airflow_cdc_provider.core.keys import KeyKind
 from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
 
@@ -63,7 +64,9 @@ def mismatches(source: TableSchema, sink: TableSchema) -> Iterator[Mismatch]:
             text = f"column {column.name} is missing"
             yield Mismatch(MismatchKind.COLUMN, text, "the source's columns", column.name)
             continue
-        yield from _of_column(column, other, in_key=column.name in source.primary_key)
+        yield from _of_column(column, other)
+        if column.name in source.primary_key and column.type.collation and not column.generated:
+            yield from _of_order(column, other, source.flavour, sink.flavour)
     known = {key.columns for key in source.unique_keys}
     for key in sink.unique_keys:
         if key.columns not in known:
@@ -72,7 +75,7 @@ def mismatches(source: TableSchema, sink: TableSchema) -> Iterator[Mismatch]:
             yield Mismatch(MismatchKind.UNIQUE_KEY, text, wanted, key.name)
 
 
-def _of_column(source: Column, sink: Column, *, in_key: bool) -> Iterator[Mismatch]:
+def _of_column(source: Column, sink: Column) -> Iterator[Mismatch]:
     name = source.name
     if source.generated != sink.generated:
         here, there = (
@@ -94,14 +97,22 @@ def _of_column(source: Column, sink: Column, *, in_key: bool) -> Iterator[Mismat
         text = f"column {name} has the charset {sink.type.charset}, not {source.type.charset}"
         wanted = f"{source.type.charset}, or {_UNIVERSAL}"
         yield Mismatch(MismatchKind.COLUMN_CHARSET, text, wanted, name)
-    if not in_key or source.type.key_kind is not KeyKind.TEXT:
+
+
+def _of_order(source: Column, sink: Column, family: str, other: str) -> Iterator[Mismatch]:
+    """Compare order and equality of a key column with a collation."""
+    if source.type.key_kind is not KeyKind.TEXT:
         return
-    if sink.type.collation != source.type.collation:
-        text = (
-            f"key column {name} has the collation {sink.type.collation}, "
-            f"not {source.type.collation}"
-        )
-        yield Mismatch(MismatchKind.KEY_COLLATION, text, str(source.type.collation), name)
+    theirs, ours = str(source.type.collation), str(sink.type.collation)
+    wanted = counterpart(theirs, family, other)
+    if wanted is None:
+        text = f"key column {source.name} has the collation {theirs}, whose order {other} lacks"
+        wanted = "utf8mb4_bin, utf8mb4_unicode_ci or VARBINARY, at source and sink"
+    elif is_same_name(ours, wanted):
+        return
+    else:
+        text = f"key column {source.name} has the collation {ours}, not {wanted}"
+    yield Mismatch(MismatchKind.KEY_COLLATION, text, wanted, source.name)
 
 
 def _holds(sink: ColumnType, source: ColumnType) -> bool:
