@@ -4,16 +4,26 @@ The log carries statements as text: definitions always, and row changes where a 
 log rows. They are sorted into few kinds with the tables they name, so that the reader can tell
 whether a captured table is concerned. Doubt is never harmless: a statement that is not known has
 the kind `UNKNOWN` and concerns every table.
+
+Where the text leaves open what is dropped (an index may be unique, a constraint may be one), the
+definition the table was planned with decides: whatever adds, drops or renames a unique key stops
+the stream, so that definition's unique keys are those of the statement's moment, by name too.
+
+What stands in an executable comment is part of the statement for some servers only. Such a
+statement is read both ways, and is harmless only if both readings are.
 """
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import pairwise
 
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.sql_tokens import Token, tokens
+from airflow_cdc_provider.core.sql_tokens import Token, TokenKind, has_executable_comment, tokens
+from airflow_cdc_provider.core.table_schema import TableSchema
 
 
 class StatementKind(StrEnum):
@@ -49,6 +59,10 @@ class StatementEffect:
     unlogged_rows: bool = False
     """Rows change without row events: partitions dropped or exchanged, tablespaces imported."""
     temporary: bool = False
+    if_plain: tuple[str, ...] = ()
+    """It is harmless if none of these keys and constraints, dropped or renamed, is unique."""
+    drops_constraints: bool = False
+    """Among these are constraints, which may be checks."""
 
     @property
     def reaches_all(self) -> bool:
@@ -78,6 +92,29 @@ class StatementEffect:
             same(named.database, table.database) and same(named.table, table.table)
             for named in self.tables
         )
+
+    def changes(self, schema: TableSchema, *, ignore_case: bool = False) -> bool:
+        """Tell whether this may change the rows or the definition of a table planned like this."""
+        if not self.concerns(schema.table, ignore_case=ignore_case):
+            return False
+        return not self.if_plain or any(self._is_needed(name, schema) for name in self.if_plain)
+
+    def _is_needed(self, name: str, schema: TableSchema) -> bool:
+        """Tell whether a key or constraint may be one that says something about the rows.
+
+        MariaDB's JSON is a text with a check, by whatever name.
+        """
+        unique = {"PRIMARY", *(key.name for key in schema.unique_keys)}
+        if _folded(name) in set(map(_folded, unique)):
+            return True
+        return self.drops_constraints and any(c.type.is_json_text for c in schema.columns)
+
+
+def _folded(name: str) -> str:
+    """Fold a name as far as any server may when it compares names; rather too far."""
+    parts = unicodedata.normalize("NFKD", name.casefold())
+    bare = "".join(each for each in parts if not unicodedata.combining(each))
+    return bare.casefold().replace("\u0131", "i")
 
 
 _SYSTEM_DATABASES = {"mysql", "sys", "performance_schema"}
@@ -110,7 +147,38 @@ def effect_of(
     backslash_escapes: bool = True,
 ) -> StatementEffect:
     """Tell what a statement does; names without a database are in `default_database`."""
-    found = tuple(tokens(statement, ansi_quotes=ansi_quotes, backslash_escapes=backslash_escapes))
+
+    def read(*, executes: bool) -> StatementEffect:
+        found = tokens(
+            statement,
+            ansi_quotes=ansi_quotes,
+            backslash_escapes=backslash_escapes,
+            executes=executes,
+        )
+        return _effect(tuple(found), default_database)
+
+    effect = read(executes=True)
+    if not has_executable_comment(statement):
+        return effect
+    return _both(effect, read(executes=False))
+
+
+def _both(one: StatementEffect, other: StatementEffect) -> StatementEffect:
+    """Return what one of two readings does, whichever it is; what is no statement is none."""
+    if other.harmless or other.kind is StatementKind.UNKNOWN or one == other:
+        return one
+    if one.harmless:
+        return other
+    return replace(
+        one,
+        tables=tuple(dict.fromkeys(one.tables + other.tables)),
+        databases=tuple(dict.fromkeys(one.databases + other.databases)),
+        unlogged_rows=one.unlogged_rows or other.unlogged_rows,
+        if_plain=(),
+    )
+
+
+def _effect(found: tuple[Token, ...], default_database: str) -> StatementEffect:
     if not found:
         return HARMLESS  # MariaDB replaces events a reader would not know by a comment
     reading = _Reading(found, default_database)
@@ -194,11 +262,24 @@ class _Reading:
         if self.take_mark("@") or self.take_mark("("):  # user@host or CURRENT_USER()
             self.position += 1
 
-    def skip_existence(self) -> None:
-        """Move behind IF EXISTS or IF NOT EXISTS."""
-        if self.take_word("IF"):
-            self.take_word("NOT")
-            self.take_word("EXISTS")
+    def skip_existence(self) -> bool:
+        """Move behind IF EXISTS or IF NOT EXISTS; tell whether it was the latter."""
+        if not self.take_word("IF"):
+            return False
+        is_not = self.take_word("NOT")
+        return self.take_word("EXISTS") and is_not
+
+    def name(self) -> str:
+        """Take a name, empty if none stands here."""
+        token = self.current
+        if token is None or not token.is_name:
+            return ""
+        self.position += 1
+        return token.text
+
+    @property
+    def rest(self) -> Sequence[Token]:
+        return self.tokens[self.position :]
 
     def table(self) -> TableId | None:
         """Take a table's name, None if none stands here."""
@@ -257,8 +338,10 @@ def _create(reading: _Reading) -> StatementEffect:
     noun = reading.noun()
     passed = reading.tokens[before : reading.position]
     if noun in _INDEX_NOUNS:
-        harmless = not any(token.is_word("UNIQUE") for token in passed)
-        return _index_statement(reading, harmless=harmless)
+        if any(token.is_word("UNIQUE") for token in passed):
+            return _index_statement(reading, drops=True, is_plain=False)
+        # MariaDB: OR REPLACE drops the one of that name first
+        return _index_statement(reading, drops=any(token.is_word("REPLACE") for token in passed))
     if noun in _DATABASE_NOUNS and any(token.is_word("REPLACE") for token in passed):
         return _dropped_database(reading)  # MariaDB: it is dropped with all its tables first
     if noun not in _TABLE_NOUNS:
@@ -267,26 +350,45 @@ def _create(reading: _Reading) -> StatementEffect:
         return HARMLESS if known else _UNKNOWN
     if any(token.is_word("TEMPORARY") for token in passed):
         return StatementEffect(StatementKind.CREATE, harmless=True, temporary=True)
-    reading.skip_existence()
+    is_guarded = reading.skip_existence()
     table = reading.table()
-    return StatementEffect(StatementKind.CREATE, tables=(table,)) if table else _UNKNOWN
+    if table is None:
+        return _UNKNOWN
+    harmless = is_guarded and not _copies_rows(reading.rest)
+    return StatementEffect(StatementKind.CREATE, tables=(table,), harmless=harmless)
+
+
+def _copies_rows(rest: Sequence[Token]) -> bool:
+    """Tell whether a CREATE TABLE may bring rows along.
+
+    Without, IF NOT EXISTS does nothing to a table that is there; and a captured one is, because
+    what drops it or gives it another name stops the stream.
+    """
+    if any(token.is_word("SELECT", "TABLE") for token in rest):
+        return True
+    pairs = pairwise(rest)
+    return any(left.is_word("VALUES") and not right.is_word("IN", "LESS") for left, right in pairs)
 
 
 def _names_reference_system(passed: Sequence[Token]) -> bool:
     return any(token.is_word("REFERENCE") for token in passed)
 
 
-def _index_statement(reading: _Reading, *, harmless: bool) -> StatementEffect:
+def _index_statement(reading: _Reading, *, drops: bool, is_plain: bool = True) -> StatementEffect:
     """Read `INDEX name ... ON table`."""
     reading.skip_existence()
-    reading.position += 1  # the index's name, which may be the word ON
+    name = reading.name()  # it may be the word ON
+    follows = reading.position
     if not reading.skip_to("ON"):
         return _UNKNOWN
+    is_exact = bool(name) and reading.position == follows
     reading.position += 1
     table = reading.table()
     if table is None:
         return _UNKNOWN
-    return StatementEffect(StatementKind.ALTER, tables=(table,), harmless=harmless)
+    effect = StatementEffect(StatementKind.ALTER, tables=(table,), harmless=is_plain and not drops)
+    # CREATE INDEX name USING BTREE ON table
+    return replace(effect, if_plain=(name,)) if drops and is_plain and is_exact else effect
 
 
 def _drop(reading: _Reading) -> StatementEffect:
@@ -295,7 +397,7 @@ def _drop(reading: _Reading) -> StatementEffect:
     if noun in _DATABASE_NOUNS:
         return _dropped_database(reading)
     if noun in _INDEX_NOUNS:
-        return _index_statement(reading, harmless=False)
+        return _index_statement(reading, drops=True)
     if noun not in _TABLE_NOUNS:
         known = noun in _OTHER_NOUNS or _names_reference_system(reading.tokens)
         return HARMLESS if known else _UNKNOWN
@@ -343,7 +445,9 @@ def _truncate(reading: _Reading) -> StatementEffect:
 
 
 def _alter(reading: _Reading) -> StatementEffect:
+    before = reading.position
     noun = reading.noun()
+    ignores = any(token.is_word("IGNORE") for token in reading.tokens[before : reading.position])
     if noun not in _TABLE_NOUNS:
         return HARMLESS if noun in _OTHER_NOUNS | _DATABASE_NOUNS else _UNKNOWN
     reading.skip_existence()
@@ -357,12 +461,17 @@ def _alter(reading: _Reading) -> StatementEffect:
     renamed = next((new for c in clauses if (new := _new_name(c, reading))), None)
     exchanged = next((new for c in clauses if (new := _exchanged(c, reading))), None)
     named = tuple(found for found in (table, renamed, exchanged) if found is not None)
+    touched = [_touched(clause) for clause in clauses]
+    known = tuple(name for names in touched for name in names or ())
+    is_known = None not in touched and not ignores  # IGNORE drops rows that do not fit
     return StatementEffect(
         StatementKind.RENAME if renamed else StatementKind.ALTER,
         tables=named,
         renames=((table, renamed),) if renamed else (),
-        harmless=bool(clauses) and all(_is_harmless(clause) for clause in clauses),
+        harmless=is_known and not known,
         unlogged_rows=any(_moves_rows(clause) for clause in clauses),
+        if_plain=known if is_known else (),
+        drops_constraints=any(c[0].is_word("DROP") and not _drops_index(c) for c in clauses),
     )
 
 
@@ -394,12 +503,23 @@ _KEEPS_PARTITION = {
     *("ADD", "ANALYZE", "CHECK", "COALESCE", "OPTIMIZE", "PARTITION", "REBUILD", "REORGANIZE"),
     *("REPAIR",),
 }
-_OPTIONS = {
-    *("ALGORITHM", "AUTO_INCREMENT", "AUTOEXTEND_SIZE", "AVG_ROW_LENGTH", "CHECKSUM", "COMMENT"),
-    *("COMPRESSION", "CONNECTION", "DELAY_KEY_WRITE", "DISABLE", "ENABLE", "ENCRYPTION", "FORCE"),
-    *("KEY_BLOCK_SIZE", "LOCK", "MAX_ROWS", "MIN_ROWS", "ORDER", "PACK_KEYS", "PAGE_CHECKSUM"),
-    *("ROW_FORMAT", "STATS_AUTO_RECALC", "STATS_PERSISTENT", "STATS_SAMPLE_PAGES"),
-    *("SECONDARY_LOAD", "SECONDARY_UNLOAD", "WITHOUT", "WITH"),
+_VALUED_OPTIONS = {
+    *("ALGORITHM", "AUTO_INCREMENT", "AUTOEXTEND_SIZE", "AVG_ROW_LENGTH", "CHARSET", "CHECKSUM"),
+    *("COLLATE", "COMMENT", "COMPRESSION", "CONNECTION", "DELAY_KEY_WRITE", "ENCRYPTED"),
+    *("ENCRYPTION", "ENCRYPTION_KEY_ID", "ENGINE_ATTRIBUTE", "KEY_BLOCK_SIZE", "LOCK", "MAX_ROWS"),
+    *("MIN_ROWS", "PACK_KEYS", "PAGE_CHECKSUM", "PAGE_COMPRESSED", "PAGE_COMPRESSION_LEVEL"),
+    *("ROW_FORMAT", "SECONDARY_ENGINE", "SECONDARY_ENGINE_ATTRIBUTE", "STATS_AUTO_RECALC"),
+    *("STATS_PERSISTENT", "STATS_SAMPLE_PAGES", "TRANSACTIONAL"),
+}
+"""Charset and collation are those of columns to come: CONVERT TO changes the ones that are."""
+_BARE_OPTIONS = {
+    "DISABLE": ("KEYS",),
+    "ENABLE": ("KEYS",),
+    "FORCE": (),
+    "SECONDARY_LOAD": (),
+    "SECONDARY_UNLOAD": (),
+    "WITH": ("VALIDATION",),
+    "WITHOUT": ("VALIDATION",),
 }
 
 
@@ -410,27 +530,122 @@ def _moves_rows(clause: Sequence[Token]) -> bool:
     return named and clause[0].is_word(*_MOVES_PARTITION)
 
 
+def _touched(clause: Sequence[Token]) -> tuple[str, ...] | None:
+    """Return the keys that must be plain for an ALTER TABLE clause to be harmless.
+
+    Harmless is what leaves rows, columns, unique keys and names alone. None if it is not.
+    """
+    first = clause[0]
+    if first.is_word("DROP"):
+        return _dropped(clause)
+    if first.is_word("RENAME"):
+        return _renamed_index(clause)
+    return () if _is_harmless(clause) else None
+
+
 def _is_harmless(clause: Sequence[Token]) -> bool:
-    """Tell whether an ALTER TABLE clause leaves rows, columns, keys and names alone."""
     first, second = clause[0], clause[1] if len(clause) > 1 else clause[0]
-    if any(token.is_word("PARTITION", "PARTITIONING") for token in clause[:2]):
-        return first.is_word(*_KEEPS_PARTITION) or second.is_word("PARTITIONING")
+    if any(token.is_word("PARTITION") for token in clause[:2]):
+        return first.is_word(*_KEEPS_PARTITION)
     if first.is_word("ADD"):
         return _is_harmless_addition(clause)
-    if first.is_word("DROP"):
-        # a dropped index may have been unique, a dropped check one the sink still has
-        return second.is_word("FOREIGN")
-    if first.is_word("RENAME", "ALTER"):
-        return second.is_word("INDEX", "KEY")
-    if first.is_word("WITH", "WITHOUT"):
-        return second.is_word("VALIDATION")
-    if first.is_word("ENGINE"):
-        return any(token.is_word("INNODB") for token in clause)
-    return first.is_word(*_OPTIONS)
+    if first.is_word("ALTER"):
+        return _is_harmless_alteration(clause)
+    if first.is_word("ORDER"):
+        return second.is_word("BY")
+    return _are_harmless_options(clause)
+
+
+def _drops_index(clause: Sequence[Token]) -> bool:
+    return len(clause) > 1 and clause[1].is_word("INDEX", "KEY")
+
+
+def _dropped(clause: Sequence[Token]) -> tuple[str, ...] | None:
+    """Read DROP {INDEX | KEY | CONSTRAINT | CHECK | FOREIGN KEY} [IF EXISTS] name."""
+    rest = _Reading(clause[1:], "")
+    is_foreign = rest.take_word("FOREIGN") and rest.take_word("KEY")
+    if not is_foreign and not rest.take_word("INDEX", "KEY", "CONSTRAINT", "CHECK"):
+        return None  # a column, partitions, the primary key
+    rest.skip_existence()
+    name = rest.name()
+    if not name or rest.rest:
+        return None
+    return () if is_foreign else (name,)
+
+
+def _renamed_index(clause: Sequence[Token]) -> tuple[str, ...] | None:
+    """Read RENAME {INDEX | KEY} [IF EXISTS] old TO new."""
+    rest = _Reading(clause[1:], "")
+    if not rest.take_word("INDEX", "KEY"):
+        return None
+    rest.skip_existence()
+    old = rest.name()
+    is_whole = rest.take_word("TO") and bool(rest.name()) and not rest.rest
+    return (old,) if old and is_whole else None
+
+
+def _is_harmless_alteration(clause: Sequence[Token]) -> bool:
+    """Tell whether ALTER changes an index's visibility, a check's enforcement or a default."""
+    rest = _Reading(clause[1:], "")
+    if rest.take_word("INDEX", "KEY"):
+        return True
+    if rest.take_word("CHECK", "CONSTRAINT"):
+        return clause[-1].is_word("ENFORCED")
+    rest.take_word("COLUMN")
+    rest.skip_existence()
+    if not rest.name():
+        return False
+    if rest.take_word("SET"):
+        return rest.take_word("DEFAULT")
+    return rest.take_word("DROP") and rest.take_word("DEFAULT") and not rest.rest
+
+
+def _are_harmless_options(clause: Sequence[Token]) -> bool:
+    """Tell whether all of a clause are options: several may stand in one without commas."""
+    rest = _Reading(clause, "")
+    while rest.rest:
+        if rest.take_word("PARTITION"):
+            return rest.take_word("BY")
+        if rest.take_word("REMOVE"):
+            return rest.take_word("PARTITIONING") and not rest.rest
+        if not _takes_option(rest):
+            return False
+    return True
+
+
+def _takes_option(rest: _Reading) -> bool:
+    """Move behind one harmless option."""
+    if rest.take_word("DEFAULT") and not _is_at(rest, "CHARACTER", "CHARSET", "COLLATE"):
+        return False
+    if rest.take_word("CHARACTER"):
+        return rest.take_word("SET") and bool(_option_value(rest))
+    word = rest.next_word()
+    if word in _BARE_OPTIONS:
+        return not _BARE_OPTIONS[word] or rest.take_word(*_BARE_OPTIONS[word])
+    if word == "ENGINE":
+        return _option_value(rest).upper() == "INNODB"
+    return word in _VALUED_OPTIONS and bool(_option_value(rest))
+
+
+def _is_at(rest: _Reading, *words: str) -> bool:
+    token = rest.current
+    return token is not None and token.is_word(*words)
+
+
+def _option_value(rest: _Reading) -> str:
+    """Take `[=] value` and return the value, a blank if it is an empty text; empty if none is."""
+    rest.take_mark("=")
+    token = rest.current
+    if token is None or token.kind is TokenKind.MARK:
+        return ""
+    rest.position += 1
+    return token.text or " "
 
 
 def _is_harmless_addition(clause: Sequence[Token]) -> bool:
     words = [token for token in clause[1:5] if token.is_name]
+    if len(clause) > 1 and clause[1].is_mark("("):
+        return False  # a list, in which columns may stand behind indexes
     if any(token.is_word("UNIQUE", "PRIMARY", "COLUMN") for token in words):
         return False
     is_foreign = any(token.is_word("FOREIGN") for token in clause)

@@ -1,7 +1,8 @@
 """Cut SQL text into tokens the way MySQL and MariaDB do.
 
 Just enough to tell words, quoted names, strings and punctuation apart: comments are dropped, but
-executable ones (`/*! ... */`, `/*!80016 ... */`, `/*M! ... */`) are part of the statement.
+executable ones (`/*! ... */`, `/*!80016 ... */`, `/*M! ... */`) are part of the statement, unless
+the reader asks for what a server reads that does not execute them.
 """
 
 from __future__ import annotations
@@ -54,8 +55,17 @@ class Token:
         return self.kind in {TokenKind.WORD, TokenKind.NAME}
 
 
+def has_executable_comment(statement: str) -> bool:
+    """Tell whether something stands in the statement that only some servers execute."""
+    return _EXECUTABLE.search(statement) is not None
+
+
 def tokens(
-    statement: str, *, ansi_quotes: bool = False, backslash_escapes: bool = True
+    statement: str,
+    *,
+    ansi_quotes: bool = False,
+    backslash_escapes: bool = True,
+    executes: bool = True,
 ) -> Iterator[Token]:
     """Yield the statement's tokens; an unfinished string or comment reaches to its end."""
     position, open_comments = 0, 0
@@ -63,7 +73,7 @@ def tokens(
         if statement.startswith("*/", position) and open_comments:
             position, open_comments = position + 2, open_comments - 1
             continue
-        skipped = _skipped(statement, position)
+        skipped = _skipped(statement, position, executes=executes)
         if skipped > position:
             open_comments += statement[position:skipped].startswith("/*") and not (
                 statement[position:skipped].endswith("*/")
@@ -77,9 +87,10 @@ def tokens(
         position = token.end
 
 
-def _skipped(statement: str, position: int) -> int:
+def _skipped(statement: str, position: int, *, executes: bool) -> int:
     """Return where white space or a comment that begins here ends; `position` for neither."""
-    for pattern in (_SPACE, _LINE_COMMENT, _EXECUTABLE):
+    patterns = (_SPACE, _LINE_COMMENT, _EXECUTABLE) if executes else (_SPACE, _LINE_COMMENT)
+    for pattern in patterns:
         match = pattern.match(statement, position)
         if match:
             return match.end()

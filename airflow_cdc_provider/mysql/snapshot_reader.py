@@ -329,7 +329,7 @@ class SnapshotReader:
 
         False if it does not concern the table.
         """
-        if not statement.effect.concerns(split.table, ignore_case=True):
+        if not statement.effect.changes(self._tables[split.table], ignore_case=True):
             return False
         settled = None if self._session is None else self._session.watermarks.settled
         if settled is not None and statement.point.end <= settled:

@@ -6,9 +6,9 @@ gap, and is refused. Of what remains, the split filter takes what snapshots alre
 and the merge leaves the last change of each key: one sink transaction holds many whole source
 transactions, so the states between them are never seen.
 
-A barrier is a statement of the log behind the batch's rows. If it concerns no captured table it
-is passed. Otherwise what came before it is committed, up to the place before the statement, and
-the table's change is an error.
+A barrier is a statement of the log behind the batch's rows. If it changes no captured table, by the
+definition the table was planned with, it is passed. Otherwise what came before it is committed, up
+to the place before the statement, and the table's change is an error.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from airflow_cdc_provider.columnar.changes import ChangeBatch, Statement, TableC
 from airflow_cdc_provider.columnar.merge import MergedChanges, merge
 from airflow_cdc_provider.columnar.split_filter import filtered
 from airflow_cdc_provider.columnar.value_model import ZeroDates, arrow_schema
+from airflow_cdc_provider.core.ddl_effects import StatementEffect
 from airflow_cdc_provider.core.errors import (
     IncomparablePositionsError,
     IntegrityError,
@@ -95,9 +96,15 @@ class CapturedTables:
         return [
             progress.table
             for progress in stream.tables
-            if effect.concerns(progress.table, ignore_case=True)
+            if self._changes(effect, progress.table)
             and not progress.applied_through.contains(barrier.point)
         ]
+
+    def _changes(self, effect: StatementEffect, table: TableId) -> bool:
+        plan = self.plans.get(table)
+        if plan is None:
+            return effect.concerns(table, ignore_case=True)
+        return effect.changes(plan.schema, ignore_case=True)
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ import pytest
 from airflow_cdc_provider.core.ddl_effects import StatementKind, effect_of
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.sql_tokens import TokenKind, tokens
+from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema, UniqueKey
 
 T = TableId("shop", "orders")
 DB = "shop"
@@ -16,7 +17,7 @@ DB = "shop"
     ("statement", "kind", "named"),
     [
         ("CREATE TABLE orders (id INT)", StatementKind.CREATE, {"shop.orders"}),
-        ("create table if not exists `a``b`.`c d` like x", StatementKind.CREATE, {"a`b.c d"}),
+        ("create table `a``b`.`c d` like x", StatementKind.CREATE, {"a`b.c d"}),
         ("/*!50100 CREATE */ TABLE /* x */ t -- end\n (a INT)", StatementKind.CREATE, {"shop.t"}),
         ("CREATE TABLE 1a.2b (x INT)", StatementKind.CREATE, {"1a.2b"}),
         ("CREATE TABLE x SELECT 1", StatementKind.CREATE, {"shop.x"}),
@@ -167,3 +168,102 @@ def test_a_new_foreign_key_that_changes_rows_by_itself_is_not_harmless(action: s
         f"ALTER TABLE d.orders ADD CONSTRAINT c FOREIGN KEY (a) REFERENCES b (id) {action}"
     )
     assert not found.harmless
+
+
+INT = ColumnType("int")
+PLANNED = TableSchema(
+    T,
+    (Column("id", INT, nullable=False), Column("a", INT)),
+    ("id",),
+    (0,),
+    (UniqueKey("Uniq", ("a",)), UniqueKey("éa", ("a",))),
+)
+PASSED = [
+    "CREATE TABLE IF NOT EXISTS orders (id INT)",
+    "CREATE TABLE IF NOT EXISTS Orders LIKE x",
+    "CREATE TABLE IF NOT EXISTS orders (id INT) PARTITION BY LIST (id) (PARTITION p VALUES IN (1))",
+    "DROP INDEX i ON orders",
+    "DROP INDEX IF EXISTS `i` ON orders ALGORITHM=INPLACE LOCK=NONE",
+    "DROP INDEX `on` ON orders",
+    "CREATE OR REPLACE INDEX i ON orders (a)",
+    "ALTER TABLE orders DROP INDEX i",
+    "ALTER TABLE orders DROP KEY IF EXISTS i, ADD INDEX j (a)",
+    "ALTER TABLE orders RENAME INDEX i TO j",
+    "ALTER TABLE orders ALTER a SET DEFAULT 5",
+    "ALTER TABLE orders ALTER COLUMN a SET DEFAULT (1 + 2), ALTER `b` DROP DEFAULT",
+    "ALTER TABLE orders ALTER CHECK c NOT ENFORCED",
+    "ALTER TABLE orders DROP CHECK c",
+    "ALTER TABLE orders DROP CONSTRAINT c",
+    "ALTER TABLE orders DROP CONSTRAINT IF EXISTS c",
+    "ALTER TABLE orders DROP FOREIGN KEY uniq",
+    "ALTER TABLE orders DEFAULT CHARACTER SET utf8mb4",
+    "ALTER TABLE orders CHARACTER SET = utf8mb4 COLLATE = utf8mb4_bin COMMENT ''",
+    "ALTER TABLE orders CHARSET utf8mb4, COLLATE utf8mb4_bin",
+    "ALTER TABLE orders SECONDARY_ENGINE=NULL",
+    "ALTER TABLE orders ENGINE=InnoDB ROW_FORMAT=DYNAMIC STATS_PERSISTENT=DEFAULT",
+    "ALTER TABLE orders COMMENT='x' PARTITION BY HASH (id) PARTITIONS 4",
+    "ALTER TABLE orders REMOVE PARTITIONING",
+    "ALTER TABLE orders /*!50100 PARTITION BY HASH (id) */",
+    "/*!40000 ALTER TABLE orders DISABLE KEYS */",
+    "ALTER TABLE orders",
+]
+STOPPED = [
+    "CREATE OR REPLACE TABLE orders (id INT)",
+    "CREATE TABLE orders (id INT)",
+    "CREATE TABLE IF NOT EXISTS orders SELECT 1",
+    "CREATE TABLE IF NOT EXISTS orders (id INT) TABLE x",
+    "CREATE TABLE IF NOT EXISTS orders (id INT) VALUES ROW(1)",
+    "DROP INDEX uniq ON orders",
+    "DROP INDEX UNIQ ON orders",
+    "DROP INDEX ÉA ON orders",
+    "DROP INDEX `PRIMARY` ON orders",
+    "DROP INDEX i uniq ON orders",
+    "CREATE OR REPLACE INDEX uniq ON orders (a)",
+    "CREATE OR REPLACE UNIQUE INDEX i ON orders (a)",
+    "ALTER TABLE orders DROP INDEX i, DROP KEY uniq",
+    "ALTER TABLE orders DROP CONSTRAINT uniq",
+    "ALTER TABLE orders DROP CONSTRAINT `primary`",
+    "ALTER TABLE orders DROP PRIMARY KEY",
+    "ALTER TABLE orders DROP a",
+    "ALTER TABLE orders DROP `index`",
+    "ALTER TABLE orders DROP partitioning",
+    "ALTER TABLE orders DROP INDEX i, DROP COLUMN a",
+    "ALTER TABLE orders RENAME INDEX uniq TO i",
+    "ALTER TABLE orders ALTER a SET DEFAULT 5, MODIFY a BIGINT",
+    "ALTER TABLE orders ALTER a SET INVISIBLE",
+    "ALTER TABLE orders DEFAULT CHARACTER SET utf8mb4, CONVERT TO CHARACTER SET utf8mb4",
+    "ALTER TABLE orders CONVERT TO CHARACTER SET utf8mb4",
+    "ALTER TABLE orders COMMENT='x' ENGINE=BLACKHOLE",
+    "ALTER TABLE orders ADD (INDEX k (a), b INT)",
+    "ALTER IGNORE TABLE orders PARTITION BY RANGE (id) (PARTITION p VALUES LESS THAN (5))",
+    "ALTER TABLE orders DROP PARTITION p",
+    "ALTER TABLE orders ADD FOREIGN KEY (a) REFERENCES b (c) ON DELETE CASCADE",
+    "ALTER TABLE orders DROP /*!99999 INDEX */ a",
+    "ALTER TABLE orders /*M! COMMENT='x', */ DROP a",
+    "TRUNCATE /*M! elsewhere. */ orders",
+    "DROP TABLE IF EXISTS elsewhere.x, orders",
+]
+
+
+@pytest.mark.parametrize("statement", PASSED)
+def test_what_drops_or_changes_nothing_that_is_copied_changes_no_table(statement: str) -> None:
+    assert not effect_of(statement, default_database=DB).changes(PLANNED, ignore_case=True)
+
+
+@pytest.mark.parametrize("statement", STOPPED)
+def test_what_may_touch_rows_columns_or_unique_keys_changes_the_table(statement: str) -> None:
+    assert effect_of(statement, default_database=DB).changes(PLANNED, ignore_case=True)
+
+
+def test_a_check_is_more_than_a_check_where_it_makes_a_text_json() -> None:
+    text = ColumnType("longtext", charset="utf8mb4", collation="utf8mb4_bin", is_json_text=True)
+    schema = TableSchema(T, (Column("id", INT, nullable=False), Column("j", text)), ("id",))
+    dropped = effect_of("ALTER TABLE orders DROP CONSTRAINT j", default_database=DB)
+    assert dropped.changes(schema)
+    assert not dropped.changes(PLANNED)
+    assert not effect_of("DROP INDEX j ON orders", default_database=DB).changes(schema)
+
+
+def test_a_triggers_comments_do_not_make_it_another_statement() -> None:
+    dumped = "CREATE /*!50017 DEFINER=`a`@`%`*/ /*!50003 TRIGGER x AFTER INSERT ON t FOR EACH ROW "
+    assert effect_of(dumped + "SET @a = 1 */").harmless
