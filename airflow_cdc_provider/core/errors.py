@@ -132,6 +132,12 @@ class SourceIdentityError(SnapshotRequiredError):
     code = "CDC-LOG-003"
 
 
+class NotConsistentError(CdcError):
+    """All there was of the log is applied, and a table is still not consistent."""
+
+    code = "CDC-LOG-004"
+
+
 # --- fix the pipeline file, the connection or the server's settings ---------------------------
 
 

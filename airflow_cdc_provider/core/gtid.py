@@ -214,7 +214,10 @@ class MariaDbGtid:
 
 @dataclass(frozen=True, slots=True)
 class MariaDbGtidPosition:
-    """The last transaction of each MariaDB replication domain: a prefix of every domain."""
+    """The last transaction of each MariaDB replication domain: a prefix of every domain.
+
+    The same number by another server is another transaction: neither position contains the other.
+    """
 
     last: Mapping[int, MariaDbGtid] = field(default_factory=dict)
 
@@ -236,7 +239,7 @@ class MariaDbGtidPosition:
 
     def __contains__(self, gtid: MariaDbGtid) -> bool:
         known = self.last.get(gtid.domain)
-        return known is not None and gtid.sequence <= known.sequence
+        return known is not None and (gtid == known or gtid.sequence < known.sequence)
 
     def __hash__(self) -> int:
         return hash(tuple(self.last.values()))
@@ -246,12 +249,13 @@ class MariaDbGtidPosition:
         return all(gtid in self for gtid in other)
 
     def intersection(self, other: MariaDbGtidPosition) -> MariaDbGtidPosition:
-        """Return the smaller of both in each domain; a domain one lacks is absent."""
+        """Return the smaller of both in each domain; one they lack or parted in is absent."""
         return MariaDbGtidPosition(
             {
-                domain: min(gtid, other.last[domain], key=lambda g: g.sequence)
+                domain: min(gtid, theirs, key=lambda g: g.sequence)
                 for domain, gtid in self.last.items()
-                if domain in other.last
+                if (theirs := other.last.get(domain)) is not None
+                and (gtid == theirs or gtid.sequence != theirs.sequence)
             }
         )
 

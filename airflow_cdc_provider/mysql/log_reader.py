@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -31,6 +31,7 @@ from airflow_cdc_provider.columnar.binlog.table_map import SchemaSource, no_sche
 from airflow_cdc_provider.columnar.changes import ChangeBatch
 from airflow_cdc_provider.columnar.events import BatchLimits, EventChunk, EventDecoder
 from airflow_cdc_provider.columnar.value_model import ZeroDates
+from airflow_cdc_provider.core.history import Held
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
 from airflow_cdc_provider.mysql.earlier_log import (
@@ -92,6 +93,7 @@ class LogReader:
         schemas: SchemaSource = no_schema,
         decoder: DecoderFactory = default_decoder,
         before: PreparedBefore | None = None,
+        held: Sequence[Held] = (),
         heartbeat_s: float = 1.0,
         silence_s: float = 30.0,
     ) -> None:
@@ -99,6 +101,7 @@ class LogReader:
             endpoint,
             server_id=server_id,
             start=start,
+            held=held,
             heartbeat_s=heartbeat_s,
             silence_s=silence_s,
         )

@@ -19,6 +19,7 @@ from __future__ import annotations
 import select
 import struct
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from pymysql.constants import COMMAND
@@ -30,6 +31,7 @@ from airflow_cdc_provider.core.errors import (
     SourceUnreachableError,
 )
 from airflow_cdc_provider.core.gtid import GtidSet
+from airflow_cdc_provider.core.history import Held
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.mysql.capabilities import Capabilities, read_capabilities
 from airflow_cdc_provider.mysql.connection import RawConnection, connect, query
@@ -55,6 +57,7 @@ class LogTransport:
         *,
         server_id: int,
         start: LogPosition,
+        held: Sequence[Held] = (),
         heartbeat_s: float = 1.0,
         silence_s: float = 30.0,
     ) -> None:
@@ -68,7 +71,7 @@ class LogTransport:
         self._raw = RawConnection(connection, where=self._where)
         try:
             self.capabilities = read_capabilities(connection)
-            self.start = check_start(connection, self.capabilities, start)
+            self.start = check_start(connection, self.capabilities, start, held=held)
             _announce(connection, self.capabilities, heartbeat_s)
             if server_id:
                 _register(connection, server_id)
@@ -182,7 +185,8 @@ def _announce(connection: ServerConnection, capabilities: Capabilities, heartbea
     if capabilities.is_mariadb:
         settings += [
             f"@mariadb_slave_capability = {_MARIADB_CAPABILITY}",
-            "@slave_gtid_strict_mode = 0",
+            # else a start in a hole, at a transaction it lost, would be moved on to the next one
+            "@slave_gtid_strict_mode = 1",
             "@slave_gtid_ignore_duplicates = 0",
         ]
     query(connection, "SET " + ", ".join(settings))

@@ -207,7 +207,8 @@ def _log_error(text: str) -> tuple[type[CdcError], str]:
         return BinlogPurgedError, "take a new snapshot; keep logs longer than the longest pause"
     if any(sign in words for sign in ("diverged", "more gtids", "position > file size", "> end")):
         return SourceIdentityError, "this server's history does not contain ours: new snapshot"
-    if "not in the master's binlog" in words or "impossible position" in words:
+    lacking = ("not in the master's binlog", "impossible position", "missing the gtid")
+    if any(sign in words for sign in lacking):
         return SourceIdentityError, "this server's history does not contain ours: new snapshot"
     if any(sign in words for sign in ("max_allowed_packet", "bogus", "checksum", "corrupt")):
         return CorruptLogError, "check the log with mysqlbinlog --verify-binlog-checksum"

@@ -44,15 +44,17 @@ from airflow_cdc_provider.core.errors import (
     TableChangedError,
 )
 from airflow_cdc_provider.core.gtid import GtidSet
+from airflow_cdc_provider.core.history import Held
 from airflow_cdc_provider.core.identifiers import TableId, quote_table
 from airflow_cdc_provider.core.ports import PhaseListener, SilentListener
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.sql import range_predicate
 from airflow_cdc_provider.core.table_schema import TableSchema
-from airflow_cdc_provider.mysql.capabilities import read_capabilities
+from airflow_cdc_provider.mysql.capabilities import Capabilities, read_capabilities
 from airflow_cdc_provider.mysql.connection import RawConnection, connect, query
 from airflow_cdc_provider.mysql.introspection import create_statement, read_schema
+from airflow_cdc_provider.mysql.lineage import check_history
 from airflow_cdc_provider.mysql.log_reader import DecoderFactory, LogReader, default_decoder
 from airflow_cdc_provider.mysql.log_tail import LogTail
 from airflow_cdc_provider.mysql.split_rows import TextRows
@@ -64,6 +66,8 @@ if TYPE_CHECKING:
 
 MAX_SPLIT_BYTES = 64 * 1024 * 1024
 _REPLAY_BYTES = 16 * 1024 * 1024  # replayed at once, so that a hot split does not pile them up
+_OWNED_WAIT_S = 1.0
+_OWNED_POLL_S = 0.01
 _COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
 
 
@@ -105,6 +109,7 @@ class SnapshotReader:
         self._decoder = decoder
         self._session: _Session | None = None
         self._last_low: LogPosition | None = None
+        self._last_read: Held | None = None
         self.tail = LogTail(self._open_log)
 
     def read(self, split: SnapshotSplit) -> tuple[SplitRows, SplitReport]:
@@ -162,6 +167,7 @@ class SnapshotReader:
             high = self._exact(high, low)
         elif high != low and isinstance(low.gtids, GtidSet):
             high = LogPosition(high.server_uuid, high.binlog, _seen_gtids(session.connection))
+        self._last_read = Held(split.split_id, high)
         report = SplitReport(
             split_id=split.split_id,
             low=low,
@@ -180,9 +186,16 @@ class SnapshotReader:
     def _open_session(self) -> _Session:
         connection = connect(self._endpoint, purpose="snapshot")
         number = int(query(connection, "SELECT CONNECTION_ID()")[0][0])
-        watermarks = watermarks_of(connection, read_capabilities(connection))
+        capabilities = read_capabilities(connection)
+        self._check_history(connection, capabilities)
+        watermarks = watermarks_of(connection, capabilities)
         self._session = _Session(connection, number, watermarks, {})
         return self._session
+
+    def _check_history(self, connection: ServerConnection, capabilities: Capabilities) -> None:
+        """Require of a server that answers anew that it has what the last split was read with."""
+        if self._last_read is not None and self._last_low is not None:
+            check_history(connection, capabilities, self._last_low, (self._last_read,))
 
     def _open_log(self, low: LogPosition) -> LogReader:
         return LogReader(
@@ -353,8 +366,20 @@ class SnapshotReader:
 def _seen_gtids(connection: ServerConnection) -> GtidSet:
     """Return an upper bound of the transactions in the log: executed ones and those under way.
 
-    In this order: one that leaves the second set enters the first at the same moment.
+    In this order: one that leaves the second set enters the first at the same moment, or was
+    rolled back. One of these would be asked of every server in vain, so they are given some time.
     """
+    owned = _owned_gtids(connection)
+    deadline = time.monotonic() + _OWNED_WAIT_S
+    while True:
+        executed = GtidSet.parse(str(query(connection, "SELECT @@global.gtid_executed")[0][0]))
+        owned = owned.subtract(executed)
+        if not owned or time.monotonic() >= deadline:
+            return executed.union(owned)
+        time.sleep(_OWNED_POLL_S)
+        owned = owned.intersection(_owned_gtids(connection))
+
+
+def _owned_gtids(connection: ServerConnection) -> GtidSet:
     owned = str(query(connection, "SELECT @@global.gtid_owned")[0][0] or "")
-    executed = str(query(connection, "SELECT @@global.gtid_executed")[0][0])
-    return GtidSet.parse(executed).union(GtidSet.parse(re.sub(r"#\d+", "", owned)))
+    return GtidSet.parse(re.sub(r"#\d+", "", owned))

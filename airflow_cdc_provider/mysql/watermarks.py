@@ -36,7 +36,7 @@ from airflow_cdc_provider.core.gtid import GtidSet, MariaDbGtidPosition
 from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
 from airflow_cdc_provider.mysql.capabilities import Capabilities, WatermarkMode
 from airflow_cdc_provider.mysql.connection import query
-from airflow_cdc_provider.mysql.log_start import log_end
+from airflow_cdc_provider.mysql.log_files import log_end
 from airflow_cdc_provider.mysql.prepared_transactions import prepared_transactions
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ them there. Nothing here imports the state store.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,14 +14,17 @@ from airflow_cdc_provider.columnar.changes import ChangeBatch
 from airflow_cdc_provider.columnar.events import BatchLimits
 from airflow_cdc_provider.columnar.rows import SplitRows
 from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.history import Held, held_by_stream
 from airflow_cdc_provider.core.keys import Key
 from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.mysql.capabilities import WatermarkMode, read_capabilities
 from airflow_cdc_provider.mysql.connection import connect
 from airflow_cdc_provider.mysql.key_bounds import boundaries, split_middle
 from airflow_cdc_provider.mysql.log_reader import LogReader
+from airflow_cdc_provider.mysql.log_start import check_start
 from airflow_cdc_provider.mysql.snapshot_reader import SnapshotReader
 
 if TYPE_CHECKING:
@@ -98,13 +101,20 @@ def open_split_reader(task: ReaderTask, reader: int) -> SplitReader:
     )
 
 
-def open_log_reader(task: StreamTask, start: LogPosition) -> TailReader:
-    """Open the reader of the log at a committed position."""
+def check_source(source: Endpoint, read: LogPosition, held: Sequence[Held]) -> None:
+    """Require that the server that answers now has what was read, and what the sink holds."""
+    with closing(connect(source, purpose="identity")) as connection:
+        check_start(connection, read_capabilities(connection), read, held=held)
+
+
+def open_log_reader(task: StreamTask, stream: StreamSplit) -> TailReader:
+    """Open the reader of the log where a committed stream goes on."""
     schemas = {plan.schema.table: plan.schema for plan in task.sink.plans}
     return LogReader(
         task.source,
         server_id=task.server_id,
-        start=start,
+        start=stream.start,
+        held=held_by_stream(stream),
         captured=frozenset(schemas),
         limits=BatchLimits(changes=task.max_batch_changes, bytes=_BATCH_LOG_BYTES),
         zero_dates=task.sink.zero_dates,

@@ -27,7 +27,9 @@ from airflow_cdc_provider.core.errors import (
     RetryableError,
     SparkLostError,
 )
+from airflow_cdc_provider.core.history import held_by_reports
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
+from airflow_cdc_provider.core.stream_split import smallest
 from airflow_cdc_provider.spark.assigner import SplitAssigner
 from airflow_cdc_provider.spark.assigner_server import AssignerServer
 from airflow_cdc_provider.spark.backoff import BackOff
@@ -35,7 +37,11 @@ from airflow_cdc_provider.spark.errors_as_records import error_from_json, known_
 from airflow_cdc_provider.spark.failures import SPARK_FAILURES, spark_failure
 from airflow_cdc_provider.spark.job import Job
 from airflow_cdc_provider.spark.job_result import JobResult, Outcome
-from airflow_cdc_provider.spark.opening import connections_a_reader, open_boundaries
+from airflow_cdc_provider.spark.opening import (
+    check_source,
+    connections_a_reader,
+    open_boundaries,
+)
 from airflow_cdc_provider.spark.ownership import Ownership
 from airflow_cdc_provider.spark.planning import Planner
 from airflow_cdc_provider.spark.reader_task import ROW_SCHEMA, ReaderTask, reader_rows
@@ -62,12 +68,15 @@ def run_snapshot(job: Job) -> JobResult:
         if not ledger.plan_id():
             ledger.start_plan(plan_id)
         correction = reconcile(job.store, ledger, spec.pipeline, spec.generation)
+        held = held_by_reports(ledger.reports())
     if not correction.same_plan:
         raise _another_plan(job, plan_id)
     if correction.handed_off:
         log.info("nothing to read, the stream has taken over: pipeline=%s", spec.pipeline)
         return _result(job, None, started)
     job.enter(Phase.SNAPSHOT, from_=_MAY_START)
+    if held:
+        check_source(job.servers.source, smallest(each.position for each in held), held)
     assigner = SplitAssigner(job.store, spec.pipeline, spec.generation)
     assigner.load()
     for table in job.store.tables(spec.pipeline):

@@ -33,6 +33,7 @@ from airflow_cdc_provider.core.errors import (
     SnapshotRequiredError,
     SparkLostError,
 )
+from airflow_cdc_provider.core.history import held_by_stream
 from airflow_cdc_provider.core.jobspec import StreamMode
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
 from airflow_cdc_provider.core.positions import LogPosition
@@ -46,6 +47,7 @@ from airflow_cdc_provider.spark.job import Job
 from airflow_cdc_provider.spark.job_result import JobResult, Outcome
 from airflow_cdc_provider.spark.log_end import LogEnd
 from airflow_cdc_provider.spark.log_source import SOURCE_NAME, log_source
+from airflow_cdc_provider.spark.opening import check_source
 from airflow_cdc_provider.spark.ownership import Ownership
 from airflow_cdc_provider.spark.session import context_of
 from airflow_cdc_provider.spark.stream_task import (
@@ -142,9 +144,12 @@ class _Queries:
         start: LogPosition | None = None
         while not self._run.ending.is_set():
             try:
-                before, start = start, _committed(self._job)[0].start
+                stream = _committed(self._job)[0]
+                before, start = start, stream.start
                 if start != before:
                     failures = 0
+                # also where nothing is to be read, and so nobody would look at the log
+                check_source(self._job.servers.source, start, held_by_stream(stream))
                 self._run_query(start)
                 return
             except SparkLostError:

@@ -34,6 +34,7 @@ from airflow_cdc_provider.core.errors import (
     SourceUnreachableError,
 )
 from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.sinks.opening import Sink
 from airflow_cdc_provider.sinks.ports import ChangeSink
 from airflow_cdc_provider.spark.batch_codec import decode, encode, joined, parts_of
@@ -153,8 +154,8 @@ def apply_changes(
             sink.close()
 
 
-def _committed(task: StreamTask) -> LogPosition:
-    """Return where the sink's ledger says that reading goes on."""
+def _committed(task: StreamTask) -> StreamSplit:
+    """Return the stream as the sink's ledger has it: where reading goes on, and what is held."""
     with closing(task.sink.open_ledger()) as ledger:
         stream = ledger.stream()
     if stream is None:
@@ -164,7 +165,7 @@ def _committed(task: StreamTask) -> LogPosition:
             risk="where to go on reading the log is unknown",
             remedy="hand the snapshot off, or take a new one",
         )
-    return stream.start
+    return stream.passed(stream.start)
 
 
 def _reaches(position: LogPosition, end: LogPosition) -> bool:

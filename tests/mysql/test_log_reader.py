@@ -25,8 +25,8 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.mysql.capabilities import read_capabilities
 from airflow_cdc_provider.mysql.connection import connect
+from airflow_cdc_provider.mysql.log_files import log_end
 from airflow_cdc_provider.mysql.log_reader import LogReader
-from airflow_cdc_provider.mysql.log_start import log_end
 from tests.servers.given import SqlServer
 from tests.servers.proxy import CuttingProxy, Fault
 from tests.servers.throwaway import MariaDbServer, MySqlServer

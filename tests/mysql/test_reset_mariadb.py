@@ -13,7 +13,8 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.mysql.capabilities import read_capabilities
 from airflow_cdc_provider.mysql.connection import connect
-from airflow_cdc_provider.mysql.log_start import check_start, log_end
+from airflow_cdc_provider.mysql.log_files import log_end
+from airflow_cdc_provider.mysql.log_start import check_start
 from tests.mysql.test_log_reader import insert
 from tests.servers.given import SqlServer
 from tests.servers.throwaway import MariaDbServer

@@ -27,7 +27,7 @@ from airflow_cdc_provider.core.split_planner import splits_between
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.pipeline.run import Run, take_over
 from airflow_cdc_provider.pipeline.steps.control import drop, pause, restart, resume
-from airflow_cdc_provider.pipeline.steps.finishing import inconsistent_tables
+from airflow_cdc_provider.pipeline.steps.finishing import inconsistent_tables, not_consistent
 from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
 from airflow_cdc_provider.pipeline.steps.planning import plan, preview
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
@@ -121,6 +121,17 @@ def test_the_hand_off_starts_at_the_smallest_h_and_may_be_repeated(shop: Shop) -
     assert run.store.ensure(run.name).phase is Phase.HANDED_OFF
     assert plan(shop.run()).handed_off
     assert len(inconsistent_tables(run)) == 1
+
+
+def test_a_log_read_to_its_end_names_the_splits_that_are_still_to_pass(shop: Shop) -> None:
+    run = shop.run()
+    plan(run)
+    snapshot_done(shop, run)
+    hand_off(run)
+    told = not_consistent(run, stopped=False)
+    assert f"{shop.database}.orders#1" in told.what
+    assert f"{shop.database}.orders#0" not in told.what  # the stream starts at its H
+    assert str(at(106)) in told.what
 
 
 def test_rows_of_another_definition_are_not_handed_off(shop: Shop) -> None:

@@ -11,11 +11,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_cdc_provider.core.errors import BinlogPurgedError, FencedError
+from airflow_cdc_provider.core.errors import (
+    BinlogPurgedError,
+    FencedError,
+    SourceIdentityError,
+)
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec, StreamMode
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase, Wanted
 from airflow_cdc_provider.spark.job_result import ExitCode, JobResult, Outcome
 from airflow_cdc_provider.spark.main import run_job
+from tests.servers.replication import pair_of, part
 from tests.servers.throwaway import MySqlServer
 from tests.spark.conftest import MakePipeline
 from tests.spark.pipelines import Pipeline
@@ -198,6 +203,40 @@ def test_a_purged_log_ends_the_stream_with_its_name(
     assert state is not None
     assert state.phase is Phase.FAILED
     assert BinlogPurgedError.code in state.error
+
+
+def test_a_failover_that_lost_what_one_split_has_read_is_refused_with_its_name(
+    spark: SparkSession, make_pipeline: MakePipeline
+) -> None:
+    with pair_of("mysql") as (primary, replica):
+        primary.execute("CREATE DATABASE shop")
+        pipeline = make_pipeline(primary, "shop")
+        fill(pipeline, 300)
+        pipeline.plan(TABLES)
+        run(pipeline, spark, JobKind.SNAPSHOT, split_rows=100)
+        part(replica, primary)
+        before = primary.execute("SELECT @@global.gtid_executed")[0][0]
+        change(pipeline, 1)
+        lost = primary.execute("SELECT GTID_SUBTRACT(@@global.gtid_executed, %s)", (before,))[0][0]
+        read_again(pipeline, spark, "orders")
+        pipeline.hand_off()
+        pipeline.source_dsn = replica.dsn()
+        spec = pipeline.spec(JobKind.STREAM, pipeline.take_over())
+        result = run_job(spec, spark, servers=pipeline.servers())
+    assert result.error_code == SourceIdentityError.code, result
+    assert lost in result.error
+    assert "shop.orders#" in result.error
+
+
+def read_again(pipeline: Pipeline, spark: SparkSession, table: str) -> None:
+    """Have the splits of one table read again, as after a sink that lost them."""
+    pipeline.sink.execute(
+        "DELETE FROM airflow_cdc.finished_split WHERE pipeline = %s AND table_name = %s",
+        (str(pipeline.name), f"{pipeline.source_database}.{table}"),
+    )
+    phase = Phase.SNAPSHOT
+    pipeline.store.move(pipeline.name, pipeline.take_over(), expected=phase, to=Phase.FAILED)
+    run(pipeline, spark, JobKind.SNAPSHOT, split_rows=100)
 
 
 @contextmanager

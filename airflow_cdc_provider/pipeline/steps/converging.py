@@ -2,6 +2,8 @@
 
 It ends when everything that was committed at the source before the stream job started is in the
 sink: that position is taken after the call began, so what was committed before the call is in.
+It never ends well while a table is not consistent: the log is then read to its end once more, and
+if that does not help, the error says which splits are still to pass.
 """
 
 from __future__ import annotations
@@ -13,12 +15,18 @@ from airflow_cdc_provider.core.errors import StateMovedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.checking import require_fit
-from airflow_cdc_provider.pipeline.steps.finishing import finish_tables
+from airflow_cdc_provider.pipeline.steps.finishing import (
+    finish_tables,
+    inconsistent_tables,
+    not_consistent,
+)
 from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
 from airflow_cdc_provider.pipeline.steps.jobs import JobEnd, SparkOptions
 from airflow_cdc_provider.pipeline.steps.planning import PlanSummary, plan
 from airflow_cdc_provider.pipeline.steps.status import left_out_text
 from airflow_cdc_provider.pipeline.steps.working import catch_up, snapshot, start_stream
+
+_MOST_ROUNDS = 3
 
 
 def _silent() -> None:
@@ -48,7 +56,7 @@ class Convergence:
     """None if the snapshot was done before."""
     stream: JobEnd
     inconsistent: tuple[TableId, ...]
-    """Tables that are not at their consistent point yet; none after a whole run."""
+    """Tables that are not at their consistent point yet; none after `run_until_caught_up`."""
 
 
 def run_until_caught_up(
@@ -58,9 +66,22 @@ def run_until_caught_up(
     watcher = watcher or Watcher()
     planned, read = _until_handed_off(run, options, watcher)
     watcher.on_step("stream")
-    caught_up = catch_up(run, options, on_tick=watcher.on_tick)
+    caught_up = _consistent(run, options, watcher)
     watcher.on_step("finish")
     return Convergence(planned, read, caught_up, finish_tables(run))
+
+
+def _consistent(run: Run, options: SparkOptions | None, watcher: Watcher) -> JobEnd:
+    """Stream to the end of the log, again if a table waits for what came there meanwhile."""
+    is_stopped = False
+    for _ in range(_MOST_ROUNDS):
+        ended = catch_up(run, options, on_tick=watcher.on_tick)
+        if not inconsistent_tables(run):
+            return ended
+        is_stopped = ended.outcome == "stopped"
+        if is_stopped:
+            break
+    raise not_consistent(run, stopped=is_stopped)
 
 
 def run_continuously(

@@ -9,7 +9,10 @@ from __future__ import annotations
 import logging
 from contextlib import closing
 
+from airflow_cdc_provider.core.errors import NotConsistentError
+from airflow_cdc_provider.core.history import held_by_stream, names_of
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.lease import KeptLease
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, open_table_builder
@@ -32,8 +35,32 @@ def finish_tables(run: Run) -> tuple[TableId, ...]:
 
 def inconsistent_tables(run: Run) -> tuple[TableId, ...]:
     """Return the tables whose consistent point has not passed, all of them before hand-off."""
-    with closing(open_ledger(run)) as ledger:
-        stream = ledger.stream()
+    stream = _stream(run)
     if stream is None:
         return tuple(state.table for state in run.store.tables(run.name))
-    return stream.passed(stream.start).inconsistent
+    return stream.inconsistent
+
+
+def not_consistent(run: Run, *, stopped: bool) -> NotConsistentError:
+    """Return the error that says what is still to pass."""
+    stream = _stream(run)
+    if stream is None:
+        return NotConsistentError(f"pipeline {run.name} is not handed off")
+    held = held_by_stream(stream)
+    tables = ", ".join(str(table) for table in stream.inconsistent)
+    still = f"{names_of(held)} reach to {held[0].position}" if held else "nothing is known to wait"
+    why = "the stream was asked to stop" if stopped else "all of the source's log is applied"
+    return NotConsistentError(
+        f"not consistent: {tables}; {why} at {stream.start}, and {still}",
+        where=f"pipeline {run.name}",
+        risk="the tables may hold rows of several moments; no keys were added",
+        remedy="resume it and run again"
+        if stopped
+        else "run again; if it stays, `restart`: the next run reads all tables again",
+    )
+
+
+def _stream(run: Run) -> StreamSplit | None:
+    with closing(open_ledger(run)) as ledger:
+        stream = ledger.stream()
+    return None if stream is None else stream.passed(stream.start)

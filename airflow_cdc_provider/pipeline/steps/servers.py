@@ -10,6 +10,7 @@ from __future__ import annotations
 from contextlib import closing
 
 from airflow_cdc_provider.core.errors import SourceIdentityError
+from airflow_cdc_provider.core.history import Held, held_by_reports, held_by_stream
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import PlanOrigin
 from airflow_cdc_provider.core.stream_split import smallest
@@ -65,12 +66,12 @@ def source_is_new(run: Run, source: str, ledger: Ledger) -> bool:
     before = run.store.origin(run.name)
     if before is None or before.source == source:
         return False
-    read = _read_through(ledger)
+    read, held = _in_the_sink(ledger)
     if read is None:
         return True
     with closing(connect(run.servers.source, purpose="position")) as connection:
         try:
-            check_start(connection, read_capabilities(connection), read)
+            check_start(connection, read_capabilities(connection), read, held=held)
         except SourceIdentityError as error:
             problem = (
                 ("source", "dsn_env" if run.model.source.dsn_env else "conn_id"),
@@ -83,10 +84,10 @@ def source_is_new(run: Run, source: str, ledger: Ledger) -> bool:
     return False
 
 
-def _read_through(ledger: Ledger) -> LogPosition | None:
-    """Return up to where the source was read by all of what is committed."""
+def _in_the_sink(ledger: Ledger) -> tuple[LogPosition | None, tuple[Held, ...]]:
+    """Return up to where the source was read by all of what is committed, and what lies beyond."""
     stream = ledger.stream()
     if stream is not None:
-        return stream.start
-    highs = [report.high for _, report in ledger.reports()]
-    return smallest(highs) if highs else None
+        return stream.start, held_by_stream(stream)
+    held = held_by_reports(ledger.reports())
+    return (smallest(each.position for each in held) if held else None), held

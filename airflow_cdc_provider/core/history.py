@@ -1,0 +1,61 @@
+"""What of a source's history is in the sink, and by which split.
+
+Before the consistent point the sink holds more than the stream's position says: each split has
+its rows up to its own H. A source that lacks a transaction of any of these cannot bring the sink
+to what it is itself: the rows of that transaction would stay for ever. So a server that answers
+is asked for all of them, not only for what the stream has read (law 10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from airflow_cdc_provider.core.errors import IncomparablePositionsError
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
+
+_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A position whose transactions are in the sink."""
+
+    by: str
+    """What holds them: a split, or a table that is replayed whole."""
+    position: LogPosition
+
+
+def held_by_stream(stream: StreamSplit) -> tuple[Held, ...]:
+    """Return what the sink holds beyond the stream's start: every H that is still to pass."""
+    return tuple(held for progress in stream.tables for held in _still_to_pass(progress, stream))
+
+
+def held_by_reports(reports: Iterable[tuple[SnapshotSplit, SplitReport]]) -> tuple[Held, ...]:
+    """Return what published splits hold before the hand-off."""
+    return tuple(Held(split.split_id, report.high) for split, report in reports)
+
+
+def names_of(held: Iterable[Held]) -> str:
+    """Name who holds something, the first few of many."""
+    names = list(dict.fromkeys(each.by for each in held))
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def _still_to_pass(progress: TableProgress, stream: StreamSplit) -> Iterator[Held]:
+    if not progress.consistent_at:
+        return
+    splits = [Held(each.split.split_id, each.consistent_at) for each in progress.finished]
+    for held in splits or [Held(str(progress.table), high) for high in progress.consistent_at]:
+        if not _is_passed(held.position, stream.start):
+            yield held
+
+
+def _is_passed(position: LogPosition, start: LogPosition) -> bool:
+    try:
+        return start.covers(position)
+    except IncomparablePositionsError:
+        return False  # then the server is asked
