@@ -11,8 +11,8 @@ from airflow_cdc_provider.core.errors import PipelineFileError, UnsupportedTable
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.mysql.capabilities import read_capabilities
 from airflow_cdc_provider.mysql.connection import connect
-from airflow_cdc_provider.pipeline.loader import parse_pipeline
-from airflow_cdc_provider.pipeline.steps.tables import require_keys, tables_of
+from airflow_cdc_provider.pipeline.loader import LoadedPipeline, parse_pipeline
+from airflow_cdc_provider.pipeline.steps.tables import require_keys, require_separate, tables_of
 from tests.servers.given import SqlServer
 
 FILE = """\
@@ -41,12 +41,16 @@ def database(mysql_server: SqlServer, mysql_database: str) -> str:
     return mysql_database
 
 
+def loaded(tables: str, route: str = "", settings: str = "") -> LoadedPipeline:
+    return parse_pipeline(FILE.format(tables=tables, route=route, settings=settings))
+
+
 def found(
     server: SqlServer, tables: str, route: str = "", settings: str = ""
 ) -> tuple[TablePlan, ...]:
-    loaded = parse_pipeline(FILE.format(tables=tables, route=route, settings=settings))
+    file = loaded(tables, route, settings)
     with closing(connect(Endpoint.parse(server.dsn()), purpose="test")) as connection:
-        return tables_of(loaded, connection, read_capabilities(connection)).plans
+        return tables_of(file, connection, read_capabilities(connection)).plans
 
 
 def test_patterns_pick_base_tables_and_routes_say_where(
@@ -85,7 +89,7 @@ def test_a_file_that_does_not_fit_the_source_is_refused_with_its_line(
 ) -> None:
     parts = [part.replace("DB", database) for part in (tables, route, settings, words)]
     with pytest.raises(PipelineFileError) as caught:
-        found(mysql_server, *parts[:3])
+        require_separate(loaded(*parts[:3]), found(mysql_server, *parts[:3]))
     assert parts[3] in caught.value.what
     assert f"line {line}" in caught.value.what
 

@@ -10,21 +10,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_cdc_provider.core.errors import AccessDeniedError, PreflightError
+from airflow_cdc_provider.core.errors import AccessDeniedError, CdcError, PreflightError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.mysql.catalogue import TableKind
 from airflow_cdc_provider.mysql.findings import sorted_findings
 from airflow_cdc_provider.mysql.preflight import Finding, Level, preflight
 from airflow_cdc_provider.pipeline.checks import CONNECTIONS_A_READER
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.claims import own_tables
-from airflow_cdc_provider.pipeline.steps.file_changes import require_unchanged
+from airflow_cdc_provider.pipeline.steps.file_changes import Copied, require_unchanged
 from airflow_cdc_provider.pipeline.steps.servers import require_sink, sink_identity
 from airflow_cdc_provider.pipeline.steps.sink import Claims, open_targets
-from airflow_cdc_provider.pipeline.steps.tables import Captured, captured_tables
+from airflow_cdc_provider.pipeline.steps.tables import (
+    Captured,
+    captured_tables,
+    require_separate,
+    shared_targets,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,21 +92,28 @@ def check(run: Run) -> CheckReport:
     The file itself is refused if it does not fit the source, or the plan there is.
     """
     captured = captured_tables(run)
-    not_copied, gone = differences(run, captured.plans)
     sink = sink_identity(run)
     with closing(open_targets(run)) as targets:
-        require_unchanged(run, claimed=targets.routes(), left_out=not_copied)
+        claimed = tuple(targets.routes())
+        not_copied, gone = differences(run, captured.plans, claimed=claimed)
+        require_unchanged(run, claimed=claimed, left_out=not_copied)
         require_sink(run, sink, targets.plan_id())
+        late = {*not_copied, *_late_versioned(captured, planned_tables(run, claimed))}
+        planned, later = captured.without(late), captured.only(late)
+        require_separate(run.loaded, planned.plans)
         found = [*_not_as_planned(run, captured, not_copied, gone)]
-        found += _targets(run, targets, captured.plans, own_tables(run, sink))
+        found += _targets(run, targets, planned.plans, own_tables(run, sink))
+        of_later = list(_targets(run, targets, later.plans, frozenset()))
     found += preflight(
         run.servers.source,
         run.servers.sink,
-        captured.plans,
+        planned.plans,
         server_ids=run.model.source.server_ids,
         max_connections=run.model.snapshot.max_connections // CONNECTIONS_A_READER,
-        picked=captured.picked,
+        picked=planned.picked,
     )
+    if late:
+        found += _if_restarted([*of_later, *_preflight_of_later(run, later)], found)
     return CheckReport(
         str(run.name),
         captured.plans,
@@ -118,31 +131,76 @@ def require_fit(run: Run) -> CheckReport:
 
 
 def differences(
-    run: Run, tables: Sequence[TablePlan]
+    run: Run, tables: Sequence[TablePlan], *, claimed: Iterable[Copied] = ()
 ) -> tuple[tuple[TableId, ...], tuple[TableId, ...]]:
     """Return the tables that are picked and not in the plan, and those in it that are gone.
 
-    Without a plan there are none of either.
+    `claimed` is what the sink's ledger says is copied where; it stands for a plan that the state
+    store does not know. Without a plan there are none of either.
     """
-    planned = {state.table for state in run.store.tables(run.name)}
+    planned = planned_tables(run, claimed)
     if not planned:
         return (), ()
     now = {plan.schema.table for plan in tables}
     return tuple(sorted(now - planned)), tuple(sorted(planned - now))
 
 
+def planned_tables(run: Run, claimed: Iterable[Copied] = ()) -> frozenset[TableId]:
+    """Return the tables of the plan there is; none without one."""
+    planned = frozenset(state.table for state in run.store.tables(run.name))
+    return planned or frozenset(source for source, _ in claimed)
+
+
+def _late_versioned(captured: Captured, planned: Collection[TableId]) -> Iterator[TableId]:
+    """Yield tables with system versioning, of which no plan is made, that came after the plan."""
+    for fact in captured.picked:
+        if planned and fact.kind is TableKind.VERSIONED and fact.table not in planned:
+            yield fact.table
+
+
+def _preflight_of_later(run: Run, later: Captured) -> Sequence[Finding]:
+    """Look at tables that came after the plan as preflight would before a new one."""
+    try:
+        return preflight(run.servers.source, run.servers.sink, later.plans, picked=later.picked)
+    except CdcError as error:
+        return [
+            Finding(
+                "table.not_in_plan",
+                Level.BLOCK,
+                str(plan.schema.table),
+                error.what,
+                "a table that can be copied",
+                error.risk,
+                error.remedy,
+            )
+            for plan in later.plans
+        ]
+
+
+def _if_restarted(findings: Iterable[Finding], found: Collection[Finding]) -> Iterator[Finding]:
+    """Turn what would refuse a new plan into warnings; what refuses this one is said already."""
+    for finding in findings:
+        if finding.level is Level.BLOCK and finding not in found:
+            why = f"it is not copied, and `restart` would be refused: {finding.why}"
+            yield replace(finding, level=Level.WARN, why=why)
+
+
 def _not_as_planned(
     run: Run, captured: Captured, not_copied: Iterable[TableId], gone: Iterable[TableId]
 ) -> Iterator[Finding]:
+    not_copied = tuple(not_copied)
+    plans = (*captured.without(not_copied).plans, *captured.only(not_copied).plans)
+    shared = {table: what for table, (_, what, _) in shared_targets(run.loaded, plans)}
     for table in not_copied:
+        refused = f", and `restart` would be refused: {shared[table]}" if table in shared else ""
         yield Finding(
             "table.not_in_plan",
             Level.WARN,
             str(table),
             "it fits source.tables, and came after the plan was made",
             "a plan that has it",
-            "it is not copied",
-            "restart the pipeline to copy it, which reads all tables again, or put it into "
+            f"it is not copied{refused}",
+            "`restart` the pipeline to copy it, which reads all tables again, or put it into "
             "source.exclude",
         )
     for table in gone:

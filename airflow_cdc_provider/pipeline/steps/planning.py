@@ -11,7 +11,9 @@ rows:
   without a split in the ledger, and the next try makes a new one.
 
 Before any of this the file is compared with the plan (`file_changes`), the servers with those of
-the plan (`servers`), and the sink's tables are claimed (`claims`).
+the plan (`servers`), and the sink's tables are claimed (`claims`). What is asked of a table (a
+primary key, a target of its own) is asked of those that the plan has or a new one would have: a
+table that came later is told, and stops nothing until a new plan is asked for.
 
 Splits are planned by the snapshot job, while readers already read.
 """
@@ -38,7 +40,11 @@ from airflow_cdc_provider.pipeline.steps.sink import (
     open_targets,
 )
 from airflow_cdc_provider.pipeline.steps.status import left_out_text
-from airflow_cdc_provider.pipeline.steps.tables import captured_tables, require_keys
+from airflow_cdc_provider.pipeline.steps.tables import (
+    captured_tables,
+    require_keys,
+    require_separate,
+)
 from airflow_cdc_provider.state.reconcile import reconcile
 
 
@@ -107,7 +113,6 @@ class _Found:
 def plan(run: Run) -> PlanSummary:
     """Go on with the plan there is, or make one."""
     captured = captured_tables(run)
-    require_keys(captured.plans)
     left_out, _ = differences(run, captured.plans)
     with closing(open_targets(run)) as targets:
         require_unchanged(run, claimed=targets.routes(), left_out=left_out)
@@ -120,7 +125,6 @@ def plan(run: Run) -> PlanSummary:
 def new_plan(run: Run) -> PlanSummary:
     """Make a new plan whatever there is: every table will be read again."""
     captured = captured_tables(run)
-    require_keys(captured.plans)
     found = _Found(captured.plans, origin_now(run, captured))
     with closing(open_ledger(run)) as ledger:
         generation = take_over(run, ledger).generation
@@ -173,6 +177,7 @@ def _go_on(run: Run, ledger: Ledger, generation: int, found: _Found) -> PlanSumm
     correction = reconcile(run.store, ledger, run.name, generation)
     planned = tuple(state.plan for state in run.store.tables(run.name))
     not_copied, gone = differences(run, found.tables)
+    _require_copyable(run, [plan for plan in found.tables if plan.schema.table not in not_copied])
     phase = run.store.ensure(run.name).phase
     if not correction.handed_off and phase in {Phase.NEW, Phase.FAILED}:
         run.store.move(run.name, generation, expected=phase, to=Phase.PLANNING)
@@ -194,8 +199,15 @@ def _go_on(run: Run, ledger: Ledger, generation: int, found: _Found) -> PlanSumm
     )
 
 
+def _require_copyable(run: Run, tables: Sequence[TablePlan]) -> None:
+    """Refuse tables of a plan that cannot be copied as they are, before anything is touched."""
+    require_keys(tables)
+    require_separate(run.loaded, tables)
+
+
 def _make(run: Run, ledger: Ledger, generation: int, found: _Found) -> PlanSummary:
     # refused and claimed first: a table that is refused leaves the plan there is as it was
+    _require_copyable(run, found.tables)
     with closing(open_table_builder(run)) as builder:
         builder.require_fit(found.tables)
     claim_tables(run, generation, found.tables, known=own_tables(run, found.origin.sink))

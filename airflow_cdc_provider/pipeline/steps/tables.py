@@ -7,9 +7,9 @@ fits nothing, two tables with one target) is refused with the file's line and th
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.errors import UnsupportedTableError
@@ -41,6 +41,21 @@ class Captured:
     server_uuid: str
     """The source's identity."""
     names_fold_case: bool
+
+    def without(self, tables: Collection[TableId]) -> Captured:
+        """Return the same but for some tables."""
+        return self._those(lambda table: table not in tables)
+
+    def only(self, tables: Collection[TableId]) -> Captured:
+        """Return some of the tables."""
+        return self._those(lambda table: table in tables)
+
+    def _those(self, wanted: Callable[[TableId], bool]) -> Captured:
+        return replace(
+            self,
+            plans=tuple(plan for plan in self.plans if wanted(plan.schema.table)),
+            picked=tuple(fact for fact in self.picked if wanted(fact.table)),
+        )
 
 
 def captured_tables(run: Run) -> Captured:
@@ -81,10 +96,17 @@ def tables_of(
         for fact in base
         if fact.table in schemas
     )
-    found = [*_shared_targets(loaded, plans), *_wrong_keys(loaded, plans)]
+    found = list(_wrong_keys(loaded, plans))
     if found:
         raise loaded.refusal(*found)
     return Captured(plans, tuple(facts), capabilities.server_uuid, fold)
+
+
+def require_separate(loaded: LoadedPipeline, plans: Sequence[TablePlan]) -> None:
+    """Refuse tables of which two go to one table of the sink."""
+    found = [problem for _, problem in shared_targets(loaded, plans)]
+    if found:
+        raise loaded.refusal(*found)
 
 
 def require_keys(plans: Iterable[TablePlan]) -> None:
@@ -145,16 +167,20 @@ def _with_near_names(
         yield path, what, fix or hint
 
 
-def _shared_targets(loaded: LoadedPipeline, plans: Sequence[TablePlan]) -> Iterator[Found]:
+def shared_targets(
+    loaded: LoadedPipeline, plans: Sequence[TablePlan]
+) -> Iterator[tuple[TableId, Found]]:
+    """Yield each table that goes where one before it goes, and what is wrong about that."""
     seen: dict[TableId, TableSchema] = {}
     for plan in plans:
         other = seen.setdefault(plan.sink_table, plan.schema)
         if other is not plan.schema:
-            yield (
+            problem: Found = (
                 ("sink", "route") if loaded.model.sink.route else ("sink",),
                 f"{other.table} and {plan.schema.table} both go to {plan.sink_table}",
                 "route one of them elsewhere: their rows would overwrite each other",
             )
+            yield plan.schema.table, problem
 
 
 def _wrong_keys(loaded: LoadedPipeline, plans: Sequence[TablePlan]) -> Iterator[Found]:
