@@ -37,8 +37,8 @@ from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
 from airflow_cdc_provider.mysql.earlier_log import (
     NO_SERVER_ID,
     EarlierLog,
+    WithoutRows,
     log_files,
-    without_rows,
 )
 from airflow_cdc_provider.mysql.event_framing import rotation_target
 from airflow_cdc_provider.mysql.library_rows import LibraryRows
@@ -76,6 +76,9 @@ class DecoderFactory(Protocol):
 
 default_decoder: DecoderFactory = partial(ColumnDecoder, fallback=LibraryRows)
 """Columns; tables in a form that these do not know are read row by row."""
+_decoder_of_prepared: DecoderFactory = partial(
+    ColumnDecoder, fallback=LibraryRows, prepared_as_committed=True
+)
 
 
 class LogReader:
@@ -141,7 +144,8 @@ class LogReader:
                 limits=limits,
                 zero_dates=zero_dates,
                 schemas=schemas,
-                before=without_rows,
+                before=WithoutRows(),
+                decoder=_decoder_of_prepared if rows else default_decoder,
             )
 
         return EarlierLog(partial(log_files, endpoint), open_reader)

@@ -10,6 +10,7 @@ import pytest
 from pymysql.err import MySQLError
 
 from airflow_cdc_provider.columnar.changes import ChangeBatch
+from airflow_cdc_provider.columnar.events import BatchLimits
 from airflow_cdc_provider.core.errors import PreparedTransactionError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
@@ -31,7 +32,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[SqlServer]:
 
 @pytest.fixture
 def table(server: SqlServer) -> Iterator[TableId]:
-    server.execute("CREATE TABLE d.t (id INT PRIMARY KEY, v VARCHAR(20))")
+    server.execute("CREATE TABLE d.t (id INT PRIMARY KEY, v VARCHAR(500))")
     server.execute("CREATE TABLE d.other LIKE d.t")
     yield T
     for row in server.execute("XA RECOVER"):
@@ -65,6 +66,15 @@ def finish(server: SqlServer) -> Callable[[str, str], None]:
                 return
 
     return end
+
+
+def purge_to(server: SqlServer, file: str) -> None:
+    deadline = time.monotonic() + 20
+    while server.execute("SHOW BINARY LOGS")[0][0] != file:
+        # MariaDB keeps a file while a dump that has ended by now is not yet noticed to have
+        assert time.monotonic() < deadline, "the log is still there"
+        server.execute(f"PURGE BINARY LOGS TO '{file}'")
+        time.sleep(0.1)
 
 
 def changes(
@@ -153,12 +163,129 @@ def test_a_transaction_whose_rows_are_purged_is_refused_by_name(
     server.execute("FLUSH BINARY LOGS")
     start = position_of(server)
     assert start.binlog is not None
-    deadline = time.monotonic() + 20
-    while server.execute("SHOW BINARY LOGS")[0][0] != start.binlog.file:
-        # MariaDB keeps a file while a dump that has ended by now is not yet noticed to have
-        assert time.monotonic() < deadline, "the log is still there"
-        server.execute(f"PURGE BINARY LOGS TO '{start.binlog.file}'")
-        time.sleep(0.1)
+    purge_to(server, start.binlog.file)
     finish("COMMIT", "a")
     with pytest.raises(PreparedTransactionError, match=r"XA X'61'.*resync the tables"):
         changes(server, start)
+
+
+SMALL = BatchLimits(changes=400, bytes=30_000)
+"""Of prepared transactions, four times as many bytes of rows are kept."""
+WIDE = "'" + "w" * 400 + "'"
+
+
+def many(first: int, count: int) -> list[str]:
+    """Return statements that insert so many rows, a hundred each."""
+    return [
+        "INSERT INTO t VALUES " + ", ".join(f"({key}, {WIDE})" for key in range(at, at + 100))
+        for at in range(first, first + count, 100)
+    ]
+
+
+def keys(batches: list[ChangeBatch]) -> list[object]:
+    return [key for _, key in rows_of(batches)]
+
+
+def read_small(server: SqlServer, start: LogPosition) -> list[ChangeBatch]:
+    with reading(server, start, T, limits=SMALL) as reader:
+        return list(reader.read_to(position_of(server).binlog))
+
+
+def test_a_prepared_transaction_larger_than_what_is_kept_comes_whole_in_parts(
+    server: SqlServer, table: TableId, finish: Callable[[str, str], None]
+) -> None:
+    start = position_of(server)
+    server.execute(f"INSERT INTO {table} VALUES (-1, 'a')")
+    prepare(server, "a", *many(0, 20_000), "UPDATE t SET v = 'changed' WHERE id = 7")
+    server.execute(f"INSERT INTO {table} VALUES (-2, 'b')")
+    finish("COMMIT", "a")
+    server.execute(f"INSERT INTO {table} VALUES (-3, 'c')")
+    batches = read_small(server, start)
+    assert keys(batches) == [-1, -2, *range(20_000), (7, 7), -3]
+    parts = [batch for batch in batches if batch.end is None]
+    assert len(parts) >= 3
+    assert max(batch.changes for batch in batches) < 10_000
+    assert {point.gtid for part in parts for point in part.transactions} == {
+        parts[0].transactions[0].gtid
+    }
+
+
+def test_prepared_transactions_that_are_too_much_together_all_come(
+    server: SqlServer, table: TableId, finish: Callable[[str, str], None]
+) -> None:
+    start = position_of(server)
+    for number in range(12):
+        prepare(server, f"n{number}", *many(number * 1000, 1000))
+    for number in (*range(0, 12, 2), *range(1, 12, 2)):
+        finish("COMMIT", f"n{number}")
+    found = keys(read_small(server, start))
+    order = [n * 1000 + key for n in (*range(0, 12, 2), *range(1, 12, 2)) for key in range(1000)]
+    assert found == order
+
+
+def test_a_large_transaction_that_is_rolled_back_or_in_one_phase_is_as_it_should(
+    server: SqlServer, table: TableId, finish: Callable[[str, str], None]
+) -> None:
+    start = position_of(server)
+    prepare(server, "a", *many(0, 5000))
+    finish("ROLLBACK", "a")
+    with closing(server.connect("d")) as session, session.cursor() as cursor:
+        for sql in ("XA START 'o'", *many(0, 6000), "XA END 'o'", "XA COMMIT 'o' ONE PHASE"):
+            cursor.execute(sql)
+    server.execute(f"INSERT INTO {table} VALUES (-1, 'a')")
+    assert keys(read_small(server, start)) == [*range(6000), -1]
+
+
+def test_a_large_transaction_is_followed_over_its_savepoints(
+    server: SqlServer, table: TableId, finish: Callable[[str, str], None]
+) -> None:
+    start = position_of(server)
+    dropped = ("SAVEPOINT s", *many(8000, 100), "ROLLBACK TO SAVEPOINT s")
+    prepare(server, "a", *many(0, 6000), *dropped, *many(6000, 300))
+    finish("COMMIT", "a")
+    assert keys(read_small(server, start)) == list(range(6300))
+
+
+def test_a_large_transaction_prepared_before_the_start_comes_whole_in_parts(
+    server: SqlServer, table: TableId, finish: Callable[[str, str], None]
+) -> None:
+    prepare(server, "a", *many(0, 20_000))
+    server.execute("FLUSH BINARY LOGS")
+    start = position_of(server)
+    finish("COMMIT", "a")
+    server.execute(f"INSERT INTO {table} VALUES (-3, 'c')")
+    batches = read_small(server, start)
+    assert keys(batches) == [*range(20_000), -3]
+    assert max(batch.changes for batch in batches) < 10_000
+
+
+def test_the_end_of_a_part_is_no_place_to_go_on_from_and_every_boundary_is(
+    server: SqlServer, table: TableId, finish: Callable[[str, str], None]
+) -> None:
+    start = position_of(server)
+    prepare(server, "a", *many(0, 3000))
+    server.execute(f"INSERT INTO {table} VALUES (-2, 'b')")
+    finish("COMMIT", "a")
+    server.execute(f"INSERT INTO {table} VALUES (-3, 'c')")
+    batches = read_small(server, start)
+    whole = [-2, *range(3000), -3]
+    assert keys(batches) == whole
+    done = 0
+    for batch in batches:
+        done += batch.changes
+        if batch.end is not None and batch.end.binlog is not None:
+            assert keys(read_small(server, batch.end)) == whole[done:]
+
+
+def test_a_large_transaction_whose_rows_are_purged_meanwhile_is_refused_by_name(
+    server: SqlServer, table: TableId, finish: Callable[[str, str], None]
+) -> None:
+    start = position_of(server)
+    prepare(server, "a", *many(0, 5000))
+    with reading(server, start, T, limits=SMALL) as reader:
+        assert keys(list(reader.read_to(position_of(server).binlog))) == []
+        server.execute("FLUSH BINARY LOGS")
+        finish("COMMIT", "a")
+        purge_to(server, server.execute("SHOW BINARY LOGS")[-1][0])
+        with pytest.raises(PreparedTransactionError, match="before the log that can be read"):
+            list(reader.read_to(position_of(server).binlog))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -31,6 +32,7 @@ from airflow_cdc_provider.columnar.binlog.prepared import (
     Prepared,
     PreparedBefore,
     PreparedTransactions,
+    RowsPart,
     XaName,
     nothing_before,
     read_xa_prepare,
@@ -77,14 +79,20 @@ class ColumnDecoder:
         schemas: SchemaSource = no_schema,
         fallback: RowFallback = no_fallback,
         before: PreparedBefore = nothing_before,
+        prepared_as_committed: bool = False,
     ) -> None:
+        """With `prepared_as_committed`, rows of XA come at XA PREPARE, in parts if need be."""
         limits = limits or BatchLimits()
+        kept_bytes = _HELD_BATCHES * limits.bytes
+        self._holds_back = not prepared_as_committed
         self._captured, self._captures_in = _captured_by(captured)
         self._frames = FrameReader()
         self._maps = TableMaps(self._captured, zero_dates, schemas, flavour, fallback)
         self._assembly = BatchAssembly(start, server_uuid, limits)
-        self._runs = TransactionRuns(self._assembly, self._maps)
-        self._prepared = PreparedTransactions(_HELD_BATCHES * limits.bytes, before)
+        self._runs = TransactionRuns(
+            self._assembly, self._maps, kept_bytes=kept_bytes if self._holds_back else None
+        )
+        self._prepared = PreparedTransactions(kept_bytes, before)
         self._place = LogPlace(start.binlog.offset if start.binlog else 4)
 
     @property
@@ -217,14 +225,26 @@ class ColumnDecoder:
     def _xa(self, meaning: Meaning, sql: str, end: int, second: int) -> Iterator[ChangeBatch]:
         """Follow a distributed transaction; its rows belong to the one that commits it."""
         if meaning is Meaning.XA_START:
-            self._begin(distributed=True)
+            self._begin(distributed=self._holds_back)
         elif meaning is Meaning.XA_COMMIT:
-            rows = self._prepared.commit(xa_name_of(sql), self._opened_at(end))
-            self._runs.put_rows(restamped(rows, self._runs.number, self._runs.ordinal))
-            yield from self._runs.end(end, second)
+            parts = self._prepared.commit(xa_name_of(sql), self._opened_at(end))
+            yield from self._commit(parts, end, second)
         elif meaning is Meaning.XA_ROLLBACK:
             self._prepared.roll_back(xa_name_of(sql))
             yield from self._runs.end(end, second)
+
+    def _commit(self, parts: Iterator[RowsPart], end: int, second: int) -> Iterator[ChangeBatch]:
+        """End the open transaction with rows from elsewhere, which may be more than one batch."""
+        for part in parts:
+            self._runs.put_rows(restamped(part.pieces, self._runs.number, self._runs.ordinal))
+            self._runs.byte += part.bytes
+            yield from self._runs.hand_on_part(end)
+        is_in_parts = self._runs.open is not None and self._runs.open.in_parts
+        yield from self._runs.end(end, second)
+        # Reading them took a while: nobody should have to do it again if the log's end is lost.
+        batch = self.flush() if is_in_parts else None
+        if batch is not None:
+            yield batch
 
     def _opened_at(self, end: int) -> BinlogPosition:
         """Return where the open transaction begins."""
@@ -270,13 +290,18 @@ class ColumnDecoder:
         end = int(self._ends(frames)[0])
         second = int(frames.octets.little(frames.starts, 4)[0])
         one_phase, name = read_xa_prepare(frames.body(0))
-        if one_phase:
+        opened = self._runs.open
+        is_shed = opened is not None and opened.shed
+        place = Prepared(self._opened_at(end), self._assembly.at(end), None)
+        if one_phase and opened is not None and is_shed:
+            opened.distributed = opened.shed = False
+            yield from self._commit(self._prepared.again(place), end, second)
+        elif one_phase or not self._holds_back:
             yield from self._runs.end(end, second)
-            return
-        start = self._opened_at(end)
-        pieces = self._runs.take_rows()
-        self._prepared.hold(name, Prepared(start, self._assembly.at(end), pieces))
-        yield from self._runs.end(end, second, dropped=True)
+        else:
+            pieces = self._runs.take_rows()
+            self._prepared.hold(name, place if is_shed else replace(place, pieces=pieces))
+            yield from self._runs.end(end, second, dropped=True)
 
 
 def _captured_by(captured: Captured) -> tuple[Callable[[TableId], bool], Callable[[str], bool]]:

@@ -26,7 +26,7 @@ from airflow_cdc_provider.core.positions import AnyGtid, Gtids
 GtidOrigin = GtidSource | tuple[int, int] | None
 """What numbers count within: uuid and tag; domain and server of MariaDB; None for anonymous."""
 
-_STANDALONE = 1
+_STANDALONE, _PREPARED_XA = 1, 64
 _NUMBER_AT = HEADER_BYTES + 17
 _COMMITTED_AT = HEADER_BYTES + 42
 _ORIGINAL_FOLLOWS = 1 << 55
@@ -159,7 +159,16 @@ def _mariadb(frames: Frames, starts: Ints) -> GtidColumns:
 
 def is_standalone(frames: Frames, place: int) -> bool:
     """Tell whether a MariaDB GTID is for the one event behind it, without BEGIN and COMMIT."""
-    return bool(frames.octets.u8[int(frames.starts[place]) + HEADER_BYTES + 12] & _STANDALONE)
+    return bool(_flags(frames, place) & _STANDALONE)
+
+
+def is_prepared_xa(frames: Frames, place: int) -> bool:
+    """Tell whether a MariaDB GTID opens a transaction of XA that ends with XA PREPARE."""
+    return bool(_flags(frames, place) & _PREPARED_XA)
+
+
+def _flags(frames: Frames, place: int) -> int:
+    return int(frames.octets.u8[int(frames.starts[place]) + HEADER_BYTES + 12])
 
 
 _LAST_KNOWN_FIELD = 11

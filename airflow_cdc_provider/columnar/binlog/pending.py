@@ -69,6 +69,10 @@ class PendingChanges:
         self._pieces.append(piece)
         self._reached.append(max(last, self._reached[-1]) if self._reached else last)
 
+    def nbytes_since(self, ordinal: int) -> int:
+        """Return how much memory the changes from a place on take."""
+        return sum(piece.nbytes for piece in self._pieces[bisect_left(self._reached, ordinal) :])
+
     def before(self, ordinal: int) -> list[Piece]:
         """Take out and return all changes before a place."""
         kept = self.since(ordinal)

@@ -2,17 +2,19 @@
 
 The log has the rows of a distributed transaction where it is prepared, and only a statement where
 it is committed, maybe much later, maybe never. The rows are kept, as columns, under the name that
-the application gave the transaction. Memory is bounded.
+the application gave the transaction, as long as memory allows. Of what is too much, only the place
+is kept: the log still has the rows, and they are read there again when the commit comes, in parts.
 
 A commit may name a transaction that was prepared before the log was read from: before a snapshot,
-or before a crash. Then whoever made the decoder is asked for its rows, of the log before.
+or before a crash. Then its rows are looked for in the log before. Whoever made the decoder reads.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from airflow_cdc_provider.columnar.binlog.byte_reader import ByteReader
 from airflow_cdc_provider.columnar.binlog.pending import Piece
@@ -74,24 +76,55 @@ class Prepared:
 
     start: BinlogPosition
     end: BinlogPosition
+    pieces: list[Piece] | None
+    """None if they are not kept."""
+    nbytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RowsPart:
+    """Some rows of a transaction, in log order, and how many bytes of log were read for them."""
+
     pieces: list[Piece]
+    bytes: int = 0
 
 
-PreparedBefore = Callable[[XaName, BinlogPosition], list[Piece] | None]
-"""Returns the rows of a transaction that was prepared before a place, None if it is not found."""
+class PreparedBefore(Protocol):
+    """Reads rows of prepared transactions from the log, once more."""
+
+    def find(self, name: XaName, before: BinlogPosition) -> Iterator[RowsPart] | None:
+        """Return the rows of what was prepared before a place, None if it is not found."""
+
+    def between(self, start: BinlogPosition, end: BinlogPosition) -> Iterator[RowsPart]:
+        """Return the rows of the one transaction between two places."""
 
 
-def nothing_before(_name: XaName, _place: BinlogPosition) -> list[Piece] | None:
-    """Know nothing of the log before."""
-    return None
+class NothingBefore:
+    """Knows nothing of the log before."""
+
+    def find(self, name: XaName, before: BinlogPosition) -> Iterator[RowsPart] | None:  # noqa: ARG002
+        """Find nothing."""
+        return None
+
+    def between(self, start: BinlogPosition, end: BinlogPosition) -> Iterator[RowsPart]:
+        """Refuse what cannot be read again."""
+        raise PreparedTransactionError(
+            "the rows of a large XA transaction cannot be read again",
+            where=f"log from {start} to {end}",
+            risk="its rows would be lost",
+            remedy="read the log over a connection to the server",
+        )
+
+
+nothing_before = NothingBefore()
 
 
 @dataclass(slots=True)
 class PreparedTransactions:
-    """Rows of prepared transactions by name, up to `limit_bytes` together."""
+    """Prepared transactions by name, and their rows as far as `limit_bytes` hold them all."""
 
     limit_bytes: int
-    before: PreparedBefore = nothing_before
+    before: PreparedBefore = field(default_factory=NothingBefore)
     _held: dict[XaName, Prepared] = field(default_factory=dict)
     _bytes: int = 0
 
@@ -100,39 +133,47 @@ class PreparedTransactions:
         return self._held.get(name)
 
     def hold(self, name: XaName, prepared: Prepared) -> None:
-        """Keep the rows of a transaction that was prepared; it may have none."""
-        self._bytes += sum(piece.nbytes for piece in prepared.pieces)
-        if self._bytes > self.limit_bytes:
-            raise PreparedTransactionError(
-                f"prepared XA transactions hold more than {self.limit_bytes} bytes of rows",
-                where=f"XA {name}",
-                risk="none yet: nothing of them was handed on",
-                remedy="XA COMMIT or XA ROLLBACK old ones (XA RECOVER lists them), or raise "
-                "stream.max_batch",
-            )
-        self._held[name] = prepared
+        """Keep a transaction that was prepared; it may have no rows. The largest lose theirs."""
+        size = sum(piece.nbytes for piece in prepared.pieces or ())
+        self._held[name] = replace(prepared, nbytes=size)
+        self._bytes += size
+        while self._bytes > self.limit_bytes:
+            largest = max(self._held, key=lambda each: self._held[each].nbytes)
+            dropped = self._held[largest]
+            self._bytes -= dropped.nbytes
+            self._held[largest] = replace(dropped, pieces=None, nbytes=0)
 
-    def commit(self, name: XaName, place: BinlogPosition) -> list[Piece]:
+    def commit(self, name: XaName, place: BinlogPosition) -> Iterator[RowsPart]:
         """Return the rows of a transaction that is committed at a place."""
-        if name in self._held:
-            return self._let_go(name)
-        pieces = self.before(name, place)
-        if pieces is None:
-            raise PreparedTransactionError(
-                f"XA {name} is committed, but was prepared before the log that can be read",
-                where=f"XA {name}",
-                risk="its rows are not in the log any more and are lost if we go on",
-                remedy="resync the tables it wrote; keep logs longer than transactions stay "
-                "prepared",
-            )
-        return pieces
+        prepared = self._let_go(name)
+        if prepared is not None:
+            if prepared.pieces is not None:
+                return iter((RowsPart(prepared.pieces),))
+            return self.again(prepared)
+        parts = self.before.find(name, place)
+        if parts is None:
+            raise rows_are_gone(f"XA {name}")
+        return parts
+
+    def again(self, prepared: Prepared) -> Iterator[RowsPart]:
+        """Read the rows of a transaction of which only the place is known."""
+        return self.before.between(prepared.start, prepared.end)
 
     def roll_back(self, name: XaName) -> None:
         """Forget a transaction; one that is not known has nothing to forget."""
-        if name in self._held:
-            self._let_go(name)
+        self._let_go(name)
 
-    def _let_go(self, name: XaName) -> list[Piece]:
-        pieces = self._held.pop(name).pieces
-        self._bytes -= sum(piece.nbytes for piece in pieces)
-        return pieces
+    def _let_go(self, name: XaName) -> Prepared | None:
+        prepared = self._held.pop(name, None)
+        self._bytes -= 0 if prepared is None else prepared.nbytes
+        return prepared
+
+
+def rows_are_gone(what: str) -> PreparedTransactionError:
+    """Return the error for a commit whose rows the log does not hold any more."""
+    return PreparedTransactionError(
+        f"{what} is committed, but was prepared before the log that can be read",
+        where=what,
+        risk="its rows are not in the log any more and are lost if we go on",
+        remedy="resync the tables it wrote; keep logs longer than transactions stay prepared",
+    )

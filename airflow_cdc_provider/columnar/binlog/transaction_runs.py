@@ -18,6 +18,7 @@ from airflow_cdc_provider.columnar.binlog.event_types import EventType
 from airflow_cdc_provider.columnar.binlog.frames import Frames
 from airflow_cdc_provider.columnar.binlog.gtid_events import (
     GtidColumns,
+    is_prepared_xa,
     is_standalone,
     joined,
     read_gtids,
@@ -33,6 +34,8 @@ from airflow_cdc_provider.core.errors import CorruptLogError, IntegrityError
 from airflow_cdc_provider.core.positions import BinlogPosition, TransactionPoint
 
 _SECOND = 1_000_000
+_WEIGHINGS = 64
+"""How often the memory of an XA transaction's rows is looked at until it is full, by the log."""
 _MAY_FOLLOW = np.zeros((4, 4), np.bool_)
 """By what came before (COMMIT stands for no transaction) and what comes."""
 _MAY_FOLLOW[Kind.COMMIT, Kind.OPEN] = True
@@ -60,18 +63,24 @@ class OpenTransaction:
     """Some of its rows are of captured tables."""
     in_parts: bool = False
     """Some of its rows have been handed on."""
+    shed: bool = False
+    """XA: its rows are too many to be kept; they are read again at the commit."""
+    weighed_byte: int = 0
+    """Up to which byte of the log the memory its rows take was looked at."""
     savepoints: Savepoints = field(default_factory=Savepoints)
 
 
 class TransactionRuns:
     """Follows the log's transactions; rows go to `assembly` as they are decoded."""
 
-    def __init__(self, assembly: BatchAssembly, maps: TableMaps) -> None:
+    def __init__(self, assembly: BatchAssembly, maps: TableMaps, *, kept_bytes: int | None) -> None:
         self.open: OpenTransaction | None = None
         self.ordinal = 0
         self.byte = 0
         self._assembly = assembly
         self._maps = maps
+        self._kept_bytes = kept_bytes
+        """What the rows of one XA transaction may take; None if they do not wait at all."""
         self._number = 0
         """The open transaction's number, or the next one's."""
 
@@ -83,6 +92,7 @@ class TransactionRuns:
         counts, ordinals = self._rows(frames, kinds, opens)
         bytes_after = self.byte + np.cumsum(frames.stored_bytes)
         if len(commits):
+            self._check_complete()
             ended = self._ended(frames, opens, commits, log_ends)
             captured = self._captured(kinds, counts, opens, len(commits))
             finished = Commits(
@@ -100,6 +110,7 @@ class TransactionRuns:
         if len(opens) and (not len(commits) or opens[-1] > commits[-1]):
             last = int(opens[-1])
             self.open = self._opened(frames, last, int(log_ends[last]), int(ordinals[last]))
+            self.open.weighed_byte = int(bytes_after[last])
         begins = np.flatnonzero(kinds == _BEGIN)
         if self.open is not None and len(begins) and (not len(opens) or begins[-1] > opens[-1]):
             self.open.begun = True
@@ -107,7 +118,8 @@ class TransactionRuns:
             self.open.captured |= self.ordinal > self.open.first_ordinal
             since = int(opens[-1]) if len(opens) else 0
             self._note_savepoints(self.open, frames, kinds, ordinals, since)
-            yield from self._hand_on_part(int(log_ends.max()))
+            self._shed(self.open)
+            yield from self.hand_on_part(int(log_ends.max()))
         elif log_ends.any():
             self._assembly.move_to(self._assembly.at(int(log_ends.max())))
 
@@ -247,7 +259,31 @@ class TransactionRuns:
             start=self._assembly.at(log_end - size),
             first_ordinal=ordinal,
             begun=bool(grouped),
+            distributed=grouped and self._kept_bytes is not None and is_prepared_xa(frames, place),
         )
+
+    def _shed(self, opened: OpenTransaction) -> None:
+        """Drop the rows of an XA transaction once they are too many; it has no savepoint then."""
+        if self._kept_bytes is None or not opened.distributed:
+            return
+        if not opened.shed:
+            if self.byte - opened.weighed_byte < self._kept_bytes // _WEIGHINGS:
+                return
+            opened.weighed_byte = self.byte
+            held = self._assembly.pending.nbytes_since(opened.first_ordinal)
+            opened.shed = held > self._kept_bytes
+        if opened.shed:
+            self.take_rows()
+            opened.captured = False
+
+    def _check_complete(self) -> None:
+        """Refuse an end that would lose rows which were dropped to be read again."""
+        if self.open is not None and self.open.shed:
+            raise IntegrityError(
+                "a large XA transaction ended in a way that is not known",
+                risk="its rows would be lost",
+                remedy="report it with the server's version",
+            )
 
     def point(self, log_end: int, second: int) -> TransactionPoints:
         """Return the open transaction's point, as if it ended here."""
@@ -260,7 +296,8 @@ class TransactionRuns:
             np.array([second]),
         )
 
-    def _hand_on_part(self, log_end: int) -> Iterator[ChangeBatch]:
+    def hand_on_part(self, log_end: int) -> Iterator[ChangeBatch]:
+        """Hand on what the open transaction has so far, if it alone is over the limits."""
         if self.open is None or self.open.distributed or not self.open.captured:
             return
         for batch in self._assembly.overflow(
@@ -271,6 +308,8 @@ class TransactionRuns:
 
     def end(self, log_end: int, second: int, *, dropped: bool = False) -> Iterator[ChangeBatch]:
         """End the open transaction at an event that was read alone."""
+        if not dropped:
+            self._check_complete()
         point = self.point(log_end, second)
         opened = self.open
         captured = opened is not None and not dropped and (opened.captured or opened.in_parts)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from airflow_cdc_provider.columnar.changes import ChangeBatch
@@ -471,3 +473,36 @@ def test_compressed_events_of_mariadb_have_the_rows_of_plain_ones(
     batches = log.batches()
     assert {key: row["v"] for key, row in replayed(batches, "t").items()} == dict(shown)
     assert sum(batch.barrier is not None for batch in batches) == 1
+
+
+def test_a_prepared_transaction_takes_no_more_memory_than_is_kept(
+    server: SqlServer, database: str
+) -> None:
+    server.execute("ALTER TABLE t MODIFY v VARCHAR(500)", database=database)
+    blocks = (
+        ", ".join(f"({key}, '{'x' * 400}')" for key in range(first, first + 1000))
+        for first in range(0, 40_000, 1000)
+    )
+    with captured_log(server) as log:
+        with session(server, database) as run:
+            run("XA START 'm'", *(f"INSERT INTO t VALUES {block}" for block in blocks))
+            run("XA END 'm'", "XA PREPARE 'm'")
+        with session(server, database) as run:
+            run("XA ROLLBACK 'm'", "INSERT INTO t VALUES (-1, 'y')")
+        captured = log()
+    captured.chunk_bytes = 100_000
+    decoder = captured.decoder(limits=BatchLimits(changes=1000, bytes=500_000))
+    before, highest = pa.total_allocated_bytes(), 0
+    batches: list[ChangeBatch] = []
+    tracemalloc.start()
+    try:
+        for chunk in captured.chunks():
+            batches += decoder.feed(chunk)
+            held = pa.total_allocated_bytes() - before + tracemalloc.get_traced_memory()[0]
+            highest = max(highest, held - len(chunk.buffer))
+    finally:
+        tracemalloc.stop()
+    batches += [batch for batch in [decoder.flush()] if batch is not None]
+    assert ids(batches) == [-1]
+    assert captured.path.stat().st_size > 16_000_000
+    assert highest < 6_000_000
