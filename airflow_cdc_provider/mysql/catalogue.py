@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.mysql.connection import ServerConnection
 
 SYSTEM_DATABASES = ("information_schema", "mysql", "performance_schema", "sys")
+LEDGER_DATABASE = "airflow_cdc"
+"""Where pipelines that copy to this server keep their progress: never a table to be copied."""
 
 
 class TableKind(StrEnum):
@@ -78,10 +80,15 @@ def picked_tables(
     include: Sequence[Pattern],
     exclude: Sequence[Pattern] = (),
 ) -> tuple[TableFacts, ...]:
-    """Return the tables, of whatever kind, that the patterns pick, by the server's case rule."""
+    """Return the tables, of whatever kind, that the patterns pick, by the server's case rule.
+
+    Never the server's own, nor those of a ledger: it changes with every commit of its pipelines.
+    """
     fold = capabilities.names_fold_case
 
     def picked(table: TableId) -> bool:
+        if reserved_for(table.database, fold=fold):
+            return False
         if not any(pattern.matches(table, ignore_case=fold) for pattern in include):
             return False
         return not any(pattern.matches(table, ignore_case=fold) for pattern in exclude)
@@ -89,6 +96,14 @@ def picked_tables(
     system = ", ".join(literal(name) for name in SYSTEM_DATABASES)
     facts = _facts(connection, f"TABLE_SCHEMA NOT IN ({system})")
     return tuple(sorted((f for f in facts if picked(f.table)), key=lambda f: f.table))
+
+
+def reserved_for(database: str, *, fold: bool) -> str:
+    """Return what a database is reserved for, empty if it may hold tables to be copied."""
+    name = database.lower() if fold else database
+    if name == LEDGER_DATABASE:
+        return "the ledger of the pipelines that copy to this server"
+    return "the server itself" if name in SYSTEM_DATABASES else ""
 
 
 def table_facts(

@@ -19,7 +19,7 @@ from airflow_cdc_provider.mysql.capabilities import (
     WatermarkMode,
     read_capabilities,
 )
-from airflow_cdc_provider.mysql.catalogue import TableFacts, foreign_keys
+from airflow_cdc_provider.mysql.catalogue import LEDGER_DATABASE, TableFacts, foreign_keys
 from airflow_cdc_provider.mysql.connection import Role, connect, query, query_named
 from airflow_cdc_provider.mysql.findings import Finding, Level, refuse_if_blocked, sorted_findings
 from airflow_cdc_provider.mysql.preflight_definitions import definition_findings
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Finding", "Level", "preflight", "refuse_if_blocked"]
 
-LEDGER_DATABASE = "airflow_cdc"
 _SINK_PRIVILEGES = ("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "INDEX", "DROP")
 _TO_SEE_TRIGGERS = "TRIGGER"
 """MySQL hides a table's triggers from accounts without it, and they would fire unseen."""

@@ -64,7 +64,8 @@ class SourceSection(Reference):
     """Where the tables come from: MySQL or MariaDB."""
 
     tables: tuple[Pattern, ...] = Field(
-        description='Tables to copy, as `"database.table"`; `*` stands for any characters.',
+        description='Tables to copy, as `"database.table"`; `*` stands for any characters. '
+        "The ledger (`airflow_cdc`) and the server's own databases are never among them.",
         min_length=1,
         examples=[["shop.orders", "inventory.*"]],
     )

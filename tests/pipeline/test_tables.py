@@ -10,9 +10,13 @@ from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import PipelineFileError, UnsupportedTableError
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.mysql.capabilities import read_capabilities
+from airflow_cdc_provider.mysql.catalogue import picked_tables, reserved_for
 from airflow_cdc_provider.mysql.connection import connect
 from airflow_cdc_provider.pipeline.loader import LoadedPipeline, parse_pipeline
+from airflow_cdc_provider.pipeline.patterns import TablePattern
+from airflow_cdc_provider.pipeline.steps.planning import plan
 from airflow_cdc_provider.pipeline.steps.tables import require_keys, require_separate, tables_of
+from tests.pipeline.conftest import Shop
 from tests.servers.given import SqlServer
 
 FILE = """\
@@ -97,3 +101,53 @@ def test_a_file_that_does_not_fit_the_source_is_refused_with_its_line(
 def test_a_table_without_a_primary_key_is_refused(mysql_server: SqlServer, database: str) -> None:
     with pytest.raises(UnsupportedTableError, match="keyless"):
         require_keys(found(mysql_server, f'"{database}.*"'))
+
+
+@pytest.fixture
+def beside_a_ledger(shop: Shop) -> str:
+    """A database on a server that is a sink, and so has a ledger."""
+    plan(shop.run())
+    assert shop.sink.execute("SHOW TABLES FROM airflow_cdc") != []
+    shop.sink.execute(f"CREATE TABLE {shop.target}.airflow_cdc (id INT PRIMARY KEY)")
+    return shop.target
+
+
+def test_patterns_take_up_neither_a_ledger_nor_the_servers_own_tables(
+    shop: Shop, beside_a_ledger: str
+) -> None:
+    patterns = f'"{beside_a_ledger}.*", "airflow*.*", "*l_cdc.*", "*ys.*", "m*sql.*", "*_schema.*"'
+    with pytest.raises(PipelineFileError) as refused:
+        found(shop.sink, patterns)
+    assert "no table fits airflow*.*" in refused.value.what
+    with closing(connect(Endpoint.parse(shop.sink.dsn()), purpose="test")) as connection:
+        picked = picked_tables(connection, read_capabilities(connection), [TablePattern("*", "*")])
+    databases = {fact.table.database for fact in picked}
+    assert beside_a_ledger in databases
+    assert databases & {"airflow_cdc", "mysql", "sys", "information_schema"} == set()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("airflow_cdc.stream", "the ledger"),
+        ('"airflow_cdc.*"', "the ledger"),
+        ("mysql.user", "the server itself"),
+    ],
+)
+def test_a_reserved_database_that_is_named_is_refused_with_the_reason(
+    shop: Shop, beside_a_ledger: str, pattern: str, words: str
+) -> None:
+    with pytest.raises(PipelineFileError, match=words) as refused:
+        found(shop.sink, f'"{beside_a_ledger}.*", {pattern}')
+    assert "line 4, source.tables[1]" in refused.value.what
+
+
+def test_nothing_is_copied_into_a_ledger(shop: Shop, beside_a_ledger: str) -> None:
+    with pytest.raises(PipelineFileError, match="goes to Airflow_CDC"):
+        found(shop.sink, f'"{beside_a_ledger}.*"', f'"{beside_a_ledger}.*": "Airflow_CDC.x_*"')
+
+
+@pytest.mark.parametrize("name", ["airflow_cdc", "Airflow_CDC", "AIRFLOW_CDC"])
+def test_where_names_fold_case_a_reserved_database_is_one_in_any_case(name: str) -> None:
+    assert reserved_for(name, fold=True)
+    assert bool(reserved_for(name, fold=False)) == (name == "airflow_cdc")

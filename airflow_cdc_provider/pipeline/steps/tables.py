@@ -17,7 +17,12 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.mysql.capabilities import Capabilities, read_capabilities
-from airflow_cdc_provider.mysql.catalogue import TableFacts, TableKind, picked_tables
+from airflow_cdc_provider.mysql.catalogue import (
+    TableFacts,
+    TableKind,
+    picked_tables,
+    reserved_for,
+)
 from airflow_cdc_provider.mysql.connection import connect
 from airflow_cdc_provider.mysql.introspection import read_schemas
 from airflow_cdc_provider.pipeline.loader import LoadedPipeline
@@ -80,6 +85,9 @@ def tables_of(
     source, fold = loaded.model.source, capabilities.names_fold_case
     facts = picked_tables(connection, capabilities, source.patterns, source.excluded)
     base = [fact for fact in facts if fact.kind is TableKind.BASE]
+    reserved = list(_reserved_patterns(source.patterns, fold=fold))
+    if reserved:
+        raise loaded.refusal(*reserved)
     found = [
         *_unmatched_patterns(source.patterns, facts, base, fold=fold),
         *_unmatched_routes(loaded, base, fold=fold),
@@ -96,7 +104,7 @@ def tables_of(
         for fact in base
         if fact.table in schemas
     )
-    found = list(_wrong_keys(loaded, plans))
+    found = [*_reserved_targets(loaded, plans), *_wrong_keys(loaded, plans)]
     if found:
         raise loaded.refusal(*found)
     return Captured(plans, tuple(facts), capabilities.server_uuid, fold)
@@ -119,6 +127,27 @@ def require_keys(plans: Iterable[TablePlan]) -> None:
             risk="rows could not be told apart: changes would be lost or doubled",
             remedy="add a primary key, or put the tables into source.exclude",
         )
+
+
+def _reserved_patterns(patterns: Sequence[TablePattern], *, fold: bool) -> Iterator[Found]:
+    """Yield the patterns that name a database no table of which is ever copied."""
+    for number, pattern in enumerate(patterns):
+        holder = "" if "*" in pattern.database else reserved_for(pattern.database, fold=fold)
+        if holder:
+            what = f"the database {pattern.database} belongs to {holder}, and is never copied"
+            yield ("source", "tables", number), what, "leave it out"
+
+
+def _reserved_targets(loaded: LoadedPipeline, plans: Sequence[TablePlan]) -> Iterator[Found]:
+    """Yield the tables that would be copied into such a database, however it is written."""
+    for plan in plans:
+        holder = reserved_for(plan.sink_table.database, fold=True)
+        if holder:
+            yield (
+                ("sink", "route") if loaded.model.sink.route else ("sink",),
+                f"{plan.schema.table} goes to {plan.sink_table}, a database of {holder}",
+                "route it to a database of its own",
+            )
 
 
 def _unmatched_patterns(
