@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,16 +21,15 @@ from airflow_cdc_provider.cli.reports import (
     verify_form,
     verify_lines,
 )
-from airflow_cdc_provider.core.errors import CdcError, RefusedError
+from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.pipeline.loader import load_pipeline
-from airflow_cdc_provider.pipeline.run import Run, open_run, open_to_look
+from airflow_cdc_provider.pipeline.run import Run, give_back, open_run, open_to_look
 from airflow_cdc_provider.pipeline.servers import DsnOf, MasterOf, spark_master
 from airflow_cdc_provider.pipeline.steps import control
 from airflow_cdc_provider.pipeline.steps.checking import check as check_step
 from airflow_cdc_provider.pipeline.steps.converging import (
     Watcher,
-    release,
     run_continuously,
     run_until_caught_up,
 )
@@ -51,10 +51,15 @@ class Lookup:
     master_of: MasterOf
 
 
-def _open(options: Options, lookup: Lookup, screen: Screen) -> Run:
-    run = open_run(load_pipeline(options.file), lookup.dsn_of)
-    _say_state(run, screen)
-    return run
+@contextmanager
+def _open(options: Options, lookup: Lookup, screen: Screen) -> Iterator[Run]:
+    """Open the pipeline for a command that may take it over, and give it back at the end."""
+    with open_run(load_pipeline(options.file), lookup.dsn_of) as run:
+        _say_state(run, screen)
+        try:
+            yield run
+        finally:
+            give_back(run)
 
 
 def _look(options: Options, lookup: Lookup, screen: Screen) -> Run:
@@ -107,11 +112,7 @@ def run(options: Options, lookup: Lookup, screen: Screen) -> bool:
         )
         bounded = options.until == "caught-up" or opened.model.stream.mode == "bounded"
         step = run_until_caught_up if bounded else run_continuously
-        try:
-            done = step(opened, spark, watcher)
-        finally:
-            with suppress(CdcError):  # the lease ends by itself, and an error on its way goes on
-                release(opened)
+        done = step(opened, spark, watcher)
         status = _status(opened)
     form = run_form(done, status, time.monotonic() - started)
     screen.result(form, run_lines(form))
@@ -166,9 +167,7 @@ def restart(options: Options, lookup: Lookup, screen: Screen) -> bool:
     """Plan from scratch."""
     with _open(options, lookup, screen) as run:
         _confirm(options, screen, f"Read all tables of {run.name} again?")
-        text = control.restart(run)
-        release(run)
-        return _done(run, screen, text)
+        return _done(run, screen, control.restart(run))
 
 
 def drop(options: Options, lookup: Lookup, screen: Screen) -> bool:

@@ -7,6 +7,7 @@ append-only: a code never changes its meaning.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 
@@ -14,6 +15,8 @@ class CdcError(Exception):
     """Something the product understands well enough to explain."""
 
     code: ClassVar[str] = "CDC-000"
+    ends_the_stream: ClassVar[bool] = False
+    """The log will always hold what a stream ended with: trying again ends there again."""
 
     def __init__(self, what: str, where: str = "", risk: str = "", remedy: str = "") -> None:
         super().__init__(what, where, risk, remedy)
@@ -118,6 +121,7 @@ class SnapshotRequiredError(CdcError):
     """The log cannot bring the sink to the source; the tables must be read again."""
 
     code = "CDC-LOG-001"
+    ends_the_stream = True
 
 
 class BinlogPurgedError(SnapshotRequiredError):
@@ -130,6 +134,7 @@ class SourceIdentityError(SnapshotRequiredError):
     """Another server answers, and its history does not contain ours."""
 
     code = "CDC-LOG-003"
+    ends_the_stream = False  # the right server may answer again; each start asks who it is
 
 
 class NotConsistentError(CdcError):
@@ -189,6 +194,12 @@ class SparkInstallationError(RefusedError):
     code = "CDC-CFG-008"
 
 
+class StreamEndedError(RefusedError):
+    """The stream ended with an error that trying again cannot mend."""
+
+    code = "CDC-CFG-009"
+
+
 # --- stop and ask a person --------------------------------------------------------------------
 
 
@@ -202,18 +213,21 @@ class UnknownEventError(IntegrityError):
     """An event of the log is not understood."""
 
     code = "CDC-INT-002"
+    ends_the_stream = True
 
 
 class UnknownTypeError(IntegrityError):
     """A column type, charset or stored value is not understood."""
 
     code = "CDC-INT-003"
+    ends_the_stream = True
 
 
 class ValueRefusedError(IntegrityError):
     """A value has no place in the value model under the column's policy."""
 
     code = "CDC-INT-004"
+    ends_the_stream = True
 
 
 class CorruptLogError(IntegrityError):
@@ -238,6 +252,7 @@ class TableChangedError(IntegrityError):
     """A statement changed a captured table and the policy is to stop."""
 
     code = "CDC-INT-008"
+    ends_the_stream = True
 
 
 class PreparedTransactionError(IntegrityError):
@@ -256,3 +271,14 @@ class SplitTooBigError(CdcError):
     """A split holds more bytes than a reader may keep; it is to be cut in two."""
 
     code = "CDC-SPL-001"
+
+
+def error_class(code: str) -> type[CdcError]:
+    """Return the class of errors that a code names; the parent of all if there is none."""
+    return next((kind for kind in _family(CdcError) if kind.code == code), CdcError)
+
+
+def _family(kind: type[CdcError]) -> Iterator[type[CdcError]]:
+    yield kind
+    for child in kind.__subclasses__():
+        yield from _family(child)

@@ -5,6 +5,8 @@ pipeline changes what is. Every write names the state it moves from.
 
     NEW -> PLANNING -> SNAPSHOT -> HANDED_OFF -> STREAMING <-> STOPPED
      any -> FAILED -> PLANNING | SNAPSHOT | STREAMING
+
+A new owner finds HANDED_OFF where the one before it was STREAMING: a stream is its owner's.
 """
 
 from __future__ import annotations

@@ -115,6 +115,9 @@ class StateStore(StateReader, Protocol):
     ) -> PipelineState:
         """Prolong the lease and return what is wanted now."""
 
+    def release_lease(self, name: PipelineName, generation: int) -> None:
+        """Give the lease back, so that the next owner need not wait for its end."""
+
     def want(self, name: PipelineName, wanted: Wanted) -> None:
         """Ask the pipeline's owner to run or to stop."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase, Wanted
@@ -103,6 +103,8 @@ class StreamState:
     heartbeat_us: int = 0
     inconsistent: tuple[TableId, ...] = ()
     """Tables whose consistent point has not passed."""
+    generation: int = field(default=0, compare=False)
+    """Under which this was told; whoever tells it is known by its own."""
 
 
 @dataclass(frozen=True, slots=True)

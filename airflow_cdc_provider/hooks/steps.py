@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseHook, conf
+from airflow.sdk.exceptions import AirflowNotFoundException, TaskDeferred
 
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.lifecycle import Phase, Wanted
+from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.hooks.dsn import AirflowDsns
 from airflow_cdc_provider.pipeline.loader import load_pipeline
@@ -42,7 +43,15 @@ class CdcSteps:
     def __enter__(self) -> CdcSteps:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Close the pipeline; a task that failed gives its lease back.
+
+        One that did its part leaves it to the next task, or to the job it started.
+        """
+        from airflow_cdc_provider.pipeline.run import give_back  # noqa: PLC0415 - see above
+
+        if kind is not None and not issubclass(kind, TaskDeferred):
+            give_back(self.run)
         self.run.close()
 
     def status(self) -> PipelineStatus:
@@ -54,6 +63,14 @@ class CdcSteps:
     def is_paused(self) -> bool:
         """Tell whether someone asked the pipeline to stop."""
         return self.run.store.ensure(self.run.name).wanted is Wanted.STOP
+
+    def require_not_ended(self) -> None:
+        """Refuse a pipeline whose stream ended with what trying again cannot mend."""
+        from airflow_cdc_provider.pipeline.steps.ended import (  # noqa: PLC0415 - see above
+            require_not_ended,
+        )
+
+        require_not_ended(self.run)
 
     def check(self) -> CheckReport:
         """Look at the file, the source and the sink."""
@@ -89,7 +106,6 @@ class CdcSteps:
             start_stream,
         )
 
-        self._forget_old_failure()
         return start_stream(self.run, self.spark_options(), mode=mode)
 
     def finish_tables(self) -> tuple[TableId, ...]:
@@ -126,16 +142,6 @@ class CdcSteps:
         logs = Path(folder) if folder else None
         return SparkOptions.of(model, master=master, log_folder=logs)
 
-    def _forget_old_failure(self) -> None:
-        """Move on from FAILED, so that a failure seen from now on is one of the new job.
-
-        The text of the old one stays among the pipeline's events.
-        """
-        store, name = self.run.store, self.run.name
-        state = store.ensure(name)
-        if state.phase is Phase.FAILED and store.hand_off(name) is not None:
-            store.move(name, state.generation, expected=Phase.FAILED, to=Phase.HANDED_OFF)
-
 
 def spark_master(conn_id: str) -> str:
     """Return the master that an Airflow connection of type `spark` names.
@@ -155,3 +161,11 @@ def spark_master(conn_id: str) -> str:
             remedy="make it one of type spark with a host such as spark://host, and its port",
         )
     return f"spark://{host}{port}"
+
+
+def find_spark_master(conn_id: str) -> str | None:
+    """Return the master that a connection names, None if there is no such connection."""
+    try:
+        return spark_master(conn_id)
+    except AirflowNotFoundException:
+        return None

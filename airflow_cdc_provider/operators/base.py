@@ -27,19 +27,24 @@ class CdcOperator(BaseOperator):
     One step of a pipeline.
 
     :param pipeline: path of the pipeline's YAML file (templated).
+    :param refused: why the task may do nothing, such as a clash of two pipeline files; it then
+        fails with these words.
     """
 
     template_fields: Sequence[str] = ("pipeline",)
     operator_extra_links = (CdcProgressLink(),)
     ui_color = "#e8f1f5"
 
-    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
+    def __init__(self, *, pipeline: str, refused: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.pipeline = pipeline
+        self.refused = refused
 
     @contextmanager
     def opened(self) -> Iterator[CdcSteps]:
         """Open the pipeline; its errors leave as Airflow's."""
+        if self.refused:
+            raise AirflowFailException(self.refused)
         with airflow_errors(), CdcSteps(self.pipeline, owner=owner_of(self.dag_id)) as steps:
             yield steps
 

@@ -28,11 +28,14 @@ from airflow_cdc_provider.operators.summaries import (
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.pipeline.steps.jobs import JobEnd, JobProcess
+    from airflow_cdc_provider.pipeline.steps.status import PipelineStatus
 
 StartedT = TypeVar("StartedT", bound="JobProcess | None")
 KILL_PATIENCE_S = 3.0
 """Airflow waits five seconds for `on_kill` before it kills the task's own process."""
 _POLL_S = 0.5
+_FIRST_COMMIT_S = 60.0
+"""How long a stream that is alive may take over its first commit before it is believed."""
 
 
 class CdcJobOperator(CdcOperator):
@@ -40,6 +43,7 @@ class CdcJobOperator(CdcOperator):
     Starts a Spark job and remembers it.
 
     :param pipeline: path of the pipeline's YAML file (templated).
+    :param refused: why the task may do nothing; it then fails with these words.
     :param progress_every_s: seconds between lines of progress in the task's log.
     """
 
@@ -113,6 +117,7 @@ class CdcSnapshotOperator(CdcJobOperator):
     Does nothing once the stream has taken over.
 
     :param pipeline: path of the pipeline's YAML file (templated).
+    :param refused: why the task may do nothing; it then fails with these words.
     :param progress_every_s: seconds between lines of progress in the task's log.
     """
 
@@ -135,6 +140,7 @@ class CdcStreamOperator(CdcJobOperator):
     that outlives the task, for a `CdcStreamSensor` to watch, and ends when the job is streaming.
 
     :param pipeline: path of the pipeline's YAML file (templated).
+    :param refused: why the task may do nothing; it then fails with these words.
     :param mode: `bounded` or `continuous`; the file's if None (templated).
     :param detach: False keeps a continuous stream inside the task, for workers that end whatever
         a task started, such as Kubernetes pods. The task then ends when the stream is paused.
@@ -175,15 +181,44 @@ _detached: list[JobProcess] = []
 """Jobs that outlive their task are kept here, or Python would complain while it ends."""
 
 
+class _Heard:
+    """What was heard of one generation's stream; what older ones told does not count."""
+
+    def __init__(self, generation: int) -> None:
+        self._generation = generation
+        self._first: tuple[str, float] | None = None
+
+    @property
+    def is_alive(self) -> bool:
+        return self._first is not None
+
+    def streams(self, status: PipelineStatus, now_s: float) -> bool:
+        """Tell whether a stream is under way, after another look."""
+        state, stream = status.state, status.stream
+        is_its = state.phase is Phase.STREAMING and state.generation == self._generation
+        if not is_its or stream is None or stream.generation != self._generation:
+            return False
+        if not stream.heartbeat_us:
+            return False
+        position = str(stream.position)
+        self._first = self._first or (position, now_s)
+        since, since_s = self._first
+        return position != since or stream.lag_us == 0 or now_s - since_s >= _FIRST_COMMIT_S
+
+
 def await_streaming(steps: CdcSteps, job: JobProcess, *, timeout_s: float) -> None:
-    """Wait until a job has begun to stream; an error it ends with before that is raised."""
+    """Wait until a job streams; an error it ends with before that is raised.
+
+    It streams when it was heard of and has committed something, or nothing waits. One whose first
+    commit takes long is believed when it has lived for a while.
+    """
     deadline = time.monotonic() + timeout_s
+    heard = _Heard(job.spec.generation)
     while job.is_running:
-        state = steps.status().state
-        if state.phase is Phase.STREAMING and state.generation == job.spec.generation:
+        if heard.streams(steps.status(), time.monotonic()):
             _detached.append(job)
             return
-        if time.monotonic() >= deadline:
+        if time.monotonic() >= deadline and not heard.is_alive:
             job.stop()
             raise RetryableError(
                 f"the stream job did not begin within {timeout_s:.0f} s",

@@ -7,6 +7,8 @@ from typing import Any
 from airflow.sdk import Context
 
 from airflow_cdc_provider.core.errors import StateMovedError
+from airflow_cdc_provider.core.lifecycle import Phase
+from airflow_cdc_provider.hooks.steps import CdcSteps
 from airflow_cdc_provider.operators.assets import tell_consistent
 from airflow_cdc_provider.operators.base import CdcOperator, skip_if_paused
 from airflow_cdc_provider.operators.summaries import (
@@ -17,6 +19,19 @@ from airflow_cdc_provider.operators.summaries import (
 from airflow_cdc_provider.pipeline.steps.status import left_out_text
 
 
+def _require_alive(steps: CdcSteps) -> None:
+    """Refuse to tell of tables whose stream has failed: their position stands still."""
+    steps.require_not_ended()
+    state = steps.status().state
+    if state.phase is Phase.FAILED:
+        raise StateMovedError(
+            f"the stream has failed: {state.error}",
+            where=f"pipeline {steps.run.name}",
+            risk="none: no key was added and no asset event sent",
+            remedy="mend what the error says; this task is tried again while the stream is",
+        )
+
+
 class CdcPreflightOperator(CdcOperator):
     """
     Check the pipeline file, the source and the sink; fail with every finding and its fix.
@@ -24,11 +39,13 @@ class CdcPreflightOperator(CdcOperator):
     Skips the run while the pipeline is paused. Nothing is changed.
 
     :param pipeline: path of the pipeline's YAML file (templated).
+    :param refused: why the task may do nothing; it then fails with these words.
     """
 
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
         with self.opened() as steps:
             skip_if_paused(steps)
+            steps.require_not_ended()
             report = steps.check()
             summary = check_summary(steps.run.name, report)
             for line in summary["findings"]:
@@ -45,6 +62,7 @@ class CdcPlanOperator(CdcOperator):
     job while its readers already read.
 
     :param pipeline: path of the pipeline's YAML file (templated).
+    :param refused: why the task may do nothing; it then fails with these words.
     """
 
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
@@ -63,6 +81,7 @@ class CdcHandoffOperator(CdcOperator):
     Turn the reports of all splits into the one stream: its start, and each table's watermarks.
 
     :param pipeline: path of the pipeline's YAML file (templated).
+    :param refused: why the task may do nothing; it then fails with these words.
     """
 
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
@@ -80,10 +99,12 @@ class CdcFinishOperator(CdcOperator):
     sink equals the source. Fails, and may be retried, while a table is not there yet.
 
     :param pipeline: path of the pipeline's YAML file (templated).
+    :param refused: why the task may do nothing; it then fails with these words.
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
         with self.opened() as steps:
+            _require_alive(steps)
             waiting = steps.finish_tables()
             if waiting:
                 raise StateMovedError(

@@ -26,6 +26,7 @@ class CdcVerifyOperator(CdcJobOperator):
     none is at work, as between the runs of a bounded pipeline, a job catches up for that.
 
     :param pipeline: path of the pipeline's YAML file (templated).
+    :param refused: why the task may do nothing; it then fails with these words.
     :param tables: only these tables, as `database.table`; all of them if None (templated).
     :param settle_s: seconds that a stream at work gets, each time, to bring differing rows.
     :param enabled: skip the task if this is false or renders to a word for it (templated).
@@ -50,6 +51,7 @@ class CdcVerifyOperator(CdcJobOperator):
         if str(self.enabled).strip().lower() in _NO:
             raise AirflowSkipException("this run was asked not to verify")
         with self.opened() as steps:
+            steps.require_not_ended()
             report = steps.verify(
                 self._tables(),
                 settle_s=self.settle_s,

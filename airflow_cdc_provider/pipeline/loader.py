@@ -18,8 +18,6 @@ from airflow_cdc_provider.pipeline.model import PipelineFile
 from airflow_cdc_provider.pipeline.problems import Path, Problem, refusal
 from airflow_cdc_provider.pipeline.yaml_lines import YamlDocument, read_yaml
 
-SUFFIXES = {".yaml", ".yml"}
-
 
 @dataclass(frozen=True, slots=True)
 class LoadedPipeline:
@@ -69,35 +67,6 @@ def parse_pipeline(text: str, path: FilePath | str = "pipeline.yaml") -> LoadedP
     if found:
         raise loaded.refusal(*found)
     return loaded
-
-
-def load_folder(folder: FilePath | str) -> tuple[LoadedPipeline, ...]:
-    """Read every pipeline file of a folder; names and server ids must not clash."""
-    files = sorted(path for path in FilePath(folder).iterdir() if path.suffix in SUFFIXES)
-    loaded = tuple(load_pipeline(path) for path in files)
-    for number, later in enumerate(loaded):
-        found = [clash for earlier in loaded[:number] for clash in _clashes(earlier, later)]
-        if found:
-            raise later.refusal(*found)
-    return loaded
-
-
-def _clashes(earlier: LoadedPipeline, later: LoadedPipeline) -> Iterator[tuple[Path, str, str]]:
-    if earlier.model.pipeline == later.model.pipeline:
-        yield (
-            ("pipeline",),
-            f"{earlier.path.name} has a pipeline of the same name",
-            "rename one of them: state and ledger are kept by name",
-        )
-    mine, theirs = later.model.source.server_ids, earlier.model.source.server_ids
-    if max(mine.start, theirs.start) < min(mine.stop, theirs.stop):
-        free = max(mine.stop, theirs.stop)
-        yield (
-            ("source", "server_id"),
-            f"server ids {mine.start}-{mine.stop - 1} overlap those of {earlier.path.name} "
-            f"({theirs.start}-{theirs.stop - 1}): the source would cut one reader off",
-            f"write server_id: {free}-{free + max(len(mine), 100) - 1}",
-        )
 
 
 def _located(document: YamlDocument, path: Path, what: str, fix: str) -> Problem:

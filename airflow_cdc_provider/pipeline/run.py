@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from airflow_cdc_provider.core.errors import LeaseHeldError
+from airflow_cdc_provider.core.errors import CdcError, LeaseHeldError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.records import PipelineState
 from airflow_cdc_provider.pipeline.loader import LoadedPipeline
@@ -25,6 +26,14 @@ from airflow_cdc_provider.state.store import SqlStateStore, open_store
 LEASE_S = 60.0
 
 
+@dataclass(slots=True)
+class Held:
+    """What a run holds of its pipeline."""
+
+    generation: int = 0
+    """Under which it took the pipeline over last; 0 if it did not."""
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """One run of a pipeline's steps; close it at the end."""
@@ -34,6 +43,7 @@ class Run:
     store: SqlStateStore
     owner: str
     """Who runs the steps, the same for all steps of one run: a lease is shared by name."""
+    held: Held = field(default_factory=Held)
 
     @property
     def model(self) -> PipelineFile:
@@ -74,22 +84,39 @@ def this_process() -> str:
 def take_over(run: Run, ledger: SinkLedger) -> PipelineState:
     """Become the owner in the state store and in the ledger; older writers are fenced from now.
 
-    A live lease of another owner is respected: its run is at work. A lease that its owner left
-    behind ends by itself, or at once if the owner was a process of this machine that is gone.
+    A live lease of another owner is respected: its run is at work. An owner that ends gives its
+    lease back. What was killed cannot: then the lease runs out a minute after it was renewed last,
+    or counts for nothing at once if the owner was a process of this machine.
     """
     state = run.store.ensure(run.name)
     if state.owner != run.owner and lease_is_live(run, state):
-        seconds = max(0, (state.lease_until_us - run.store.now_us()) // 1_000_000)
         raise LeaseHeldError(
             f"{state.owner} runs the pipeline {run.name}",
             where=f"state of {run.name}, generation {state.generation}",
             risk="none: nothing was started",
-            remedy=f"let it end, or pause it and try again; its lease ends in {seconds} s unless "
-            "renewed",
+            remedy="let it end, or pause it and try again; if it was killed, its lease ends in "
+            f"{lease_left_s(run, state)} s",
         )
     taken = run.store.take_over(run.name, run.owner, at_least=ledger.generation(), lease_s=LEASE_S)
+    run.held.generation = taken.generation
     ledger.take_over(taken.generation)
     return taken
+
+
+def give_back(run: Run) -> None:
+    """Give back the lease that this run took, at its end.
+
+    One that a newer owner took is that owner's: the generation guards it. What cannot be given
+    back, because the state store does not answer, runs out.
+    """
+    if run.held.generation:
+        with suppress(CdcError):
+            run.store.release_lease(run.name, run.held.generation)
+
+
+def lease_left_s(run: Run, state: PipelineState) -> int:
+    """Return for how many seconds a lease lasts if nobody renews it."""
+    return max(0, (state.lease_until_us - run.store.now_us()) // 1_000_000)
 
 
 def lease_is_live(run: Run, state: PipelineState) -> bool:

@@ -14,8 +14,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from airflow_cdc_provider.core.errors import CdcError, FencedError, StateMovedError
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
 from airflow_cdc_provider.core.lifecycle import Phase
+from airflow_cdc_provider.core.ports import StateStore
 from airflow_cdc_provider.spark.failures import SPARK_FAILURES, spark_failure
 from airflow_cdc_provider.spark.job import Job, JobServers
 from airflow_cdc_provider.spark.job_result import ExitCode, JobResult
@@ -56,7 +57,7 @@ def run_job(
     try:
         servers = servers or JobServers.from_environment(spec)
         secrets = servers.secrets
-        with closing(open_store(servers.state_dsn)) as store:
+        with closing(open_store(servers.state_dsn)) as store, _given_back(store, spec):
             session = spark or _session(spec, master, conf, secrets)
             return _run(Job(spec, servers, store, session, stop or threading.Event()))
     except CdcError as error:
@@ -109,6 +110,16 @@ def _session(
         # a master that takes the connection and says nothing shows only here, after a minute
         where = f"starting Spark on {master or DEFAULT_MASTER}"
         raise spark_failure(failure, where=where, secrets=secrets) from failure
+
+
+@contextmanager
+def _given_back(store: StateStore, spec: JobSpec) -> Iterator[None]:
+    """Give the lease back when the job ends, however it ends; a newer owner's is not touched."""
+    try:
+        yield
+    finally:
+        with suppress(CdcError):
+            store.release_lease(spec.pipeline, spec.generation)
 
 
 def _run(job: Job) -> JobResult:

@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 class Ownership:
     """Renews a lease while it is open; a context manager.
 
-    `on_end` is called once at most: with the error when fenced, with None when the pipeline is
-    to stop, or when `stop` is set.
+    `on_end` is called with None when the pipeline is to stop, or when `stop` is set, and with the
+    error when fenced. What is under way may take a while to end, and the lease is kept until then.
     """
 
     def __init__(
@@ -43,11 +43,12 @@ class Ownership:
         self._generation = generation
         self._on_end = on_end
         self._stop = stop or threading.Event()
+        self._is_ending = False
         self._renewal = Renewal(name, self._renew, every_s=every_s)
 
     def __enter__(self) -> Ownership:
-        if not self._heed(self._store.renew_lease(self._name, self._generation)):
-            self._renewal.start()
+        self._heed(self._store.renew_lease(self._name, self._generation))
+        self._renewal.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -55,16 +56,17 @@ class Ownership:
 
     def _renew(self) -> bool:
         try:
-            return self._heed(self._store.renew_lease(self._name, self._generation))
+            self._heed(self._store.renew_lease(self._name, self._generation))
         except FencedError as fenced:
             log.error("a newer owner took over: pipeline=%s", self._name)
             self._on_end(fenced)
             return True
+        return False
 
-    def _heed(self, state: PipelineState) -> bool:
-        """Tell whether the job is to stop, after passing it on."""
-        if state.wanted is not Wanted.STOP and not self._stop.is_set():
-            return False
+    def _heed(self, state: PipelineState) -> None:
+        """Pass on, once, that the job is to stop."""
+        if self._is_ending or (state.wanted is not Wanted.STOP and not self._stop.is_set()):
+            return
+        self._is_ending = True
         log.info("asked to stop: pipeline=%s", self._name)
         self._on_end(None)
-        return True

@@ -86,9 +86,7 @@ def _follow_stream(
             batch=before.batch,
             changes=before.changes,
             transactions=before.transactions,
-            lag_us=before.lag_us,
-            heartbeat_us=before.heartbeat_us,
-            inconsistent=stream.inconsistent,
+            inconsistent=stream.inconsistent,  # lag and heartbeat were another generation's
         )
         store.beat(name, generation, corrected)
 

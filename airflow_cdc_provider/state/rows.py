@@ -118,6 +118,7 @@ def stream_of(row: Row[Any]) -> StreamState:
         lag_us=row.lag_us,
         heartbeat_us=row.heartbeat_us,
         inconsistent=tuple(TableId.parse(name) for name in json.loads(row.inconsistent)),
+        generation=row.generation,
     )
 
 

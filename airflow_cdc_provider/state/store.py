@@ -122,14 +122,20 @@ class SqlStateStore(SqlStateReader):
     def take_over(
         self, name: PipelineName, owner: str, *, at_least: int = 0, lease_s: float = 60.0
     ) -> PipelineState:
-        """Become the owner under a new generation, larger than any before and than `at_least`."""
+        """Become the owner under a new generation, larger than any before and than `at_least`.
+
+        A stream is its owner's: under the new generation there is none before one is started.
+        """
         self.ensure(name)
         now = self._clock()
         with self._writing() as connection:
-            mine = select(pipelines.c.generation).where(pipelines.c.name == str(name))
-            current = connection.execute(mine.with_for_update()).scalar_one()
+            mine = select(pipelines.c.generation, pipelines.c.phase)
+            mine = mine.where(pipelines.c.name == str(name))
+            current = connection.execute(mine.with_for_update()).one()
+            streamed = current.phase == Phase.STREAMING.value
             values: Values = {
-                "generation": max(current, at_least) + 1,
+                "generation": max(current.generation, at_least) + 1,
+                "phase": Phase.HANDED_OFF.value if streamed else current.phase,
                 "owner": owner[:255],
                 "lease_until_us": now + int(lease_s * 1e6),
                 "updated_us": now,

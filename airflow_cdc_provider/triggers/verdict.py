@@ -123,7 +123,7 @@ def judge(
         return Verdict.FAILED, f"there is no stream to watch: the pipeline is in phase {phase}"
     if state.phase is Phase.FAILED:
         return Verdict.FAILED, state.error
-    if _has_reached(goal, stream, watch):
+    if _has_reached(goal, state, stream, watch):
         return Verdict.REACHED, "" if stream is None else str(stream.position)
     silence_s = _silence_s(state, stream, watch, now_us)
     is_silent = silence_s > (
@@ -140,8 +140,10 @@ def judge(
     return Verdict.WAITING, ""
 
 
-def _has_reached(goal: Goal, stream: StreamState | None, watch: Watch) -> bool:
-    if stream is None or goal is Goal.STOPPED:
+def _has_reached(
+    goal: Goal, state: PipelineState, stream: StreamState | None, watch: Watch
+) -> bool:
+    if stream is None or goal is Goal.STOPPED or not _is_of_its_owner(state, stream):
         return False
     if goal is Goal.CONSISTENT:
         return not stream.inconsistent
@@ -149,13 +151,24 @@ def _has_reached(goal: Goal, stream: StreamState | None, watch: Watch) -> bool:
     return stream.lag_us == 0 and stream.heartbeat_us > watch.since_us
 
 
+def _is_of_its_owner(state: PipelineState, stream: StreamState) -> bool:
+    """Tell whether what is known was told by a stream that ended well, or by the one at work.
+
+    What a job of an older generation told says nothing of the job that was started after it.
+    """
+    if state.phase is Phase.STREAMING:
+        return stream.generation == state.generation and stream.heartbeat_us > 0
+    return state.phase is Phase.STOPPED
+
+
 def _silence_s(
     state: PipelineState, stream: StreamState | None, watch: Watch, now_us: int
 ) -> float:
-    beat_us = 0
-    if stream is not None and state.phase is Phase.STREAMING:
-        beat_us = stream.heartbeat_us
-    return (now_us - max(beat_us, watch.since_us)) / _US
+    """Return since when nothing was heard: of a stream its heartbeat, else of any owner."""
+    heard_us = state.updated_us
+    if state.phase is Phase.STREAMING:
+        heard_us = 0 if stream is None else stream.heartbeat_us
+    return (now_us - max(heard_us, watch.since_us)) / _US
 
 
 def _silent(state: PipelineState, silence_s: float) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import DAG, Asset, AssetAlias
+from airflow.sdk.exceptions import AirflowFailException
 from airflow.serialization.serialized_objects import DagSerialization
 
 from airflow_cdc_provider.core.errors import PipelineFileError
@@ -41,6 +42,11 @@ def dag_of(tmp_path: Path, text: str) -> DAG:
     return sync_dag(path)
 
 
+def _written(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
 def order_of(dag: DAG) -> list[tuple[str, list[str]]]:
     return [(task.task_id, sorted(task.downstream_task_ids)) for task in dag.tasks]
 
@@ -66,10 +72,105 @@ def test_each_yaml_file_of_a_folder_becomes_a_dag(tmp_path: Path) -> None:
     assert set(made) == {"shop__sync", "other__sync"} == set(module) - {"__file__"}
 
 
-def test_a_wrong_pipeline_file_is_an_import_error_that_names_line_and_fix(tmp_path: Path) -> None:
-    tmp_path.joinpath("shop.yaml").write_text(BOUNDED + "retention: 3\n", encoding="utf-8")
+def test_a_wrong_file_of_a_dag_of_ones_own_is_an_import_error_that_names_line_and_fix(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "shop.yaml"
+    path.write_text(BOUNDED + "retention: 3\n", encoding="utf-8")
     with pytest.raises(PipelineFileError, match=r"(?s)shop\.yaml.*line 7.*retention"):
-        cdc_dags(tmp_path, {})
+        sync_dag(path)
+
+
+def folder_of_dags(tmp_path: Path, **files: str) -> DagBag:
+    """Let Airflow read a folder of pipeline files."""
+    (tmp_path / "pipelines").mkdir()
+    for name, text in files.items():
+        (tmp_path / "pipelines" / f"{name}.yaml").write_text(text, encoding="utf-8")
+    (tmp_path / "cdc.py").write_text((ROOT / "dags" / "cdc.py").read_text())
+    return DagBag(str(tmp_path))
+
+
+def renamed(text: str, name: str, ids: str) -> str:
+    text = text.replace("pipeline: shop", f"pipeline: {name}")
+    return text.replace("source: {", f"source: {{server_id: {ids}, ")
+
+
+def failure_of(dag: Any, task_id: str) -> str:
+    """Run a task, which has to fail for good; returns its words."""
+    with pytest.raises(AirflowFailException) as failed:
+        dag.task_dict[task_id].execute({})
+    return str(failed.value)
+
+
+@pytest.mark.parametrize(
+    "wrong", [BOUNDED.replace("tables", "tabels"), "pipeline: shop\n  - [", ""]
+)
+def test_one_wrong_file_costs_no_other_pipeline_its_dag_and_is_seen(
+    tmp_path: Path, wrong: str
+) -> None:
+    bag = folder_of_dags(tmp_path, shop=wrong, other=renamed(CONTINUOUS, "other", "6400-6499"))
+    assert bag.import_errors == {}
+    assert set(bag.dags) == {"shop__sync", "other__sync"}
+    broken, other = bag.dags["shop__sync"], bag.dags["other__sync"]
+    assert (broken.dag_display_name, "broken" in broken.tags) == ("shop__sync (broken)", True)
+    assert "shop.yaml" in str(broken.doc_md)
+    assert "broken" not in other.tags
+    for task_id in ("preflight", "stream", "verify"):
+        assert "shop.yaml" in failure_of(broken, task_id)
+
+
+@pytest.mark.parametrize("text", [BOUNDED, CONTINUOUS], ids=["bounded", "continuous"])
+def test_the_runs_of_a_file_that_went_wrong_find_their_dag_and_tasks(
+    tmp_path: Path, text: str
+) -> None:
+    right = sync_dag(_written(tmp_path / "shop.yaml", text))
+    bag = folder_of_dags(tmp_path, shop=text + "retention: 3\n")
+    wrong = bag.dags["shop__sync"]
+    assert set(wrong.task_dict) == set(right.task_dict)
+    assert (wrong.schedule is None) == (text is CONTINUOUS)
+
+
+def test_a_stream_of_a_file_that_went_wrong_is_watched_until_it_has_to_start_again(
+    tmp_path: Path,
+) -> None:
+    bag = folder_of_dags(tmp_path, shop=CONTINUOUS + "retention: 3\n")
+    follow: Any = bag.dags["shop__sync"].task_dict["follow"]
+    lost = {"pipeline": "shop", "verdict": "lost"}
+    with pytest.raises(AirflowFailException, match=r"(?s)shop\.yaml:line 7.*retention"):
+        follow.execute_complete({}, lost, {"since_us": 0, "restarts": 0, "deadline_us": 0})
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        (("a", "100-199"), ("b", "150-250"), "overlap those of"),
+        (("a", "100-199"), ("a", "300-350"), "same name"),
+    ],
+)
+def test_pipelines_that_clash_start_nothing_and_cost_no_other_its_dag(
+    tmp_path: Path, first: tuple[str, str], second: tuple[str, str], words: str
+) -> None:
+    bag = folder_of_dags(
+        tmp_path,
+        one=renamed(CONTINUOUS, *first),
+        other=renamed(CONTINUOUS, *second),
+        third=renamed(CONTINUOUS, "third", "400-499"),
+    )
+    assert bag.import_errors == {}
+    assert set(bag.dags) == {f"{first[0]}__sync", f"{second[0]}__sync", "third__sync"}
+    for dag_id, dag in bag.dags.items():
+        assert ("broken" in dag.tags) == (dag_id != "third__sync")
+        if dag_id != "third__sync":
+            for task_id in ("preflight", "plan", "snapshot", "hand_off", "stream", "verify"):
+                assert words in failure_of(dag, task_id)
+            follow: Any = dag.task_dict["follow"]
+            assert not hasattr(follow, "refused")  # a stream that runs is watched on
+
+
+def test_a_wrong_copy_does_not_take_the_dag_of_the_file_that_is_right(tmp_path: Path) -> None:
+    bag = folder_of_dags(tmp_path, a_copy=BOUNDED + "retention: 3\n", shop=BOUNDED)
+    assert set(bag.dags) == {"shop__sync", "shop__a_copy.yaml__sync"}
+    assert "broken" not in bag.dags["shop__sync"].tags
 
 
 def test_a_bounded_pipeline_catches_up_finishes_and_verifies(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from airflow_cdc_provider.core import errors
-from airflow_cdc_provider.core.lifecycle import Wanted
+from airflow_cdc_provider.core.lifecycle import Phase, Wanted
 from airflow_cdc_provider.hooks.steps import spark_master
 from airflow_cdc_provider.links.progress import progress_url
 from airflow_cdc_provider.operators.base import airflow_errors
@@ -23,7 +23,7 @@ from airflow_cdc_provider.operators.steps import (
 )
 from airflow_cdc_provider.operators.verify import CdcVerifyOperator
 from airflow_cdc_provider.sensors.stream import CdcStreamSensor
-from tests.airflow.conftest import SECRET, SHOP
+from tests.airflow.conftest import SECRET, SHOP, streaming
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +54,47 @@ def test_a_paused_pipeline_skips_its_tasks(
     task = operator(task_id="step", pipeline=str(pipeline_file()))
     with pytest.raises(AirflowSkipException, match="paused"):
         task.execute(context)
+
+
+def failed(store: SqlStateStore, error: str) -> int:
+    """End the pipeline's stream with an error; returns the generation."""
+    generation = streaming(store)
+    store.move(SHOP, generation, expected=Phase.STREAMING, to=Phase.FAILED, error=error)
+    return generation
+
+
+@pytest.mark.parametrize("operator", [*WORKING, CdcFinishOperator, CdcVerifyOperator])
+def test_a_pipeline_whose_stream_ended_for_good_is_refused_before_any_server_is_asked(
+    operator: Callable[..., BaseOperator],
+    store: SqlStateStore,
+    pipeline_file: Callable[..., Path],
+    context: Any,
+) -> None:
+    generation = failed(store, "CDC-INT-008 ALTER TABLE changed shop.orders; what to do: think")
+    task = operator(task_id="step", pipeline=str(pipeline_file()))
+    with pytest.raises(AirflowFailException, match=r"(?s)CDC-INT-008 ALTER TABLE.*`restart`"):
+        task.execute(context)
+    assert (store.ensure(SHOP).phase, store.ensure(SHOP).generation) == (Phase.FAILED, generation)
+
+
+@pytest.mark.parametrize("error", ["CDC-CFG-006 no grant", "CDC-SRC-001 away", "CDC-LOG-003 other"])
+def test_what_a_person_may_have_mended_is_tried_again(
+    error: str, store: SqlStateStore, pipeline_file: Callable[..., Path], context: Any
+) -> None:
+    failed(store, error)
+    task = CdcPlanOperator(task_id="plan", pipeline=str(pipeline_file()))
+    with pytest.raises(AirflowException, match=r"CDC-SRC-001 .*refused"):  # no server is there
+        task.execute(context)
+
+
+def test_no_asset_is_told_of_while_the_stream_has_failed(
+    store: SqlStateStore, pipeline_file: Callable[..., Path], context: Any
+) -> None:
+    failed(store, "CDC-SNK-003 the sink refused a row")
+    task = CdcFinishOperator(task_id="finish", pipeline=str(pipeline_file()))
+    with pytest.raises(AirflowException, match="the sink refused a row") as raised:
+        task.execute(context)
+    assert not isinstance(raised.value, AirflowFailException)  # the stream may come back
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def at(offset: int) -> LogPosition:
     return LogPosition("server", BinlogPosition(1, offset))
 
 
-ALIVE = StreamState(at(4), source_end=at(9), lag_us=5 * S, heartbeat_us=NOW - 2 * S)
+ALIVE = StreamState(at(4), source_end=at(9), lag_us=5 * S, heartbeat_us=NOW - 2 * S, generation=7)
 LONG_AGO = Watch(since_us=NOW - 5000 * S)
 
 
@@ -105,6 +105,28 @@ def test_caught_up_is_when_nothing_waits_and_that_was_heard_during_the_watch() -
     assert verdict(stream=idle, goal=Goal.CAUGHT_UP) is Verdict.REACHED
     just_now = Watch(since_us=NOW - S)
     assert verdict(stream=idle, goal=Goal.CAUGHT_UP, watch=just_now) is Verdict.WAITING
+
+
+def test_what_the_job_of_an_older_generation_told_reaches_no_goal() -> None:
+    older = replace(ALIVE, lag_us=0, generation=6)
+    assert verdict(stream=older, goal=Goal.CONSISTENT) is Verdict.WAITING
+    assert verdict(stream=older, goal=Goal.CAUGHT_UP) is Verdict.WAITING
+
+
+def test_a_new_owner_whose_job_has_not_begun_has_reached_nothing() -> None:
+    state = replace(STATE, phase=Phase.HANDED_OFF, generation=8, updated_us=NOW - S)
+    assert verdict(state, goal=Goal.CONSISTENT) is Verdict.WAITING
+
+
+def test_a_stream_that_ended_well_keeps_what_it_reached() -> None:
+    state = replace(STATE, phase=Phase.STOPPED, generation=8)
+    assert verdict(state, goal=Goal.CONSISTENT) is Verdict.REACHED
+
+
+def test_an_owner_that_is_at_work_before_its_stream_is_not_lost() -> None:
+    state = replace(STATE, phase=Phase.HANDED_OFF, updated_us=NOW - 50 * S)
+    assert verdict(state) is Verdict.WAITING
+    assert verdict(replace(state, updated_us=NOW - 101 * S)) is Verdict.LOST
 
 
 def test_a_position_that_stands_still_while_something_waits_is_lost() -> None:

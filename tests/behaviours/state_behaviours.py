@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -172,6 +173,29 @@ class StateStoreBehaviour:
         assert renewed.lease_until_us - taken.lease_until_us >= 90_000_000
         store.release_lease(SHOP, taken.generation)
         assert store.ensure(SHOP).lease_until_us == 0
+
+    def test_an_owner_that_gave_its_lease_back_does_not_take_the_next_ones(
+        self, store: SqlStateStore
+    ) -> None:
+        old = store.take_over(SHOP, "me").generation
+        store.release_lease(SHOP, old)
+        held = store.take_over(SHOP, "me")  # the same name, as the tasks of one DAG have
+        with pytest.raises(FencedError):
+            store.release_lease(SHOP, old)
+        assert store.ensure(SHOP) == held
+
+    def test_a_stream_is_its_owners_and_the_next_one_has_none_before_it_starts_one(
+        self, store: SqlStateStore
+    ) -> None:
+        generation = store.take_over(SHOP, "me").generation
+        phases = (Phase.NEW, Phase.PLANNING, Phase.SNAPSHOT, Phase.HANDED_OFF, Phase.STREAMING)
+        for before, after in pairwise(phases):
+            store.move(SHOP, generation, expected=before, to=after)
+        store.beat(SHOP, generation, StreamState(at(5)))
+        assert store.take_over(SHOP, "me").phase is Phase.HANDED_OFF
+        told = store.stream(SHOP)
+        assert told is not None
+        assert told.generation == generation
 
     def test_a_plan_comes_back_equal(self, store: SqlStateStore) -> None:
         _, splits = self.planned(store)

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from airflow_cdc_provider.core.errors import LeaseHeldError
-from airflow_cdc_provider.pipeline.run import Run, take_over
+from airflow_cdc_provider.pipeline.run import Run, give_back, take_over
 from airflow_cdc_provider.pipeline.steps.lease import KeptLease
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
 from tests.pipeline.conftest import Shop
@@ -61,3 +61,34 @@ def test_a_lease_that_ended_is_not_taken_back(shop: Shop) -> None:
     with KeptLease(mine, every_s=0.05):
         time.sleep(0.3)
     assert lease_left_s(mine) < 0
+
+
+def test_a_lease_that_a_job_gave_back_is_kept_for_the_step_and_given_back_again(
+    shop: Shop,
+) -> None:
+    mine, other = shop.run("mine"), shop.run("other")
+    generation = owned(mine, lease_s=5)
+    mine.store.release_lease(mine.name, generation)
+    with closing(open_ledger(other)) as ledger:
+        with KeptLease(mine, every_s=0.1), pytest.raises(LeaseHeldError):
+            take_over(other, ledger)
+        assert mine.store.ensure(mine.name).lease_until_us == 0
+        take_over(other, ledger)
+
+
+def test_a_run_gives_its_own_lease_back_and_no_newer_one(shop: Shop) -> None:
+    mine, again = shop.run("mine"), shop.run("mine")
+    owned(mine, lease_s=20)
+    held = owned(again, lease_s=20)
+    give_back(mine)
+    assert lease_left_s(mine) > 10
+    give_back(again)
+    assert mine.store.ensure(mine.name).generation == held
+    assert mine.store.ensure(mine.name).lease_until_us == 0
+
+
+def test_an_owner_that_took_nothing_over_gives_nothing_back(shop: Shop) -> None:
+    owned(shop.run("mine"), lease_s=20)
+    onlooker = shop.run("mine")
+    give_back(onlooker)
+    assert lease_left_s(onlooker) > 10

@@ -9,7 +9,7 @@ import pytest
 from airflow_cdc_provider.core.errors import PipelineFileError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.jobspec import ApplyMode, StreamMode
-from airflow_cdc_provider.pipeline.loader import load_folder, load_pipeline, parse_pipeline
+from airflow_cdc_provider.pipeline.loader import load_pipeline, parse_pipeline
 
 FULL = """\
 pipeline: shop_to_dr
@@ -182,38 +182,6 @@ def test_anchors_are_followed_and_bombs_are_not() -> None:
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PipelineFileError, match="cannot be read"):
         load_pipeline(tmp_path / "none.yaml")
-
-
-def folder_with(tmp_path: Path, **files: str) -> Path:
-    for name, text in files.items():
-        (tmp_path / f"{name}.yaml").write_text(text)
-    return tmp_path
-
-
-def with_ids(name: str, ids: str) -> str:
-    text = SMALL.replace("pipeline: shop", f"pipeline: {name}")
-    return text.replace('["shop.*"]', f'["shop.*"]\n  server_id: {ids}')
-
-
-def test_a_folder_of_pipelines_that_keep_apart_is_read(tmp_path: Path) -> None:
-    files = {"a": with_ids("a", "100-199"), "b": with_ids("b", "200-299")}
-    assert [str(p.model.name) for p in load_folder(folder_with(tmp_path, **files))] == ["a", "b"]
-
-
-@pytest.mark.parametrize(
-    ("second", "line", "words"),
-    [
-        (with_ids("b", "199-250"), 5, "overlap those of a.yaml"),
-        (with_ids("a", "200-299"), 1, "same name"),
-    ],
-)
-def test_pipelines_of_a_folder_that_clash_are_refused(
-    tmp_path: Path, second: str, line: int, words: str
-) -> None:
-    folder = folder_with(tmp_path, a=with_ids("a", "100-199"), b=second)
-    with pytest.raises(PipelineFileError, match=words) as caught:
-        load_folder(folder)
-    assert f"b.yaml:line {line}" in caught.value.what
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -26,6 +26,7 @@ from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, Wanted
 from airflow_cdc_provider.core.split_planner import splits_between
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.pipeline.run import Run, take_over
+from airflow_cdc_provider.pipeline.steps.checking import check, require_fit
 from airflow_cdc_provider.pipeline.steps.control import drop, pause, restart, resume
 from airflow_cdc_provider.pipeline.steps.finishing import inconsistent_tables, not_consistent
 from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
@@ -256,6 +257,48 @@ def test_generations_grow_even_if_the_state_store_was_reset(shop: Shop) -> None:
     rebuilt = shop.run()
     with closing(open_ledger(rebuilt)) as ledger:
         assert take_over(rebuilt, ledger).generation == last + 1
+
+
+def streamed_until(shop: Shop, error: str) -> Run:
+    """Bring a pipeline to where its stream failed."""
+    run = shop.run()
+    plan(run)
+    snapshot_done(shop, run)
+    hand_off(run)
+    generation = run.store.ensure(run.name).generation
+    for before, after in ((Phase.HANDED_OFF, Phase.STREAMING), (Phase.STREAMING, Phase.FAILED)):
+        run.store.move(run.name, generation, expected=before, to=after, error=error)
+    return run
+
+
+@pytest.mark.parametrize("step", [require_fit, plan, hand_off, start_snapshot, start_stream])
+def test_a_stream_that_ended_for_good_is_not_gone_on_with(
+    shop: Shop, step: Callable[[Run], object]
+) -> None:
+    run = streamed_until(shop, "CDC-LOG-002 the log is purged; at risk: rows; what to do: x")
+    before = run.store.ensure(run.name)
+    with pytest.raises(RefusedError, match=r"CDC-LOG-002 the log is purged; .*`restart`"):
+        step(run)
+    assert run.store.ensure(run.name) == before
+    (found,) = check(run).blocks
+    assert found.code == "pipeline.ended"
+
+
+def test_a_restart_and_a_resume_let_a_stream_that_ended_go_on(shop: Shop) -> None:
+    run = streamed_until(shop, "CDC-INT-008 shop.orders was changed")
+    assert "met again" in resume(run)
+    assert plan(run).handed_off
+    generation = run.store.ensure(run.name).generation
+    run.store.move(
+        run.name, generation, expected=Phase.HANDED_OFF, to=Phase.FAILED, error="CDC-INT-008 y"
+    )
+    restart(run)
+    assert not plan(run).handed_off
+
+
+def test_a_stream_that_lacked_a_grant_needs_no_restart(shop: Shop) -> None:
+    run = streamed_until(shop, "CDC-CFG-006 a grant is missing")
+    assert plan(run).handed_off
 
 
 def test_rows_still_on_their_way_are_not_called_different(shop: Shop) -> None:

@@ -78,6 +78,7 @@ def test_a_bounded_run_with_nothing_new_ends(
         result = run(pipeline, spark, JobKind.STREAM)
         assert (result.outcome, result.changes) == (Outcome.FINISHED, 0)
         assert result.consistent
+        assert not lease_of(pipeline)
     pipeline.assert_equal()
 
 
@@ -115,6 +116,7 @@ def test_a_continuous_stream_applies_within_a_second_and_stops_when_asked(
         asked = time.monotonic()
         pipeline.store.want(pipeline.name, Wanted.STOP)
         assert process.wait(timeout=30) == ExitCode.FINE
+        assert not lease_of(pipeline)
         print(f"seconds to stop: {time.monotonic() - asked:.1f}")
     result = pipeline.result_of(spec)
     assert (result.outcome, result.changes) == (Outcome.STOPPED, 11)
@@ -134,6 +136,7 @@ def test_a_killed_driver_is_followed_by_one_that_misses_nothing(
                 before = applied(pipeline)
                 wait_until(lambda: applied(pipeline) > before + 50)  # noqa: B023
                 process.kill()
+                assert lease_of(pipeline)  # there was nobody to give it back
     result = run(pipeline, spark, JobKind.STREAM)
     assert result.consistent
     pipeline.assert_equal()
@@ -177,8 +180,9 @@ def test_the_stream_goes_on_when_the_source_was_killed_and_came_back(
             source.execute("FLUSH BINARY LOGS")
             change(pipeline, 3)
             wait_until(lambda: arrived(pipeline, 3))
-            pipeline.store.want(pipeline.name, Wanted.STOP)
+            process.terminate()  # its driver is asked to end, as by Airflow
             assert process.wait(timeout=30) == ExitCode.FINE
+            assert not lease_of(pipeline)
         pipeline.assert_equal()
         events = pipeline.store.events(pipeline.name)
         assert any("stream restarts" in event.text for event in events)
@@ -203,6 +207,7 @@ def test_a_purged_log_ends_the_stream_with_its_name(
     assert state is not None
     assert state.phase is Phase.FAILED
     assert BinlogPurgedError.code in state.error
+    assert not state.lease_until_us
 
 
 def test_a_failover_that_lost_what_one_split_has_read_is_refused_with_its_name(
@@ -251,6 +256,13 @@ def ended(pipeline: Pipeline, process: subprocess.Popen[bytes]) -> Iterator[None
     finally:
         process.kill()
         process.wait()
+
+
+def lease_of(pipeline: Pipeline) -> int:
+    """Return when the pipeline's lease ends, 0 if it was given back."""
+    state = pipeline.store.pipeline(pipeline.name)
+    assert state is not None
+    return state.lease_until_us
 
 
 def log_connections(pipeline: Pipeline) -> set[int]:

@@ -60,6 +60,8 @@ class StoreMachine(RuleBasedStateMachine):
         assert taken > self.model.generation
         assert taken > at_least
         self.model.generation = taken
+        if self.model.phase is Phase.STREAMING:
+            self.model.phase = Phase.HANDED_OFF  # a stream is its owner's
 
     @rule(wanted=st.sampled_from(Wanted))
     def want(self, wanted: Wanted) -> None:

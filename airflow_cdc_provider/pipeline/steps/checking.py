@@ -22,6 +22,12 @@ from airflow_cdc_provider.mysql.preflight import Finding, Level, preflight
 from airflow_cdc_provider.pipeline.checks import CONNECTIONS_A_READER
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.claims import own_tables
+from airflow_cdc_provider.pipeline.steps.ended import (
+    ended_with,
+    require_not_ended,
+    way_on,
+    what_of,
+)
 from airflow_cdc_provider.pipeline.steps.file_changes import Copied, require_unchanged
 from airflow_cdc_provider.pipeline.steps.servers import require_sink, sink_identity
 from airflow_cdc_provider.pipeline.steps.sink import Claims, open_targets
@@ -101,7 +107,7 @@ def check(run: Run) -> CheckReport:
         late = {*not_copied, *_late_versioned(captured, planned_tables(run, claimed))}
         planned, later = captured.without(late), captured.only(late)
         require_separate(run.loaded, planned.plans)
-        found = [*_not_as_planned(run, captured, not_copied, gone)]
+        found = [*_ended(run), *_not_as_planned(run, captured, not_copied, gone)]
         found += _targets(run, targets, planned.plans, own_tables(run, sink))
         of_later = list(_targets(run, targets, later.plans, frozenset()))
     found += preflight(
@@ -125,6 +131,7 @@ def check(run: Run) -> CheckReport:
 
 def require_fit(run: Run) -> CheckReport:
     """Check, and refuse the pipeline if something speaks against it."""
+    require_not_ended(run)
     report = check(run)
     report.require_fit()
     return report
@@ -183,6 +190,20 @@ def _if_restarted(findings: Iterable[Finding], found: Collection[Finding]) -> It
         if finding.level is Level.BLOCK and finding not in found:
             why = f"it is not copied, and `restart` would be refused: {finding.why}"
             yield replace(finding, level=Level.WARN, why=why)
+
+
+def _ended(run: Run) -> Iterator[Finding]:
+    error = ended_with(run)
+    if error:
+        yield Finding(
+            "pipeline.ended",
+            Level.BLOCK,
+            str(run.name),
+            f"its stream ended with {what_of(error)}",
+            "a stream that can go on",
+            "a new one would end at the same place of the log",
+            way_on(run),
+        )
 
 
 def _not_as_planned(

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from contextlib import closing
 
 from airflow_cdc_provider.core.lifecycle import Wanted
-from airflow_cdc_provider.pipeline.run import Run, lease_is_live, take_over
+from airflow_cdc_provider.pipeline.run import Run, lease_is_live, lease_left_s, take_over
 from airflow_cdc_provider.pipeline.steps.claims import release_tables
+from airflow_cdc_provider.pipeline.steps.ended import set_aside
 from airflow_cdc_provider.pipeline.steps.planning import new_plan
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
 
@@ -21,9 +22,11 @@ def pause(run: Run, *, wait_s: float = 0.0, on_tick: Callable[[], None] = lambda
     deadline = time.monotonic() + wait_s
     while lease_is_live(run, run.store.ensure(run.name)):
         if time.monotonic() >= deadline:
+            state = run.store.ensure(run.name)
             return (
-                f"{run.name} was asked to stop; {run.store.ensure(run.name).owner} has not "
-                "stopped yet. Nothing is lost: it ends behind the transaction it is at."
+                f"{run.name} was asked to stop; {state.owner} has not stopped yet. Nothing is "
+                "lost: it ends behind the transaction it is at. If it was killed, nobody is at "
+                f"work, and its lease ends in {lease_left_s(run, state)} s."
             )
         on_tick()
         time.sleep(_POLL_S)
@@ -32,8 +35,10 @@ def pause(run: Run, *, wait_s: float = 0.0, on_tick: Callable[[], None] = lambda
 
 def resume(run: Run) -> str:
     """Allow the pipeline to run again; the next run or the schedule starts it."""
+    again = set_aside(run)
     run.store.want(run.name, Wanted.RUN)
-    return f"{run.name} may run again; it goes on from its last committed position."
+    more = " What its stream ended with is met again if it is still there." if again else ""
+    return f"{run.name} may run again; it goes on from its last committed position.{more}"
 
 
 def restart(run: Run) -> str:

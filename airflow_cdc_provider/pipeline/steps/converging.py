@@ -145,10 +145,3 @@ def _until_handed_off(
     watcher.on_step("hand-off")
     hand_off(run)
     return planned, read
-
-
-def release(run: Run) -> None:
-    """Give the lease back at the end of a run."""
-    state = run.store.ensure(run.name)
-    if state.owner == run.owner:
-        run.store.release_lease(run.name, state.generation)

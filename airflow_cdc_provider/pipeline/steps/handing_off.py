@@ -16,6 +16,7 @@ from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, Split
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.stream_split import hand_off as turn_into_stream
 from airflow_cdc_provider.pipeline.run import Run, take_over
+from airflow_cdc_provider.pipeline.steps.ended import require_not_ended
 from airflow_cdc_provider.pipeline.steps.file_changes import require_unchanged
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
 from airflow_cdc_provider.state.reconcile import reconcile
@@ -25,9 +26,9 @@ Reports = Sequence[tuple[SnapshotSplit, SplitReport]]
 
 def hand_off(run: Run) -> StreamSplit:
     """Store the stream split in the ledger and in the state store; return it."""
-    require_unchanged(
-        run
-    )  # splits read under another backfill would be taken for what they are not
+    require_not_ended(run)
+    # splits read under another backfill would be taken for what they are not
+    require_unchanged(run)
     with closing(open_ledger(run)) as ledger:
         generation = take_over(run, ledger).generation
         reconcile(run.store, ledger, run.name, generation)

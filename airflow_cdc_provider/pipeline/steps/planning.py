@@ -31,6 +31,7 @@ from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.pipeline.run import Run, take_over
 from airflow_cdc_provider.pipeline.steps.checking import CheckReport, check, differences
 from airflow_cdc_provider.pipeline.steps.claims import claim_tables, own_tables, release_tables
+from airflow_cdc_provider.pipeline.steps.ended import require_not_ended
 from airflow_cdc_provider.pipeline.steps.file_changes import require_unchanged
 from airflow_cdc_provider.pipeline.steps.servers import origin_now, require_sink, source_is_new
 from airflow_cdc_provider.pipeline.steps.sink import (
@@ -112,6 +113,7 @@ class _Found:
 
 def plan(run: Run) -> PlanSummary:
     """Go on with the plan there is, or make one."""
+    require_not_ended(run)
     captured = captured_tables(run)
     left_out, _ = differences(run, captured.plans)
     with closing(open_targets(run)) as targets:

@@ -14,6 +14,7 @@ from airflow_cdc_provider.core.errors import RefusedError, StateMovedError
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.pipeline.run import Run, take_over
 from airflow_cdc_provider.pipeline.steps.claims import claim_tables
+from airflow_cdc_provider.pipeline.steps.ended import require_not_ended
 from airflow_cdc_provider.pipeline.steps.file_changes import require_unchanged
 from airflow_cdc_provider.pipeline.steps.jobs import (
     JobEnd,
@@ -88,6 +89,7 @@ def _make_ready(run: Run) -> Readiness:
             risk="none: nothing was started",
             remedy="resume it first",
         )
+    require_not_ended(run)
     require_unchanged(run)
     with closing(open_ledger(run)) as ledger:
         generation = take_over(run, ledger).generation

@@ -1,0 +1,62 @@
+"""A stream that ended for good: nothing that only goes on may start.
+
+The log will always hold what such a stream ended with, so each new one would end at the same
+place, and until then look alive: tasks would be green, and assets told, on a sink that stands
+still. So every step that goes on asks here first. What a person may mend at a server, such as a
+missing privilege, is not met with this: there a new run simply tries again.
+"""
+
+from __future__ import annotations
+
+from airflow_cdc_provider.core.errors import StreamEndedError, error_class
+from airflow_cdc_provider.core.lifecycle import Phase
+from airflow_cdc_provider.core.records import PipelineState
+from airflow_cdc_provider.pipeline.run import Run
+
+
+def ended_with(run: Run) -> str:
+    """Return the error that the stream ended with for good, empty if there is none."""
+    state = run.store.pipeline(run.name)
+    if state is None or not _is_final(state) or run.store.hand_off(run.name) is None:
+        return ""
+    return state.error
+
+
+def require_not_ended(run: Run) -> None:
+    """Refuse to go on with a stream that would end at the same place again."""
+    error = ended_with(run)
+    if error:
+        raise StreamEndedError(
+            f"the stream of {run.name} ended, and would end there again: {what_of(error)}",
+            where=f"state of {run.name}",
+            risk="none: nothing was started; the sink stands still at its last commit",
+            remedy=way_on(run),
+        )
+
+
+def what_of(error: str) -> str:
+    """Return what happened and where, without the advice an error carries."""
+    return error.partition("; at risk: ")[0].partition("; what to do: ")[0]
+
+
+def way_on(run: Run) -> str:
+    """Say what a person can do."""
+    return (
+        f"`restart` {run.loaded.path}, and the next run reads all tables again. If its cause is "
+        "gone, by a newer release of this product for instance, `resume` lets the next run go on "
+        "from the last commit"
+    )
+
+
+def set_aside(run: Run) -> bool:
+    """Let a stream that ended be tried once more; tell whether there was one."""
+    error, state = ended_with(run), run.store.ensure(run.name)
+    if error:
+        run.store.move(run.name, state.generation, expected=Phase.FAILED, to=Phase.HANDED_OFF)
+        run.store.tell(run.name, f"to be tried again: {what_of(error)}", level="warning")
+    return bool(error)
+
+
+def _is_final(state: PipelineState) -> bool:
+    code = state.error.partition(" ")[0]
+    return state.phase is Phase.FAILED and error_class(code).ends_the_stream
