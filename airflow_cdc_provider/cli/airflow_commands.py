@@ -7,11 +7,17 @@ imported before a command runs.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import TextIO
 
 from airflow.cli.cli_config import ActionCommand, Arg, GroupCommand, lazy_load_command
 
 from airflow_cdc_provider.cli.arguments import COMMANDS, Option
+
+_STDOUT, _STDERR = 1, 2
 
 
 def get_cdc_commands() -> list[GroupCommand]:
@@ -39,10 +45,35 @@ def _argument(option: Option) -> Arg:
 
 def run_command(options: argparse.Namespace) -> None:
     """Run one command; Airflow's parser leaves its name in `subcommand`."""
+    # Airflow asks its own database for connections only where this says so, as its own commands
+    # do; elsewhere only those in the environment are found.
+    os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
     # imported here and not above, as the module says
     from airflow_cdc_provider.cli.commands import Lookup  # noqa: PLC0415
     from airflow_cdc_provider.cli.main import execute  # noqa: PLC0415 - see above
     from airflow_cdc_provider.hooks.dsn import AirflowDsns  # noqa: PLC0415
-    from airflow_cdc_provider.hooks.steps import spark_master  # noqa: PLC0415
+    from airflow_cdc_provider.hooks.steps import find_spark_master  # noqa: PLC0415
 
-    sys.exit(execute(options.subcommand, options, Lookup(AirflowDsns(), spark_master)))
+    lookup = Lookup(AirflowDsns(), find_spark_master)
+    with _results_alone() if options.json else nullcontext(sys.stdout) as out:
+        code = execute(options.subcommand, options, lookup, out=out)
+    sys.exit(code)
+
+
+@contextmanager
+def _results_alone() -> Iterator[TextIO]:
+    """Give standard output to results alone, whatever Airflow logs, in Python or below it.
+
+    Airflow's loggers write to standard output, and some of them hold the stream itself. So it is
+    the file below that changes: what is written to it goes to standard error.
+    """
+    sys.stdout.flush()
+    kept = os.dup(_STDOUT)
+    os.dup2(_STDERR, _STDOUT)
+    try:
+        with os.fdopen(os.dup(kept), "w", encoding="utf-8") as out:
+            yield out
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, _STDOUT)
+        os.close(kept)

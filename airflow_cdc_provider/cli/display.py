@@ -11,7 +11,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.live import Live
@@ -43,8 +43,9 @@ class RowRate:
 class Screen:
     """Writes for people on a terminal, for logs, or for programs."""
 
-    def __init__(self, *, as_json: bool) -> None:
+    def __init__(self, *, as_json: bool, out: TextIO | None = None) -> None:
         self.has_result = False
+        self._out = out or sys.stdout
         self._as_json = as_json
         self._console = Console(stderr=as_json, highlight=False, soft_wrap=True)
         self._live: Live | None = None
@@ -81,7 +82,7 @@ class Screen:
         self._end_live()
         self.has_result = True
         if self._as_json:
-            sys.stdout.write(json.dumps(form, indent=2) + "\n")
+            self._out.write(json.dumps(form, indent=2) + "\n")
         elif isinstance(lines, Table):
             self._console.print(lines)
         else:

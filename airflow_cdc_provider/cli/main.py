@@ -14,6 +14,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from enum import IntEnum
+from typing import TextIO
 
 from airflow_cdc_provider.cli import commands
 from airflow_cdc_provider.cli.arguments import parser
@@ -56,15 +57,18 @@ def main(arguments: Sequence[str] | None = None) -> ExitCode:
     return execute(options.command, options, lookup)
 
 
-def execute(command: str, options: argparse.Namespace, lookup: Lookup) -> ExitCode:
-    """Run one command with its parsed options."""
+def execute(
+    command: str, options: argparse.Namespace, lookup: Lookup, *, out: TextIO | None = None
+) -> ExitCode:
+    """Run one command with its parsed options; JSON goes to `out`, standard output if None."""
+    out = out or sys.stdout
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a stop is a stop
-    screen = Screen(as_json=options.json)
+    screen = Screen(as_json=options.json, out=out)
     try:
         fine = COMMANDS[command](options, lookup, screen)
     except CdcError as error:
         if not screen.has_result:  # the findings of a check have been shown in full
-            _explain(error, as_json=options.json)
+            _explain(error, json_to=out if options.json else None)
         return ExitCode.REFUSED if isinstance(error, RefusedError) else ExitCode.FAILED
     except KeyboardInterrupt:
         sys.stderr.write("interrupted; run again to go on from what is committed\n")
@@ -74,8 +78,8 @@ def execute(command: str, options: argparse.Namespace, lookup: Lookup) -> ExitCo
     return ExitCode.FINE if fine else ExitCode.DIFFERENT
 
 
-def _explain(error: CdcError, *, as_json: bool) -> None:
-    if as_json:
+def _explain(error: CdcError, *, json_to: TextIO | None) -> None:
+    if json_to is not None:
         form = {
             "error": {
                 "code": error.code,
@@ -85,7 +89,7 @@ def _explain(error: CdcError, *, as_json: bool) -> None:
                 "remedy": error.remedy,
             }
         }
-        sys.stdout.write(json.dumps(form, indent=2) + "\n")
+        json_to.write(json.dumps(form, indent=2) + "\n")
     lines = [f"{error.code} {error.what}"]
     for label, text in (
         ("where", error.where),

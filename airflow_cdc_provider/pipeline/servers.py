@@ -51,16 +51,17 @@ class Servers:
 
 
 def resolve_servers(loaded: LoadedPipeline, dsn_of: DsnOf) -> Servers:
-    """Find all servers of a pipeline, or say which line names one that is not there."""
+    """Find all servers of a pipeline, or say which lines name one that is not there."""
     model = loaded.model
-    source = _dsn(loaded, "source", model.source, dsn_of)
-    sink = _dsn(loaded, "sink", model.sink, dsn_of)
+    named: dict[str, Reference] = {"source": model.source, "sink": model.sink}
     default_state: Path | None = None
     if model.state is None:
         default_state = loaded.path.resolve().with_suffix(STATE_SUFFIX)
-        state = f"sqlite:///{default_state}"
     else:
-        state = _dsn(loaded, "state", model.state, dsn_of)
+        named["state"] = model.state
+    dsns = _dsns(loaded, named, dsn_of)
+    source, sink = dsns["source"], dsns["sink"]
+    state = dsns.get("state", f"sqlite:///{default_state}")
     return Servers(
         source=_endpoint(loaded, "source", source),
         sink=_endpoint(loaded, "sink", sink),
@@ -145,25 +146,27 @@ def _option(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _dsn(loaded: LoadedPipeline, section: str, reference: Reference, dsn_of: DsnOf) -> str:
-    found = dsn_of(reference)
-    if found:
-        return found
+def _dsns(loaded: LoadedPipeline, named: Mapping[str, Reference], dsn_of: DsnOf) -> dict[str, str]:
+    """Look all references up; those that stand for nothing are refused together."""
+    found = {section: dsn_of(reference) or "" for section, reference in named.items()}
+    missing = [_missing(section, named[section]) for section, dsn in found.items() if not dsn]
+    if missing:
+        raise loaded.refusal(*missing)
+    return found
+
+
+def _missing(section: str, reference: Reference) -> tuple[tuple[str, ...], str, str]:
     if reference.dsn_env is not None:
-        raise loaded.refusal(
-            (
-                (section, "dsn_env"),
-                f"the environment variable {reference.dsn_env} is not set",
-                f"export {reference.dsn_env}='mysql://user:password@host:3306/'",
-            )
+        return (
+            (section, "dsn_env"),
+            f"the environment variable {reference.dsn_env} is not set",
+            f"export {reference.dsn_env}='mysql://user:password@host:3306/'",
         )
-    raise loaded.refusal(
-        (
-            (section, "conn_id"),
-            f"there is no connection {reference.conn_id!r}",
-            f"add it to Airflow; outside Airflow set AIRFLOW_CONN_{str(reference.conn_id).upper()}"
-            " or use dsn_env",
-        )
+    return (
+        (section, "conn_id"),
+        f"there is no connection {reference.conn_id!r}",
+        f"add it to Airflow; outside Airflow set AIRFLOW_CONN_{str(reference.conn_id).upper()}"
+        " or use dsn_env",
     )
 
 

@@ -1,0 +1,88 @@
+"""`airflow cdc ...` in a real Airflow that keeps its connections in its own database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_cdc_provider.core.endpoint import Endpoint
+from tests.airflow.real_airflow import RealAirflow
+from tests.servers.given import SqlServer
+
+pytestmark = pytest.mark.timeout(900)
+PIPELINE = """
+pipeline: shop
+source: {{conn_id: shop_source, tables: ["{source}.*"]}}
+sink: {{conn_id: shop_sink, route: {{"{source}.*": "{sink}.*"}}}}
+state: {{conn_id: shop_state}}
+"""
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory: pytest.TempPathFactory) -> RealAirflow:
+    made = RealAirflow(tmp_path_factory.mktemp("home"))
+    made.migrate()
+    return made
+
+
+@pytest.fixture(scope="module")
+def shop(airflow: RealAirflow, mysql_server: SqlServer, mysql_sink: SqlServer) -> Iterator[Path]:
+    """A pipeline; its connections were made on the command line and over the API."""
+    airflow.add_by_command("shop_source", mysql_server.dsn().replace("mysql://", "cdc-mysql://"))
+    sink = Endpoint.parse(mysql_sink.dsn())
+    airflow.add_by_api(
+        {
+            "connection_id": "shop_sink",
+            "conn_type": "cdc_mysql",
+            "host": sink.host,
+            "port": sink.port,
+            "login": sink.user,
+            "password": sink.password,
+        },
+        {
+            "connection_id": "shop_state",
+            "conn_type": "sqlite",
+            "host": f"{airflow.home}/state.db",
+        },
+    )
+    path = airflow.home / "shop.yaml"
+    path.write_text(PIPELINE.format(source="cli_source", sink="cli_sink"))
+    mysql_server.execute("CREATE DATABASE cli_source")
+    mysql_sink.execute("CREATE DATABASE cli_sink")
+    try:
+        mysql_server.execute("CREATE TABLE orders (id INT PRIMARY KEY)", database="cli_source")
+        yield path
+    finally:
+        mysql_server.execute("DROP DATABASE cli_source")
+        mysql_sink.execute("DROP DATABASE cli_sink")
+
+
+@pytest.mark.parametrize(
+    ("words", "is_right"),
+    [
+        (("check",), lambda form: form["findings"] is not None and not form["refused"]),
+        (("pause", "--wait-s", "1"), lambda form: "is paused" in form["done"]),
+        (("restart", "--yes"), lambda form: "new plan for 1 tables" in form["done"]),
+    ],
+    ids=lambda words: words[0] if isinstance(words, tuple) else "",
+)
+def test_connections_of_airflows_database_are_found_and_json_is_alone_on_standard_output(
+    airflow: RealAirflow, shop: Path, words: tuple[str, ...], is_right: Callable[..., bool]
+) -> None:
+    said = airflow.run("cdc", words[0], str(shop), *words[1:], "--json")
+    assert said.code == 0, said.err
+    assert is_right(said.form)
+
+
+def test_all_connections_that_are_missing_are_told_at_once(
+    airflow: RealAirflow, tmp_path: Path
+) -> None:
+    path = tmp_path / "lost.yaml"
+    path.write_text(PIPELINE.replace("shop_", "lost_").format(source="cli_source", sink="cli_sink"))
+    said = airflow.run("cdc", "status", str(path), "--json")
+    assert said.code == 2
+    for name in ("lost_source", "lost_sink", "lost_state"):
+        assert f"there is no connection '{name}'" in said.form["error"]["what"]
+        assert name in said.err
