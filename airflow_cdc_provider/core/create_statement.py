@@ -93,16 +93,28 @@ class ParsedTable:
 
 def parse_create_statement(statement: str) -> ParsedTable:
     """Read the text of SHOW CREATE TABLE."""
-    found = tuple(tokens(statement))
-    opening = next((i for i, token in enumerate(found) if token.is_mark("(")), len(found))
-    items, end = _items(found, opening)
+    items, options = _parts(statement)
     columns, keys = [], []
     for item in items:
         if item[0].kind is TokenKind.NAME:
             columns.append(_column(item, statement))
         else:
             keys.append(_key(item, statement))
-    return ParsedTable(tuple(columns), tuple(keys), found[end + 1 :], statement)
+    return ParsedTable(tuple(columns), tuple(keys), options, statement)
+
+
+def parse_keys(statement: str) -> tuple[ParsedKey, ...]:
+    """Read the keys and constraints alone: whatever the columns are."""
+    items, _ = _parts(statement)
+    return tuple(_key(item, statement) for item in items if item[0].kind is not TokenKind.NAME)
+
+
+def _parts(statement: str) -> tuple[list[tuple[Token, ...]], tuple[Token, ...]]:
+    """Return the columns and keys of a statement, and what stands behind them."""
+    found = tuple(tokens(statement))
+    opening = next((i for i, token in enumerate(found) if token.is_mark("(")), len(found))
+    items, end = _items(found, opening)
+    return items, found[end + 1 :]
 
 
 def rendered(parts: Sequence[Token], statement: str) -> str:

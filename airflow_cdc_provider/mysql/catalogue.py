@@ -1,4 +1,4 @@
-"""Which tables a server has, and what surrounds them: kinds, sizes, foreign keys, triggers.
+"""Which tables a server has, and what surrounds them: kinds, sizes, triggers.
 
 One query of each kind for a whole database. `information_schema` compares names by its own
 collations, so every answer is matched exactly here: two tables may differ by case alone.
@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.sql import literal
@@ -47,24 +47,6 @@ class TableFacts:
     """The engine's guess; it can be wrong by half."""
     estimated_bytes: int
     partitioned: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ForeignKey:
-    """A foreign key of `table` (the child) to `referenced` (the parent)."""
-
-    name: str
-    table: TableId
-    columns: tuple[str, ...]
-    referenced: TableId
-    referenced_columns: tuple[str, ...]
-    on_update: str
-    on_delete: str
-
-    @property
-    def cascades(self) -> bool:
-        """Tell whether a change of the parent changes rows of the child."""
-        return not {self.on_update, self.on_delete} <= {"NO ACTION", "RESTRICT"}
 
 
 class Pattern(Protocol):
@@ -125,30 +107,6 @@ def row_estimates(connection: ServerConnection, tables: Iterable[TableId]) -> di
     return {table: fact.estimated_rows for table, fact in facts.items()}
 
 
-def foreign_keys(
-    connection: ServerConnection, tables: Iterable[TableId], *, role: Role = Role.SOURCE
-) -> tuple[ForeignKey, ...]:
-    """Return the foreign keys these tables have as children."""
-    wanted = set(tables)
-    parts: dict[tuple[str, str, str], list[tuple[Any, ...]]] = defaultdict(list)
-    for condition in name_conditions("k.TABLE_SCHEMA", "k.TABLE_NAME", wanted):
-        for row in query(connection, _FOREIGN_KEYS.format(condition=condition), role=role):
-            if TableId(row[0], row[1]) in wanted:
-                parts[row[0], row[1], row[2]].append(row)
-    return tuple(
-        ForeignKey(
-            name=name,
-            table=TableId(database, table),
-            columns=tuple(row[3] for row in rows),
-            referenced=TableId(rows[0][4], rows[0][5]),
-            referenced_columns=tuple(row[6] for row in rows),
-            on_update=rows[0][7],
-            on_delete=rows[0][8],
-        )
-        for (database, table, name), rows in sorted(parts.items())
-    )
-
-
 def triggers(
     connection: ServerConnection, tables: Iterable[TableId], *, role: Role = Role.SOURCE
 ) -> dict[TableId, tuple[str, ...]]:
@@ -194,19 +152,6 @@ def name_conditions(database: str, table: str, wanted: Iterable[TableId]) -> lis
         f"{database} = {literal(name)} AND {table} IN ({', '.join(tables)})"
         for name, tables in by_database.items()
     ]
-
-
-_FOREIGN_KEYS = """
-SELECT k.TABLE_SCHEMA, k.TABLE_NAME, k.CONSTRAINT_NAME, k.COLUMN_NAME,
-       k.REFERENCED_TABLE_SCHEMA, k.REFERENCED_TABLE_NAME, k.REFERENCED_COLUMN_NAME,
-       r.UPDATE_RULE, r.DELETE_RULE
-FROM information_schema.KEY_COLUMN_USAGE k
-JOIN information_schema.REFERENTIAL_CONSTRAINTS r
-  ON r.CONSTRAINT_SCHEMA = k.CONSTRAINT_SCHEMA AND r.CONSTRAINT_NAME = k.CONSTRAINT_NAME
- AND r.TABLE_NAME = k.TABLE_NAME
-WHERE {condition} AND k.REFERENCED_TABLE_NAME IS NOT NULL
-ORDER BY k.TABLE_SCHEMA, k.TABLE_NAME, k.CONSTRAINT_NAME, k.ORDINAL_POSITION
-"""
 
 
 def _facts(

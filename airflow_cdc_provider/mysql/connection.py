@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 import ssl
+from contextlib import suppress
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from pymysql.constants import FIELD_TYPE
 from pymysql.converters import encoders
 
 from airflow_cdc_provider.core.endpoint import Endpoint
-from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.errors import AccessDeniedError, RefusedError
 from airflow_cdc_provider.mysql.raw_connection import (
     FieldDescriptor,
     PreparedStatement,
@@ -133,7 +134,7 @@ def connect(  # noqa: PLR0913 - each option is one a caller chooses by name
     with server_errors(endpoint, f"connecting for {purpose}", role=role):
         connection: ServerConnection = pymysql.connect(**options, **_tls(endpoint))
         refuse_local_files(connection)
-        _state_session(connection)
+        _state_session(connection, role)
     return connection
 
 
@@ -147,7 +148,7 @@ def query(
             return list(cursor.fetchall())
     except pymysql.Error as error:
         where = f"{connection.host}:{connection.port}"
-        raise translated(error, where, role=role) from None
+        raise translated(error, where, role=role, statement=sql) from None
 
 
 def query_named(
@@ -161,7 +162,7 @@ def query_named(
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
     except pymysql.Error as error:
         where = f"{connection.host}:{connection.port}"
-        raise translated(error, where, role=role) from None
+        raise translated(error, where, role=role, statement=sql) from None
 
 
 def sink_session(connection: ServerConnection) -> None:
@@ -176,21 +177,34 @@ def sink_session(connection: ServerConnection) -> None:
         "sql_safe_updates": 0,
         # what the server doubts about a value must be counted
         "sql_notes": 1,
-        "max_error_count": _WARNINGS_KEPT,
     }
     statement = "SET SESSION " + ", ".join(f"{k} = {v}" for k, v in settings.items())
     query(connection, statement, role=Role.SINK)
+    _keep_warnings(connection)
 
 
-def _state_session(connection: ServerConnection) -> None:
+def _keep_warnings(connection: ServerConnection) -> None:
+    """Have the server keep the texts of warnings, if it would not and lets us.
+
+    MySQL asks for a privilege that nothing else here needs. Without it, whoever reads warnings
+    sees fewer of them than were counted, and has to take what is not shown for the worst.
+    """
+    kept = int(query(connection, "SELECT @@SESSION.max_error_count", role=Role.SINK)[0][0])
+    if kept < _WARNINGS_KEPT:
+        with suppress(AccessDeniedError):
+            query(connection, f"SET SESSION max_error_count = {_WARNINGS_KEPT}", role=Role.SINK)
+
+
+def _state_session(connection: ServerConnection, role: Role) -> None:
     version = server_version_text(connection)
     is_mariadb = "mariadb" in version.lower()
     settings = dict(_EVERY_SESSION)
     settings["max_statement_time" if is_mariadb else "max_execution_time"] = 0
     if not is_mariadb and _numbers(version) >= _GIPK_VERSION:
         settings["show_gipk_in_create_table_and_information_schema"] = 1
-    query(connection, "SET SESSION " + ", ".join(f"{k} = {v}" for k, v in settings.items()))
-    query(connection, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    statement = "SET SESSION " + ", ".join(f"{k} = {v}" for k, v in settings.items())
+    query(connection, statement, role=role)
+    query(connection, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ", role=role)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -19,8 +19,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_cdc_provider.core.errors import RefusedError, UnsupportedTableError
-from airflow_cdc_provider.core.identifiers import TableId, quote_table
+from airflow_cdc_provider.core.errors import (
+    AccessDeniedError,
+    RefusedError,
+    UnsupportedTableError,
+)
+from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
 from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema, UniqueKey
 from airflow_cdc_provider.mysql.catalogue import name_conditions, stored_names, table_facts
 from airflow_cdc_provider.mysql.connection import Role, query
@@ -114,8 +118,17 @@ def create_statement(
     connection: ServerConnection, table: TableId, *, role: Role = Role.SOURCE
 ) -> str:
     """Return what SHOW CREATE TABLE says, or refuse a text that is none."""
-    with _undecoded(connection):
-        rows = query(connection, f"SHOW CREATE TABLE {quote_table(table)}", role=role)
+    try:
+        with _undecoded(connection):
+            rows = query(connection, f"SHOW CREATE TABLE {quote_table(table)}", role=role)
+    except AccessDeniedError as denied:
+        raise AccessDeniedError(
+            f"the definition of {table} may not be read as a whole: {denied.what}",
+            denied.where,
+            "columns and keys that the account may not see would be missing from the copy",
+            f"GRANT SELECT ON {quote_identifier(table.database)}.* TO the account: rights on "
+            "single columns are not enough",
+        ) from None
     try:
         return bytes(rows[0][1]).decode()
     except UnicodeDecodeError as error:

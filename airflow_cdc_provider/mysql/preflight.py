@@ -6,12 +6,12 @@ changed on either server.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_cdc_provider.core.endpoint import Endpoint
-from airflow_cdc_provider.core.errors import AccessDeniedError, CdcError
+from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import quote_identifier, quote_table
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.mysql.capabilities import (
@@ -19,10 +19,21 @@ from airflow_cdc_provider.mysql.capabilities import (
     WatermarkMode,
     read_capabilities,
 )
-from airflow_cdc_provider.mysql.catalogue import LEDGER_DATABASE, TableFacts, foreign_keys
+from airflow_cdc_provider.mysql.catalogue import LEDGER_DATABASE, TableFacts
 from airflow_cdc_provider.mysql.connection import Role, connect, query, query_named
 from airflow_cdc_provider.mysql.findings import Finding, Level, refuse_if_blocked, sorted_findings
+from airflow_cdc_provider.mysql.foreign_keys import ForeignKey, foreign_keys, keys_in
+from airflow_cdc_provider.mysql.looks import (
+    CannotTell,
+    Doubt,
+    NotThere,
+    Seen,
+    grant_everywhere,
+    look,
+    unseen,
+)
 from airflow_cdc_provider.mysql.preflight_definitions import definition_findings
+from airflow_cdc_provider.mysql.preflight_hidden import PickedBy, hidden_findings
 from airflow_cdc_provider.mysql.preflight_log import log_findings, set_statement
 from airflow_cdc_provider.mysql.preflight_pair import (
     clock_findings,
@@ -39,7 +50,8 @@ from airflow_cdc_provider.mysql.preflight_tables import (
     partition_findings,
     table_findings,
 )
-from airflow_cdc_provider.mysql.privileges import Grants, read_grants
+from airflow_cdc_provider.mysql.privileges import Grants, account_name, read_grants
+from airflow_cdc_provider.mysql.watermarks import may_read_log_status
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.mysql.connection import ServerConnection
@@ -51,7 +63,7 @@ _TO_SEE_TRIGGERS = "TRIGGER"
 """MySQL hides a table's triggers from accounts without it, and they would fire unseen."""
 
 
-def preflight(
+def preflight(  # noqa: PLR0913 - each option is one a caller chooses by name
     source: Endpoint,
     sink: Endpoint,
     plans: Sequence[TablePlan],
@@ -59,10 +71,11 @@ def preflight(
     server_ids: range = range(0),
     max_connections: int = 0,
     picked: Iterable[TableFacts] = (),
+    patterns: Iterable[PickedBy] = (),
 ) -> tuple[Finding, ...]:
     """Look at both servers and all tables; what blocks comes first.
 
-    `picked` are the tables that the patterns pick, of whatever kind, so that those no copy can be
+    `picked` are the tables that the `patterns` pick, of whatever kind, so that those no copy can be
     made of are named.
     """
     picked = tuple(picked)
@@ -70,12 +83,13 @@ def preflight(
     found += migration_findings(plan.schema.table for plan in plans)
     with closing(connect(source, purpose="preflight")) as connection:
         capabilities = read_capabilities(connection)
-        found += _source(connection, capabilities, str(source), plans)
+        keys = _foreign_keys(connection, plans)
+        found += _source(connection, capabilities, str(source), plans, keys)
+        found += hidden_findings(read_grants(connection), capabilities, str(source), patterns)
         found += _server_ids(connection, capabilities, str(source), server_ids)
         found += _room(connection, capabilities, str(source), max_connections)
         size = copied_bytes(connection, plans)
         found += retention_findings(capabilities, str(source), size)
-        keys = foreign_keys(connection, [plan.schema.table for plan in plans])
         clock = read_clock(connection)
     with closing(connect(sink, purpose="preflight", role=Role.SINK)) as connection:
         there = Sink(connection, read_capabilities(connection, role=Role.SINK), str(sink))
@@ -92,11 +106,12 @@ def _source(
     capabilities: Capabilities,
     subject: str,
     plans: Sequence[TablePlan],
+    keys: Sequence[ForeignKey],
 ) -> Iterator[Finding]:
     yield from log_findings(connection, capabilities, subject)
     schemas = [plan.schema for plan in plans]
     estimates = {plan.schema.table: plan.estimated_rows for plan in plans}
-    yield from table_findings(connection, capabilities, schemas, estimates)
+    yield from table_findings(capabilities, schemas, keys, estimates)
     yield from definition_findings(connection, schemas)
     yield from _source_privileges(connection, capabilities, subject, plans)
 
@@ -108,68 +123,65 @@ def _source_privileges(
     plans: Sequence[TablePlan],
 ) -> Iterator[Finding]:
     grants = read_grants(connection)
-    monitor = "BINLOG MONITOR" if capabilities.is_mariadb else "REPLICATION CLIENT"
-    for privilege, name, why in (
-        ("REPLICATION SLAVE", "REPLICATION SLAVE", "the log cannot be read"),
-        ("REPLICATION CLIENT", monitor, "the end of the log cannot be asked for"),
-    ):
-        if not grants.holds(privilege):
-            yield _missing(
-                f"source.{privilege.lower().replace(' ', '_')}", subject, name, why, grants
-            )
-    if WatermarkMode.LOG_STATUS in capabilities.watermark_modes and not grants.holds(
-        "BACKUP_ADMIN"
-    ):
+    if not grants.holds("REPLICATION SLAVE"):
+        yield Finding(
+            "source.replication_slave",
+            Level.BLOCK,
+            subject,
+            f"the account {grants.account} lacks REPLICATION SLAVE",
+            "REPLICATION SLAVE",
+            "the log cannot be read",
+            grant_everywhere("REPLICATION SLAVE", grants.account),
+        )
+    by_status = WatermarkMode.LOG_STATUS in capabilities.watermark_modes
+    if by_status and not may_read_log_status(connection):
         yield Finding(
             "source.backup_admin",
             Level.WARN,
             subject,
-            "the account lacks BACKUP_ADMIN",
-            "BACKUP_ADMIN",
+            "the account may not read performance_schema.log_status",
+            "BACKUP_ADMIN, and SELECT on performance_schema.log_status",
             "low watermarks are the start of the current log file instead of performance_schema."
             "log_status, so more log is replayed",
             f"GRANT BACKUP_ADMIN ON *.* TO {grants.account}; "
             f"GRANT SELECT ON performance_schema.log_status TO {grants.account};",
         )
     for plan in plans:
-        # tried rather than read from the grants: roles and column rights count as they really do
-        columns = ", ".join(quote_identifier(c.name) for c in plan.schema.copied_columns) or "1"
-        table = quote_table(plan.schema.table)
-        try:
-            query(connection, f"SELECT {columns} FROM {table} LIMIT 0")
-        except AccessDeniedError:
-            database = quote_identifier(plan.schema.table.database)
-            yield Finding(
-                "source.select",
-                Level.BLOCK,
-                str(plan.schema.table),
-                "the account may not read all of its columns",
-                "SELECT",
-                "the table cannot be copied",
-                f"GRANT SELECT ON {database}.* TO {grants.account};",
-            )
-        except CdcError as error:
-            yield Finding(
-                "source.select",
-                Level.BLOCK,
-                str(plan.schema.table),
-                error.what,
-                "",
-                "",
-                error.remedy,
-            )
+        yield from _readable(connection, plan, grants)
 
 
-def _missing(code: str, subject: str, privilege: str, why: str, grants: Grants) -> Finding:
-    return Finding(
-        code,
-        Level.BLOCK,
-        subject,
-        f"the account {grants.account} lacks {privilege}",
-        privilege,
-        why,
-        f"GRANT {privilege} ON *.* TO {grants.account};",
-    )
+def _readable(connection: ServerConnection, plan: TablePlan, grants: Grants) -> Iterator[Finding]:
+    """Try to read every column, rather than believe the grants: the star asks for hidden ones."""
+    names = [quote_identifier(column.name) for column in plan.schema.copied_columns]
+    columns = ", ".join(["t.*", *(f"t.{name}" for name in names)])
+    sql = f"SELECT {columns} FROM {quote_table(plan.schema.table)} t LIMIT 0"
+    subject = str(plan.schema.table)
+    try:
+        tried = look(lambda: query(connection, sql))
+    except CdcError as error:
+        yield Finding("source.select", Level.BLOCK, subject, error.what, "", "", error.remedy)
+        return
+    if isinstance(tried, CannotTell):
+        database = quote_identifier(plan.schema.table.database)
+        yield Finding(
+            "source.select",
+            Level.BLOCK,
+            subject,
+            "the account may not read all of its columns",
+            "SELECT",
+            "the table cannot be copied",
+            f"GRANT SELECT ON {database}.* TO {grants.account};",
+        )
+
+
+def _foreign_keys(
+    connection: ServerConnection, plans: Sequence[TablePlan]
+) -> tuple[ForeignKey, ...]:
+    """Return the keys of all tables; of those whose definition is not known it is asked for."""
+    known = [plan.schema for plan in plans if plan.schema.create_statement]
+    others = [plan.schema.table for plan in plans if not plan.schema.create_statement]
+    keys = [key for schema in known for key in keys_in(schema.table, schema.create_statement)]
+    return (*keys, *foreign_keys(connection, others))
 
 
 def _sink_privileges(sink: Sink, plans: Sequence[TablePlan]) -> Iterator[Finding]:
@@ -218,10 +230,32 @@ def _server_ids(
             "such a server refuses every reader of its log",
             set_statement(capabilities, "server_id", "1"),
         )
-    try:
-        readers = query_named(connection, capabilities.replicas_statement)
-    except AccessDeniedError:
-        return  # the missing privilege is a finding of its own
+    match look(lambda: query_named(connection, capabilities.replicas_statement)):
+        case Seen(readers):
+            yield from _taken(readers, subject, server_ids)
+        case CannotTell() as denied:
+            privilege = (
+                "REPLICATION MASTER ADMIN" if capabilities.is_mariadb else "REPLICATION SLAVE"
+            )
+            yield unseen(
+                "source.unseen",
+                Level.INFO,
+                subject,
+                denied,
+                Doubt(
+                    what="which ids other readers of the log have",
+                    why="no row is at risk: two readers with one id throw each other out, and each "
+                    "says so; give this pipeline a range that nobody else uses",
+                    grant=grant_everywhere(privilege, account_name(connection)),
+                ),
+            )
+        case NotThere():
+            pass
+
+
+def _taken(
+    readers: Sequence[Mapping[str, Any]], subject: str, server_ids: range
+) -> Iterator[Finding]:
     taken = sorted(int(row["Server_Id" if "Server_Id" in row else "Server_id"]) for row in readers)
     clashing = [number for number in taken if number in server_ids]
     if clashing:

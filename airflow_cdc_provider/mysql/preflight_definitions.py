@@ -18,11 +18,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.create_statement import AttributeKind, parse_create_statement
-from airflow_cdc_provider.core.errors import AccessDeniedError, CdcError
+from airflow_cdc_provider.core.errors import AccessDeniedError, CdcError, RetryableError
 from airflow_cdc_provider.core.identifiers import quote_identifier, quote_table
 from airflow_cdc_provider.core.table_schema import Column, TableSchema
 from airflow_cdc_provider.mysql.connection import query
 from airflow_cdc_provider.mysql.findings import Finding, Level
+from airflow_cdc_provider.mysql.looks import CannotTell, Doubt, NotThere, Seen, look, unseen
+from airflow_cdc_provider.mysql.privileges import account_name
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.mysql.connection import ServerConnection
@@ -94,8 +96,8 @@ def _member_of_a_row(
     )
     try:
         rows = query(connection, sql)
-    except CdcError:
-        return None  # not in time, or not allowed, which is a finding of its own
+    except (RetryableError, AccessDeniedError):
+        return None  # not in time, or not allowed: it stays in doubt, and that is told
     if not rows:
         return None
     text, value = str(rows[0][0]), int(rows[0][1])
@@ -115,23 +117,35 @@ def _defaults(connection: ServerConnection, schema: TableSchema) -> Iterator[Fin
         printed = [a.text for a in column.attributes if a.kind is AttributeKind.DEFAULT_LITERAL]
         if column.name not in large or not any("?" in text for text in printed):
             continue
-        found = _default(connection, schema, column.name)
-        if any(character > _LAST_SMALL for character in found):
-            lost = f"the default {found!r}, which is printed with '?'"
-            yield _lost(schema, schema.column(column.name), lost)
+        yield from _default(connection, schema, column.name)
 
 
-def _default(connection: ServerConnection, schema: TableSchema, column: str) -> str:
+def _default(connection: ServerConnection, schema: TableSchema, column: str) -> Iterator[Finding]:
     name, table = quote_identifier(column), quote_table(schema.table)
-    try:
-        rows = query(
-            connection,
-            f"SELECT CONVERT(DEFAULT(t.{name}) USING utf8mb4) "
-            f"FROM (SELECT 1) x LEFT JOIN {table} t ON FALSE",
-        )
-    except AccessDeniedError:
-        return ""  # a finding of its own, which blocks
-    return str(rows[0][0])
+    sql = (
+        f"SELECT CONVERT(DEFAULT(t.{name}) USING utf8mb4) "
+        f"FROM (SELECT 1) x LEFT JOIN {table} t ON FALSE"
+    )
+    match look(lambda: str(query(connection, sql)[0][0])):
+        case Seen(found):
+            if any(character > _LAST_SMALL for character in found):
+                lost = f"the default {found!r}, which is printed with '?'"
+                yield _lost(schema, schema.column(column), lost)
+        case CannotTell() as denied:
+            yield unseen(
+                "table.unseen",
+                Level.BLOCK,
+                str(schema.table),
+                denied,
+                Doubt(
+                    what=f"what the default of column {column} is, which is printed with '?'",
+                    why="the sink's table would get '?' in the place of another character",
+                    grant=f"GRANT SELECT ON {quote_identifier(schema.table.database)}.* "
+                    f"TO {account_name(connection)};",
+                ),
+            )
+        case NotThere():
+            pass
 
 
 def _lost(schema: TableSchema, column: Column, what: str) -> Finding:

@@ -9,14 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from airflow_cdc_provider.core.errors import AccessDeniedError
 from airflow_cdc_provider.mysql.capabilities import Capabilities, WatermarkMode
 from airflow_cdc_provider.mysql.connection import query_named
 from airflow_cdc_provider.mysql.findings import Finding, Level
+from airflow_cdc_provider.mysql.looks import (
+    CannotTell,
+    Doubt,
+    NotThere,
+    Seen,
+    grant_everywhere,
+    look,
+    unseen,
+)
 from airflow_cdc_provider.mysql.preflight_replica import replica_findings
 from airflow_cdc_provider.mysql.preflight_transactions import open_transactions
+from airflow_cdc_provider.mysql.privileges import account_name
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.mysql.connection import ServerConnection
@@ -214,12 +223,30 @@ def _retention(capabilities: Capabilities, subject: str) -> Iterator[Finding]:
 def _log_filters(
     connection: ServerConnection, capabilities: Capabilities, subject: str
 ) -> Iterator[Finding]:
-    try:
-        rows = query_named(connection, capabilities.status_statement)
-    except AccessDeniedError:
-        return  # the missing privilege is a finding of its own
+    privilege = "BINLOG MONITOR" if capabilities.is_mariadb else "REPLICATION CLIENT"
+    match look(lambda: query_named(connection, capabilities.status_statement)):
+        case Seen(rows):
+            yield from _filters(rows[0], subject)
+        case CannotTell() as denied:
+            yield unseen(
+                "source.replication_client",
+                Level.BLOCK,
+                subject,
+                denied,
+                Doubt(
+                    what="where the log ends and whether it is filtered",
+                    why="what a filter leaves out never reaches the log, and without its end no "
+                    "split can be read",
+                    grant=grant_everywhere(privilege, account_name(connection)),
+                ),
+            )
+        case NotThere():
+            pass  # it writes no log: source.watermark blocks
+
+
+def _filters(row: dict[str, Any], subject: str) -> Iterator[Finding]:
     for name in ("Binlog_Do_DB", "Binlog_Ignore_DB"):
-        value = rows[0].get(name) if rows else None
+        value = row.get(name)
         if value:
             yield Finding(
                 f"source.{name.lower()}",

@@ -13,16 +13,26 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import quote_identifier
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.mysql.capabilities import Capabilities
-from airflow_cdc_provider.mysql.catalogue import ForeignKey, foreign_keys, table_facts
+from airflow_cdc_provider.mysql.catalogue import table_facts
 from airflow_cdc_provider.mysql.connection import Role, query
 from airflow_cdc_provider.mysql.findings import Finding, Level
+from airflow_cdc_provider.mysql.foreign_keys import ForeignKey, foreign_keys
+from airflow_cdc_provider.mysql.looks import (
+    CannotTell,
+    Doubt,
+    Look,
+    NotThere,
+    Seen,
+    grant_everywhere,
+    look,
+    unseen,
+)
 from airflow_cdc_provider.mysql.preflight_log import set_statement
 from airflow_cdc_provider.mysql.preflight_sink import Sink
-from airflow_cdc_provider.mysql.privileges import read_grants
+from airflow_cdc_provider.mysql.privileges import account_name, read_grants
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.mysql.connection import ServerConnection
@@ -120,8 +130,28 @@ def disk_findings(sink: Sink, size: int) -> Iterator[Finding]:
 
     MariaDB shows it in a plugin of its own, to accounts with the privilege FILE.
     """
-    free = _free_bytes(sink.connection)
-    wanted = int(size * _ROOM)
+    match _disks(sink.connection):
+        case Seen(disks):
+            yield from _little_room(sink, disks, wanted=int(size * _ROOM))
+        case CannotTell() as denied:
+            yield unseen(
+                "sink.unseen",
+                Level.INFO,
+                sink.subject,
+                denied,
+                Doubt(
+                    what="how much room the disk has",
+                    why="a snapshot that finds no room stops; what was published stays",
+                    grant=grant_everywhere("FILE", account_name(sink.connection, role=Role.SINK)),
+                ),
+            )
+        case NotThere():
+            pass  # MySQL, or no such plugin
+
+
+def _little_room(sink: Sink, disks: Sequence[tuple[str, int]], *, wanted: int) -> Iterator[Finding]:
+    folder = str(query(sink.connection, "SELECT @@datadir", role=Role.SINK)[0][0])
+    free = free_of(folder, disks)
     if free is not None and free < wanted:
         yield Finding(
             "sink.disk",
@@ -135,16 +165,24 @@ def disk_findings(sink: Sink, size: int) -> Iterator[Finding]:
         )
 
 
-def _free_bytes(connection: ServerConnection) -> int | None:
-    """Return the free bytes of the disk that holds the tables; None if it cannot be seen."""
-    try:
-        folder = str(query(connection, "SELECT @@datadir", role=Role.SINK)[0][0])
-        disks = query(
-            connection, "SELECT Path, Available FROM information_schema.DISKS", role=Role.SINK
-        )
-    except CdcError:
-        return None  # no such table: MySQL, or a MariaDB without the plugin or the privilege
-    return free_of(folder, [(str(path), int(kilobytes)) for path, kilobytes in disks])
+def _disks(connection: ServerConnection) -> Look[list[tuple[str, int]]]:
+    """Look at each mount's free kilobytes; the list is empty, without an error, without FILE."""
+    plugin = query(
+        connection,
+        "SELECT 1 FROM information_schema.TABLES "
+        "WHERE TABLE_SCHEMA = 'information_schema' AND TABLE_NAME = 'DISKS'",
+        role=Role.SINK,
+    )
+    if not plugin:
+        return NotThere()
+    sql = "SELECT Path, Available FROM information_schema.DISKS"
+    match look(lambda: query(connection, sql, role=Role.SINK)):
+        case Seen(disks):
+            return Seen([(str(path), int(kilobytes)) for path, kilobytes in disks])
+        case NotThere():
+            return CannotTell("the list of disks is empty, as it is without FILE")
+        case denied:
+            return denied
 
 
 def free_of(folder: str, disks: Sequence[tuple[str, int]]) -> int | None:
@@ -167,9 +205,10 @@ def reference_findings(
     if sink.capabilities.is_mariadb:
         return
     targets = {plan.schema.table: plan.sink_table for plan in plans}
+    existing = table_facts(sink.connection, targets.values(), role=Role.SINK)
     there = {
         (key.table, key.name.lower())
-        for key in foreign_keys(sink.connection, targets.values(), role=Role.SINK)
+        for key in foreign_keys(sink.connection, existing, role=Role.SINK)
     }
     parents = {
         targets[key.referenced]

@@ -8,10 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from airflow_cdc_provider.core.errors import AccessDeniedError
 from airflow_cdc_provider.mysql.capabilities import Capabilities
 from airflow_cdc_provider.mysql.connection import query_named
 from airflow_cdc_provider.mysql.findings import Finding, Level
+from airflow_cdc_provider.mysql.looks import (
+    CannotTell,
+    Doubt,
+    NotThere,
+    Seen,
+    grant_everywhere,
+    look,
+    unseen,
+)
+from airflow_cdc_provider.mysql.privileges import account_name
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.mysql.connection import ServerConnection
@@ -23,22 +32,53 @@ def replica_findings(
     connection: ServerConnection, capabilities: Capabilities, subject: str
 ) -> Iterator[Finding]:
     """Yield what is wrong when the source is itself a replica of another server."""
-    try:
-        rows = query_named(connection, capabilities.replica_status_statement)
-    except AccessDeniedError:
-        return  # the missing privilege is a finding of its own
-    if not rows:
-        return
+    match look(lambda: query_named(connection, capabilities.replica_status_statement)):
+        case Seen(rows):
+            yield from _silent(capabilities, subject)
+            yield from _out_of_order(capabilities, subject)
+            for row in rows:
+                yield from _replication(row, subject)
+        case CannotTell() as denied:
+            yield _cannot_tell(connection, capabilities, subject, denied)
+        case NotThere():
+            pass
+
+
+def _cannot_tell(
+    connection: ServerConnection, capabilities: Capabilities, subject: str, denied: CannotTell
+) -> Finding:
+    """Rows are at risk if it is a replica and set up as one that cannot be read from."""
+    at_risk = [*_silent(capabilities, subject), *_out_of_order(capabilities, subject)]
+    privilege = "SLAVE MONITOR" if capabilities.is_mariadb else "REPLICATION CLIENT"
+    return unseen(
+        "source.unseen",
+        Level.BLOCK if at_risk else Level.WARN,
+        subject,
+        denied,
+        Doubt(
+            what="whether this server is a replica",
+            why="; ".join(f"if it is, {each.observed}, and {each.why}" for each in at_risk)
+            or "its delay and its filters, if it has any, hold for the sink as well",
+            grant=grant_everywhere(privilege, account_name(connection)),
+        ),
+    )
+
+
+def _silent(capabilities: Capabilities, subject: str) -> Iterator[Finding]:
+    name = "log_slave_updates" if capabilities.is_mariadb else "log_replica_updates"
     if not capabilities.is_on("log_replica_updates", "log_slave_updates"):
         yield Finding(
             "source.log_replica_updates",
             Level.BLOCK,
             subject,
             "this server is a replica that does not log what it replicates",
-            "log_replica_updates = ON",
+            f"{name} = ON",
             "its log looks healthy and stays empty",
-            "log_replica_updates = ON in the option file, then restart; or read from its source",
+            f"{name} = ON in the option file, then restart; or read from its source",
         )
+
+
+def _out_of_order(capabilities: Capabilities, subject: str) -> Iterator[Finding]:
     order = ("replica_preserve_commit_order", "slave_preserve_commit_order")
     workers = capabilities.setting("replica_parallel_workers", "slave_parallel_workers") or "0"
     if capabilities.setting(*order) and not capabilities.is_on(*order) and int(workers) > 1:
@@ -52,8 +92,6 @@ def replica_findings(
             "STOP REPLICA SQL_THREAD; SET PERSIST replica_preserve_commit_order = ON; "
             "START REPLICA SQL_THREAD;",
         )
-    for row in rows:
-        yield from _replication(row, subject)
 
 
 def _replication(row: dict[str, Any], subject: str) -> Iterator[Finding]:

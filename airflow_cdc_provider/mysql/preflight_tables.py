@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columnar.value_model import arrow_type
 from airflow_cdc_provider.core.errors import CdcError
@@ -12,11 +11,9 @@ from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quo
 from airflow_cdc_provider.core.keys import KeyKind, comparable
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.mysql.capabilities import Capabilities
-from airflow_cdc_provider.mysql.catalogue import TableFacts, TableKind, foreign_keys
+from airflow_cdc_provider.mysql.catalogue import TableFacts, TableKind
 from airflow_cdc_provider.mysql.findings import Finding, Level
-
-if TYPE_CHECKING:
-    from airflow_cdc_provider.mysql.connection import ServerConnection
+from airflow_cdc_provider.mysql.foreign_keys import ForeignKey
 
 _MANY_ROWS = 5_000_000
 _ENGINES = {"InnoDB", "ROCKSDB"}
@@ -24,9 +21,9 @@ _MIGRATION = re.compile(r"_(.+)_(?:gho|ghc|del|new|old)")
 
 
 def table_findings(
-    connection: ServerConnection,
     capabilities: Capabilities,
     schemas: Sequence[TableSchema],
+    keys: Sequence[ForeignKey],
     estimates: dict[TableId, int],
 ) -> Iterator[Finding]:
     """Yield what is to be said about the tables that are to be copied."""
@@ -34,7 +31,8 @@ def table_findings(
         yield from _engine(schema)
         yield from _key(schema, estimates.get(schema.table, 0))
         yield from _types(schema)
-    yield from _cascades(connection, capabilities, schemas)
+    if not capabilities.logs_cascades:
+        yield from _cascades(keys)
 
 
 def left_out_findings(facts: Iterable[TableFacts]) -> Iterator[Finding]:
@@ -175,12 +173,8 @@ def _types(schema: TableSchema) -> Iterator[Finding]:
             )
 
 
-def _cascades(
-    connection: ServerConnection, capabilities: Capabilities, schemas: Sequence[TableSchema]
-) -> Iterator[Finding]:
-    if capabilities.logs_cascades:
-        return
-    for key in foreign_keys(connection, [schema.table for schema in schemas]):
+def _cascades(keys: Sequence[ForeignKey]) -> Iterator[Finding]:
+    for key in keys:
         if not key.cascades:
             continue
         columns = ", ".join(map(quote_identifier, key.columns))

@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from airflow_cdc_provider.core.errors import AccessDeniedError, IntegrityError
 from airflow_cdc_provider.mysql.capabilities import Capabilities
 from airflow_cdc_provider.mysql.connection import query
 from airflow_cdc_provider.mysql.findings import Finding, Level
+from airflow_cdc_provider.mysql.looks import (
+    CannotTell,
+    Doubt,
+    NotThere,
+    Seen,
+    grant_everywhere,
+    look,
+    unseen,
+)
 from airflow_cdc_provider.mysql.prepared_transactions import prepared_transactions
+from airflow_cdc_provider.mysql.privileges import account_name
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.mysql.connection import ServerConnection
@@ -29,46 +38,72 @@ def open_transactions(
 def _prepared(
     connection: ServerConnection, capabilities: Capabilities, subject: str
 ) -> Iterator[Finding]:
-    try:
-        prepared = prepared_transactions(connection, is_mariadb=capabilities.is_mariadb)
-    except (AccessDeniedError, IntegrityError):
-        # MySQL asks for XA_RECOVER_ADMIN, which nothing else here needs, and says 1401 without it
-        return
-    if prepared:
-        yield Finding(
-            "source.prepared_transactions",
-            Level.WARN if capabilities.has_gtids else Level.BLOCK,
-            subject,
-            f"{len(prepared)} XA transactions are prepared and not committed: "
-            + "; ".join([*prepared[:_SHOWN_XA], *(["..."] if prepared[_SHOWN_XA:] else [])]),
-            "none while a snapshot is taken",
-            "their rows are in the log before anyone can see them and are read back at their "
-            "commit: the stream stops if that part of the log is purged by then; on MariaDB and "
-            "without GTIDs the snapshot waits for them and then stops",
-            "wait for them, or end each by its name before the snapshot starts: "
-            f"XA COMMIT {prepared[0]}; or XA ROLLBACK {prepared[0]};",
-        )
+    level = Level.WARN if capabilities.has_gtids else Level.BLOCK
+    match look(lambda: prepared_transactions(connection, is_mariadb=capabilities.is_mariadb)):
+        case Seen(prepared):
+            yield _are_prepared(prepared, level, subject)
+        case CannotTell() as denied:
+            # with GTIDs a low watermark is right whatever is prepared
+            yield unseen(
+                "source.unseen",
+                Level.INFO if capabilities.has_gtids else Level.BLOCK,
+                subject,
+                denied,
+                Doubt(
+                    what="whether XA transactions are prepared",
+                    why="the stream stops if the log with their rows is purged by their commit; "
+                    "without GTIDs every split asks for them, and is not read without an answer",
+                    grant=grant_everywhere("XA_RECOVER_ADMIN", account_name(connection)),
+                ),
+            )
+        case NotThere():
+            pass
+
+
+def _are_prepared(prepared: list[str], level: Level, subject: str) -> Finding:
+    return Finding(
+        "source.prepared_transactions",
+        level,
+        subject,
+        f"{len(prepared)} XA transactions are prepared and not committed: "
+        + "; ".join([*prepared[:_SHOWN_XA], *(["..."] if prepared[_SHOWN_XA:] else [])]),
+        "none while a snapshot is taken",
+        "their rows are in the log before anyone can see them and are read back at their "
+        "commit: the stream stops if that part of the log is purged by then; on MariaDB and "
+        "without GTIDs the snapshot waits for them and then stops",
+        "wait for them, or end each by its name before the snapshot starts: "
+        f"XA COMMIT {prepared[0]}; or XA ROLLBACK {prepared[0]};",
+    )
 
 
 def _long_transactions(connection: ServerConnection, subject: str) -> Iterator[Finding]:
-    try:
-        found = query(
-            connection,
-            "SELECT COUNT(*), MAX(TIMESTAMPDIFF(SECOND, trx_started, NOW())) "
-            "FROM information_schema.INNODB_TRX "
-            f"WHERE trx_started < NOW() - INTERVAL {_LONG_TRANSACTION_S} SECOND",
-        )
-    except AccessDeniedError:
-        return  # PROCESS is needed, which nothing else here needs
-    count, longest = found[0]
-    if count:
-        yield Finding(
-            "source.long_transactions",
-            Level.WARN,
-            subject,
-            f"{count} transactions are open, the longest for {longest} s",
-            f"none older than {_LONG_TRANSACTION_S} s",
-            "their changes reach the log as one piece when they commit, and old row versions "
-            "slow every read",
-            "SELECT * FROM information_schema.INNODB_TRX ORDER BY trx_started;",
-        )
+    sql = (
+        "SELECT TIMESTAMPDIFF(SECOND, trx_started, NOW()) FROM information_schema.INNODB_TRX "
+        f"WHERE trx_started < NOW() - INTERVAL {_LONG_TRANSACTION_S} SECOND"
+    )
+    match look(lambda: [int(row[0]) for row in query(connection, sql)]):
+        case Seen(ages):
+            yield Finding(
+                "source.long_transactions",
+                Level.WARN,
+                subject,
+                f"{len(ages)} transactions are open, the longest for {max(ages)} s",
+                f"none older than {_LONG_TRANSACTION_S} s",
+                "their changes reach the log as one piece when they commit, and old row versions "
+                "slow every read",
+                "SELECT * FROM information_schema.INNODB_TRX ORDER BY trx_started;",
+            )
+        case CannotTell() as denied:
+            yield unseen(
+                "source.unseen",
+                Level.INFO,
+                subject,
+                denied,
+                Doubt(
+                    what="whether transactions are open for long",
+                    why="no row is at risk: their changes come as one piece when they commit",
+                    grant=grant_everywhere("PROCESS", account_name(connection)),
+                ),
+            )
+        case NotThere():
+            pass

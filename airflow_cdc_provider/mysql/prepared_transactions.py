@@ -6,19 +6,23 @@ hexadecimal, because it sends the bytes as if they were a text, which no client 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from airflow_cdc_provider.core.errors import AccessDeniedError, IntegrityError
 from airflow_cdc_provider.mysql.connection import query
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.mysql.connection import ServerConnection
 
 
+_DENIED = "error 1401:"
+"""What MySQL says of XA RECOVER without the privilege; of other statements it is no denial."""
+
+
 def prepared_transactions(connection: ServerConnection, *, is_mariadb: bool) -> list[str]:
     """Return their names as XA COMMIT takes them: two parts and the number of the format."""
     names = []
-    rows = query(connection, "XA RECOVER" if is_mariadb else "XA RECOVER CONVERT XID")
-    for number, first_bytes, _, name in rows:
+    for number, first_bytes, _, name in _recovered(connection, is_mariadb=is_mariadb):
         if isinstance(name, bytes):
             digits = name.hex()
         elif is_mariadb:
@@ -28,3 +32,17 @@ def prepared_transactions(connection: ServerConnection, *, is_mariadb: bool) -> 
         cut = 2 * int(first_bytes)
         names.append(f"X'{digits[:cut]}',X'{digits[cut:]}',{number}")
     return names
+
+
+def _recovered(connection: ServerConnection, *, is_mariadb: bool) -> list[tuple[Any, ...]]:
+    try:
+        return query(connection, "XA RECOVER" if is_mariadb else "XA RECOVER CONVERT XID")
+    except IntegrityError as error:
+        if _DENIED not in error.what:
+            raise
+        raise AccessDeniedError(
+            "the account may not ask for prepared XA transactions (XA RECOVER)",
+            error.where,
+            "without GTIDs, one of them could be lost without a sign",
+            "GRANT XA_RECOVER_ADMIN ON *.* to the account, or switch GTIDs on",
+        ) from None

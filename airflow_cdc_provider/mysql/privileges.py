@@ -12,13 +12,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.identifiers import TableId, quote_identifier
 from airflow_cdc_provider.core.sql_tokens import Token, tokens
 from airflow_cdc_provider.mysql.connection import Role, query
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.mysql.connection import ServerConnection
 
+_MAX_NAME = 1000
 _SYNONYMS = {
     "ALL": "ALL PRIVILEGES",
     "BINLOG MONITOR": "REPLICATION CLIENT",
@@ -34,13 +35,13 @@ class Grant:
     database: str
     table: str
 
-    def reaches(self, database: str, table: str) -> bool:
-        """Tell whether the grant holds for that table; `*` asks for all."""
+    def reaches(self, database: str, *, exact_names: bool = False) -> bool:
+        """Tell whether the grant is about a database; names of tables are no patterns."""
         if self.database == "*":
             return True
-        if not _like(self.database, database):
-            return False
-        return self.table == "*" or self.table == table
+        if exact_names or self.table != "*":
+            return self.database == database
+        return _like(self.database, database)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +53,41 @@ class Grants:
     grants: tuple[Grant, ...]
     revoked: tuple[Grant, ...] = ()
     """MySQL's partial revokes: what a grant everywhere does not reach."""
+    exact_names: bool = False
+    """No `%` and `_` in a database's name is a wildcard, as on MySQL with `partial_revokes`."""
 
     def holds(self, privilege: str, database: str = "*", table: str = "*") -> bool:
         """Tell whether the account has a privilege on a table, a database or everywhere."""
         wanted = {privilege, "ALL PRIVILEGES"}
-        if any(r.database == database and privilege in r.privileges for r in self.revoked):
-            return False
+        holding = [
+            grant
+            for grant in self._that_count(database)
+            if grant.table in {"*", table} and wanted & grant.privileges
+        ]
+        if any(r.database == database and wanted & r.privileges for r in self.revoked):
+            return any(grant.table != "*" for grant in holding)
+        return bool(holding)
+
+    def holds_on_all(self, privilege: str, databases: str) -> bool:
+        """Tell whether a privilege reaches all databases of a name with wildcards."""
+        wanted = {privilege, "ALL PRIVILEGES"}
+        everywhere = not any(wanted & grant.privileges for grant in self.revoked)
         return any(
-            wanted & grant.privileges and grant.reaches(database, table) for grant in self.grants
+            wanted & grant.privileges
+            and grant.table == "*"
+            and ((grant.database == "*" and everywhere) or grant.database == databases)
+            for grant in self.grants
         )
+
+    def _that_count(self, database: str) -> list[Grant]:
+        """Return the grants that the server looks at for a database.
+
+        Of those to whole databases it takes only one, whose name has its first wildcard last.
+        """
+        reaching = [g for g in self.grants if g.reaches(database, exact_names=self.exact_names)]
+        whole = [g for g in reaching if g.database != "*" and g.table == "*"]
+        nearest = max((_literal_length(g.database) for g in whole), default=0)
+        return [g for g in reaching if g not in whole or _literal_length(g.database) == nearest]
 
     def missing_on(
         self, privileges: Sequence[str], tables: Iterable[TableId]
@@ -82,13 +109,24 @@ def read_grants(connection: ServerConnection, *, role: Role = Role.SOURCE) -> Gr
         statement += f" USING {roles}"
     lines = [str(row[0]) for row in query(connection, statement, role=role)]
     if roles != "NONE" and "@" not in roles:
-        lines += [str(r[0]) for r in query(connection, f"SHOW GRANTS FOR {roles}", role=role)]
+        told = query(connection, f"SHOW GRANTS FOR {quote_identifier(roles)}", role=role)
+        lines += [str(row[0]) for row in told]
+    revokes = query(connection, "SHOW GLOBAL VARIABLES LIKE 'partial_revokes'", role=role)
+    exact = any(str(value).upper() == "ON" for _, value in revokes)
+    return parse_grants(lines, account_name(connection, role=role), exact_names=exact)
+
+
+def account_name(connection: ServerConnection, *, role: Role = Role.SOURCE) -> str:
+    """Return the account as the server matched it, to be written into a GRANT."""
     user, _, host = str(query(connection, "SELECT CURRENT_USER()", role=role)[0][0]).rpartition("@")
-    return parse_grants(lines, f"'{user}'@'{host}'")
+    return f"'{user}'@'{host}'"
 
 
-def parse_grants(lines: Iterable[str], account: str) -> Grants:
-    """Read the lines of SHOW GRANTS; those that grant roles are left out."""
+def parse_grants(lines: Iterable[str], account: str, *, exact_names: bool = False) -> Grants:
+    """Read the lines of SHOW GRANTS; those that grant roles are left out.
+
+    With `exact_names` no `%` and `_` is a wildcard.
+    """
     granted: list[Grant] = []
     revoked: list[Grant] = []
     for line in lines:
@@ -96,7 +134,7 @@ def parse_grants(lines: Iterable[str], account: str) -> Grants:
         grant = _grant(parts)
         if grant is not None:
             (revoked if parts[0].is_word("REVOKE") else granted).append(grant)
-    return Grants(account, tuple(granted), tuple(revoked))
+    return Grants(account, tuple(granted), tuple(revoked), exact_names)
 
 
 def _grant(parts: Sequence[Token]) -> Grant | None:
@@ -131,6 +169,12 @@ def _privileges(parts: Sequence[Token]) -> Iterable[str]:
 def _privilege(words: Sequence[str]) -> str:
     name = " ".join(words)
     return _SYNONYMS.get(name, name)
+
+
+def _literal_length(pattern: str) -> int:
+    """Return how much of a database's name stands before its first wildcard."""
+    wildcard = re.search(r"(?<!\\)[%_]", pattern)
+    return _MAX_NAME if wildcard is None else wildcard.start()
 
 
 def _like(pattern: str, name: str) -> bool:

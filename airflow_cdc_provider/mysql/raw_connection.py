@@ -40,6 +40,7 @@ Buffer = bytes | bytearray | memoryview
 LARGEST_PACKET = 0xFFFFFF
 _JOIN_BELOW = 1 << 16  # smaller buffers are cheaper copied together than sent one by one
 _LOAD_PACKET = 1 << 20
+_REMEMBERED = 1000
 
 _PREPARED = struct.Struct("<IHH").unpack_from
 """The number of a prepared statement, its result's columns, its parameters."""
@@ -108,12 +109,14 @@ class RawConnection:
         self.role = role
         self._inner: Any = connection
         self._may_hold_bytes = True
+        self._sent = b""
 
     def start_query(self, sql: str | bytes) -> tuple[FieldDescriptor, ...]:
         """Send a query and read its column descriptors; its rows are left on the socket.
 
         The tuple is empty for a statement that has no result.
         """
+        self._remember(sql)
         try:
             self._inner._execute_command(COMMAND.COM_QUERY, sql)
             first = self._inner._read_packet()
@@ -170,10 +173,12 @@ class RawConnection:
 
     def send_statement(self, parts: Sequence[Buffer]) -> None:
         """Send one statement given as buffers; nothing is joined, the outcome is read later."""
+        self._remember(parts[0] if parts else b"")
         self._send_parts(COMMAND.COM_QUERY, parts)
 
     def prepare(self, sql: str | bytes) -> PreparedStatement:
         """Have the server hold a statement without a result ready; `?` marks its parameters."""
+        self._remember(sql)
         try:
             self._inner._execute_command(COMMAND.COM_STMT_PREPARE, sql)
             answer = bytes(self._inner._read_packet().get_all_data())
@@ -193,6 +198,7 @@ class RawConnection:
         `nulls` has a bit for each parameter, `types` two bytes, and `values` are in the binary
         form the types ask for, NULLs left out.
         """
+        self._remember(b"")  # the statement's text is with the server
         head = struct.pack("<IBI", statement.number, 0, 1) + nulls
         head += b"\0" if statement.knows_types else b"\1" + types
         self._send_parts(COMMAND.COM_STMT_EXECUTE, [head, *values])
@@ -234,6 +240,7 @@ class RawConnection:
         LOCAL turns errors into warnings: compare `warnings` with 0 and the records with the rows.
         If `buffers` fails, the connection is closed, so that the server keeps nothing.
         """
+        self._remember(sql)
         try:
             self._inner._execute_command(COMMAND.COM_QUERY, sql)
             if not self._inner._read_packet().is_load_local_packet():
@@ -268,6 +275,7 @@ class RawConnection:
 
     def command(self, number: int, request: bytes) -> None:
         """Run a command of the protocol that is answered with OK."""
+        self._remember(b"")
         try:
             self._inner._execute_command(number, request)
             self._inner._read_packet()
@@ -287,6 +295,7 @@ class RawConnection:
         self._start_dump(_COM_BINLOG_DUMP_GTID, request)
 
     def _start_dump(self, command: int, request: bytes) -> None:
+        self._remember(b"")
         try:
             self._inner._execute_command(command, request)
         except pymysql.Error as error:
@@ -326,7 +335,15 @@ class RawConnection:
         )
 
     def _translated(self, error: pymysql.Error) -> CdcError:
-        return translated(error, self.where, role=self.role)
+        statement = self._sent.decode("utf-8", "replace")
+        return translated(error, self.where, role=self.role, statement=statement)
+
+    def _remember(self, sql: str | Buffer) -> None:
+        """Keep the beginning of a statement, to name it if the server refuses it."""
+        if isinstance(sql, str):
+            self._sent = sql[:_REMEMBERED].encode()
+        else:
+            self._sent = bytes(memoryview(sql)[:_REMEMBERED])
 
     def _lost(self, text: str) -> CdcError:
         self.abandon()

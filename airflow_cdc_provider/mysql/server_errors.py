@@ -30,6 +30,7 @@ from airflow_cdc_provider.core.errors import (
     SourceIdentityError,
     SourceUnreachableError,
 )
+from airflow_cdc_provider.core.sql_tokens import TokenKind, tokens
 
 
 class Role(StrEnum):
@@ -142,16 +143,44 @@ _REFUSED = {
 _TABLE_MOVED = {1412, 1615}
 _LOG = {1220, 1236, 1789}
 
+_REFUSALS: tuple[type[CdcError], ...] = (AccessDeniedError, RefusedError, IntegrityError)
+_LONGEST_READ = 1000
+_LONGEST_SHOWN = 300
+_GRANTS_REMEDY = (
+    "check user and password, and the account's grants: those it needs are listed in the README "
+    "under 'Rights at the servers'"
+)
+
 NO_SUCH_TABLE = 1146
 """ER_NO_SUCH_TABLE."""
 
 
-def translated(error: pymysql.Error, where: str, *, role: Role = Role.SOURCE) -> CdcError:
-    """Return the error whose remedy fits what the server, or the client library, said."""
+def translated(
+    error: pymysql.Error, where: str, *, role: Role = Role.SOURCE, statement: str = ""
+) -> CdcError:
+    """Return the error whose remedy fits what the server, or the client library, said.
+
+    A statement that the server refused is named, without the values in it.
+    """
     number, text = _number_and_text(error)
     kind, remedy = _kind(number, text, role)
     what = f"the {role} answered error {number}: {text}" if number else f"the {role}: {text}"
+    if statement and kind in _REFUSALS and number not in _CLIENT:
+        what += f"; the statement was: {without_values(statement)}"
     return kind(what, where, _risk(kind), remedy)
+
+
+def without_values(statement: str) -> str:
+    """Return the beginning of a statement with a `?` in place of each value."""
+    words: list[str] = []
+    end = 0
+    for token in tokens(statement[:_LONGEST_READ]):
+        is_value = token.kind is TokenKind.STRING or token.text[:1].isdigit()
+        text = "?" if is_value else statement[token.start : token.end]
+        words.append(text if token.start == end else f" {text}")
+        end = token.end
+    text = "".join(words).strip()
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]} ..."
 
 
 @contextmanager
@@ -187,7 +216,7 @@ def _kind(number: int, text: str, role: Role) -> tuple[type[CdcError], str]:
         (_UNREACHABLE, unreachable, "check that the server runs and the network lets us through"),
         (_BUSY, SinkBusyError if role is Role.SINK else RetryableError, "it is tried again"),
         (_LATER, RetryableError, "free space or raise the limit the server names"),
-        (_DENIED, AccessDeniedError, "check user, password and grants; preflight lists them"),
+        (_DENIED, AccessDeniedError, _GRANTS_REMEDY),
         (_ROW, RowRefusedError, "compare the two tables' definitions and the row that is named"),
         (_TABLE_MOVED, SchemaMovedError, "the read is repeated under the new definition"),
         (_REFUSED, RefusedError, "check the names and settings the server speaks of"),

@@ -46,7 +46,6 @@ _FIRST_EVENT = 4
 _XA_WAIT_S = 10.0
 _XA_POLL_S = 0.2
 _XA_SHORT_POLL_S = 0.005
-_XA_DENIED = 1401
 
 
 class Watermarks(Protocol):
@@ -82,7 +81,7 @@ def watermarks_of(connection: ServerConnection, capabilities: Capabilities) -> W
             case WatermarkMode.CONSISTENT_SNAPSHOT:
                 return SnapshotWatermarks(connection, capabilities)
             case WatermarkMode.LOG_STATUS:
-                if _may_read_log_status(connection):
+                if may_read_log_status(connection):
                     return LogStatusWatermarks(connection, capabilities)
             case WatermarkMode.LOG_FILE_START:
                 return FileStartWatermarks(connection, capabilities)
@@ -315,17 +314,7 @@ def _require_no_prepared(connection: ServerConnection) -> None:
 
 def _prepared(connection: ServerConnection) -> list[str]:
     """Name the prepared transactions of a MySQL server."""
-    try:
-        return prepared_transactions(connection, is_mariadb=False)
-    except IntegrityError as error:
-        if f"error {_XA_DENIED}" not in error.what:
-            raise
-        raise AccessDeniedError(
-            "the account may not ask for prepared XA transactions",
-            _where(connection),
-            "without GTIDs, one of them could be lost without a sign",
-            "GRANT XA_RECOVER_ADMIN ON *.* to the account, or switch GTIDs on",
-        ) from None
+    return prepared_transactions(connection, is_mariadb=False)
 
 
 def _reach_over(connection: ServerConnection, prepared: list[str]) -> PreparedTransactionError:
@@ -338,7 +327,8 @@ def _reach_over(connection: ServerConnection, prepared: list[str]) -> PreparedTr
     )
 
 
-def _may_read_log_status(connection: ServerConnection) -> bool:
+def may_read_log_status(connection: ServerConnection) -> bool:
+    """Tell whether the account may take low watermarks by `LOG_STATUS`."""
     try:
         query(connection, "SELECT 1 FROM performance_schema.log_status")
     except AccessDeniedError:

@@ -208,7 +208,7 @@ class RowWriter:
         except RowRefusedError as error:
             raise self._refused(error.what, statement.rows()) from None
         if outcome.warnings:
-            self._check_warnings(statement)
+            self._check_warnings(statement, outcome.warnings)
         if counts_rows and outcome.affected_rows != statement.count:
             raise IntegrityError(
                 f"the sink stored {outcome.affected_rows} of {statement.count} rows",
@@ -217,10 +217,22 @@ class RowWriter:
                 remedy="look for triggers and partitions of the sink's table",
             )
 
-    def _check_warnings(self, statement: Statement) -> None:
-        for level, number, text in self._session.rows("SHOW WARNINGS"):
+    def _check_warnings(self, statement: Statement, counted: int) -> None:
+        shown = self._session.rows("SHOW WARNINGS")
+        for level, number, text in shown:
             if str(level) != "Note" or int(number) == _TRUNCATED:
                 raise self._refused(f"the sink warned with {number}: {text}", statement.rows())
+        if len(shown) < counted:
+            raise self._unshown(counted, len(shown))
+
+    def _unshown(self, counted: int, shown: int) -> IntegrityError:
+        return IntegrityError(
+            f"the sink counted {counted} warnings and shows the texts of {shown}",
+            where=f"table {self._table} on {self._session.where}",
+            risk="a value may have been changed on the way; the transaction is rolled back",
+            remedy="SET GLOBAL max_error_count = 1024; at the sink (MySQL: SET PERSIST), or GRANT "
+            "SESSION_VARIABLES_ADMIN ON *.* to the account, then run again",
+        )
 
     def _refused(self, what: str, rows: pa.RecordBatch) -> RowRefusedError:
         match = _AT_ROW.search(what)

@@ -11,8 +11,9 @@ from airflow_cdc_provider.core.errors import UnsupportedTableError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.table_ddl import LaterKind, later_keys, sink_create_statement
 from airflow_cdc_provider.core.table_schema import TableSchema
-from airflow_cdc_provider.mysql.catalogue import foreign_keys, table_facts
+from airflow_cdc_provider.mysql.catalogue import table_facts
 from airflow_cdc_provider.mysql.connection import Role, query
+from airflow_cdc_provider.mysql.foreign_keys import foreign_keys
 from airflow_cdc_provider.mysql.introspection import read_schema
 from tests.mysql.sessions import sink, source
 from tests.servers.given import SqlServer

@@ -14,11 +14,11 @@ from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.mysql.capabilities import read_capabilities
 from airflow_cdc_provider.mysql.catalogue import (
     TableKind,
-    foreign_keys,
     picked_tables,
     table_facts,
     triggers,
 )
+from airflow_cdc_provider.mysql.foreign_keys import foreign_keys
 from airflow_cdc_provider.mysql.introspection import EXPRESSION, read_schema, read_schemas
 from tests.mysql.sessions import BOTH_FAMILIES, source
 from tests.servers.given import SqlServer

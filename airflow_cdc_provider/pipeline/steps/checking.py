@@ -117,6 +117,7 @@ def check(run: Run) -> CheckReport:
         server_ids=run.model.source.server_ids,
         max_connections=run.model.snapshot.max_connections // CONNECTIONS_A_READER,
         picked=planned.picked,
+        patterns=run.model.source.patterns,
     )
     if late:
         found += _if_restarted([*of_later, *_preflight_of_later(run, later)], found)
@@ -252,8 +253,18 @@ def _targets(
 ) -> Iterator[Finding]:
     try:
         conflicts = targets.conflicts(plans, known=known)
-    except AccessDeniedError:
-        return  # preflight names the privileges that are missing
+    except AccessDeniedError as denied:
+        yield Finding(
+            "sink.unseen",
+            Level.BLOCK,
+            str(run.servers.sink),
+            f"cannot tell whether the sink's tables are free to be written to: {denied.what}",
+            "to be seen by the account",
+            "rows of others could be replaced",
+            "give the account the rights that sink.privileges names, or those of the README "
+            "under 'Rights at the servers'",
+        )
+        return
     replaces = run.model.sink.existing_rows == "replace"
     for conflict in conflicts:
         if conflict.pipeline:
