@@ -10,7 +10,7 @@ import random
 import threading
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from airflow_cdc_provider.columnar.changes import ChangeBatch
@@ -21,8 +21,47 @@ from airflow_cdc_provider.mysql.log_reader import LogReader
 from tests.servers.given import SqlServer
 
 COUNTERS = 16
-_XA_PAUSE_S = 0.002
-"""Between XA transactions, which a server on a fast disk may write faster than they are decoded."""
+XA_A_TURN = 20
+"""XA transactions that are written while a split is read.
+
+Each costs its reader about as much time as its writers. Without a bound, a read that took long
+would find more to decode the next time, and take longer: minutes for what is done in seconds.
+"""
+
+
+class Pace:
+    """Lets writers do so much in each turn, and then wait for the next; no bound if None."""
+
+    def __init__(self, each_turn: int | None) -> None:
+        self._each_turn = each_turn
+        self._left = 0
+        self._changed = threading.Condition()
+
+    def turn(self) -> None:
+        """Begin a turn."""
+        with self._changed:
+            self._left = self._each_turn or 0
+            self._changed.notify_all()
+
+    def take(self, stop: threading.Event) -> bool:
+        """Wait until one more may be done; False if it is over."""
+        with self._changed:
+            while self._each_turn is not None and self._left <= 0 and not stop.is_set():
+                self._changed.wait(0.05)
+            self._left -= 1
+        return not stop.is_set()
+
+
+class Counting:
+    """What the test may know of the writers, and tell them."""
+
+    def __init__(self, writers: int, pace: Pace) -> None:
+        self.committed = [0] * writers
+        self.turn = pace.turn
+
+    def __call__(self) -> int:
+        """Return how many transactions are committed by now."""
+        return sum(self.committed)
 
 
 def make_counters(server: SqlServer, database: str) -> TableId:
@@ -35,20 +74,22 @@ def make_counters(server: SqlServer, database: str) -> TableId:
 @contextmanager
 def counting(
     server: SqlServer, table: TableId, *, writers: int, seed: int, distributed: bool = False
-) -> Iterator[Callable[[], int]]:
+) -> Iterator[Counting]:
     """Run writers, each of which increments counters in transactions of its own, maybe of XA.
 
-    Gives what tells how many are committed by now.
+    Those of XA wait for the test to begin a turn.
     """
     stop = threading.Event()
-    committed = [0] * writers
+    pace = Pace(XA_A_TURN if distributed else None)
+    told = Counting(writers, pace)
+    committed = told.committed
     failures: list[Exception] = []
 
     def write(number: int) -> None:
         chosen = random.Random(seed * 100 + number)
         try:
             with closing(server.connect()) as connection, connection.cursor() as cursor:
-                while not stop.is_set():
+                while pace.take(stop):
                     key = chosen.randrange(COUNTERS)
                     update = f"UPDATE {table.database}.counter SET n = n + 1 WHERE id = {key}"
                     name = f"'{number}-{committed[number]}'"
@@ -57,7 +98,6 @@ def counting(
                     for statement in (*statements[:1], update, *statements[1:]):
                         cursor.execute(statement)
                     committed[number] += 1
-                    stop.wait(_XA_PAUSE_S if distributed else 0)
         except Exception as error:  # noqa: BLE001 - shown by the test's own thread
             failures.append(error)
 
@@ -65,7 +105,7 @@ def counting(
     for thread in threads:
         thread.start()
     try:
-        yield lambda: sum(committed)
+        yield told
     finally:
         stop.set()
         for thread in threads:

@@ -187,6 +187,7 @@ def count_and_read(
     ):
         while len(reads) < rounds or committed() <= rounds or replayed == 0:
             assert time.monotonic() < deadline, "the race was never there"
+            committed.turn()
             turn = len(reads)
             low = (turn % 4) * (COUNTERS // 4)
             split = split_of(schema, (low,), (low + COUNTERS // 4,), number=turn)

@@ -141,6 +141,7 @@ _CONTROL = {
     "SAVEPOINT": Meaning.HARMLESS,
     "RELEASE": Meaning.HARMLESS,
 }
+_XA_VERB = "XA "
 _XA = {
     "START": Meaning.XA_START,
     "BEGIN": Meaning.XA_START,
@@ -169,6 +170,8 @@ def meaning_of(
     captures_in: Callable[[str], bool],
 ) -> Meaning:
     """Classify a statement; `captures_in` tells whether a database may hold captured tables."""
+    if statement.sql.startswith(_XA_VERB):  # many in some logs, and nothing else begins so
+        return _control(statement.sql)
     effect = effect_of(
         statement.sql,
         default_database=statement.database,
