@@ -15,7 +15,7 @@ from airflow_cdc_provider.core.gtid import (
 )
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyKind, KeyRange
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
+from airflow_cdc_provider.core.positions import BinlogPosition, Imprint, LogPosition
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 
 UUIDS = (
@@ -40,11 +40,19 @@ mariadb_positions = st.lists(mariadb_gtids, max_size=3, unique_by=lambda g: g.do
 binlog_positions = st.builds(
     BinlogPosition, st.integers(1, 1_000_001), st.integers(4, 1 << 40), st.just("binlog")
 )
+imprints = st.builds(
+    Imprint,
+    binlog_positions,
+    st.integers(4, 1 << 40),
+    st.integers(0, (1 << 32) - 1),
+    st.sampled_from(["", "a1b2", "00ff"]),
+)
 log_positions = st.builds(
     LogPosition,
     st.sampled_from(UUIDS),
     binlog_positions,
     st.one_of(st.none(), gtid_sets, mariadb_positions),
+    st.none() | imprints,
 ) | st.builds(LogPosition, st.sampled_from(UUIDS), st.none(), gtid_sets)
 
 names = st.text(

@@ -15,7 +15,7 @@ from typing import Any, assert_never
 from airflow_cdc_provider.core.gtid import GtidSet, MariaDbGtidPosition
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import Key, KeyKind, KeyPart, KeyRange
-from airflow_cdc_provider.core.positions import BinlogPosition, Gtids, LogPosition
+from airflow_cdc_provider.core.positions import BinlogPosition, Gtids, Imprint, LogPosition
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
 
@@ -37,6 +37,8 @@ def position_to_json(position: LogPosition) -> Json:
         form["gtids"] = str(position.gtids)
     elif position.gtids is not None:
         form["mariadb_gtid"] = str(position.gtids)
+    if position.imprint is not None:
+        form["imprint"] = _imprint_to_json(position.imprint)
     return form
 
 
@@ -48,7 +50,17 @@ def position_from_json(form: Json) -> LogPosition:
     elif "mariadb_gtid" in form:
         gtids = MariaDbGtidPosition.parse(form["mariadb_gtid"])
     binlog = BinlogPosition.parse(form["binlog"]) if "binlog" in form else None
-    return LogPosition(form["server"], binlog, gtids)
+    imprint = _imprint_from_json(form["imprint"]) if "imprint" in form else None
+    return LogPosition(form["server"], binlog, gtids, imprint)
+
+
+def _imprint_to_json(imprint: Imprint) -> Json:
+    return [str(imprint.end), imprint.start, imprint.created, imprint.digest]
+
+
+def _imprint_from_json(form: Json) -> Imprint:
+    end, start, created, digest = form
+    return Imprint(BinlogPosition.parse(end), start, created, digest)
 
 
 def _part_to_json(part: KeyPart) -> Json:

@@ -71,16 +71,38 @@ class TransactionPoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Imprint:
+    """What the log held shortly before a position: by it the same log is known again.
+
+    File names, offsets and transaction numbers begin anew when a log is reset, and go on from
+    where they were when a server is restored from a copy. What stood there does not come again.
+    """
+
+    end: BinlogPosition
+    """Where the last event that was read ends; at or before the position."""
+    start: int
+    """The offset in that file from which on events are in the digest; `end`'s if none is."""
+    created: int
+    """When the file was begun, seconds since the epoch: it is in the file's first event."""
+    digest: str = ""
+    """Of the events from `start` to `end`, in hexadecimal digits; empty if only the file's
+    beginning is known."""
+
+
+@dataclass(frozen=True, slots=True)
 class LogPosition:
     """Everything up to a boundary between transactions, by file and offset, by GTIDs, or both.
 
     A low watermark on a MySQL server with GTIDs has no `binlog`; a server without GTIDs gives no
-    `gtids`. At least one is present.
+    `gtids`. At least one is present. Two positions at one place are equal, whatever is known of
+    the log before them.
     """
 
     server_uuid: str
     binlog: BinlogPosition | None = None
     gtids: Gtids | None = None
+    imprint: Imprint | None = field(default=None, compare=False)
+    """Of the server's log, to be found again where reading goes on from here."""
 
     def __post_init__(self) -> None:
         if self.binlog is None and self.gtids is None:
@@ -125,7 +147,13 @@ class LogPosition:
             gtids = mine.intersection(theirs)
         if binlog is None and gtids is None:
             raise _incomparable(str(self), str(other))
-        return LogPosition(self.server_uuid if same_server else "", binlog, gtids)
+        imprints = [
+            position.imprint
+            for position in (self, other)
+            if binlog is not None and position.binlog == binlog and position.imprint is not None
+        ]
+        imprint = max(imprints, key=lambda each: bool(each.digest), default=None)
+        return LogPosition(self.server_uuid if same_server else "", binlog, gtids, imprint)
 
     def join(self, other: LogPosition) -> LogPosition:
         """Return the later of two positions; one of them must cover the other."""

@@ -156,9 +156,17 @@ def _joining(
         table=table,
         applied_through=smallest(split.watermark for split in finished),
         finished=tuple(ordered),
-        # sorted, so that the same reports make the same hand-off in every run of Python
-        consistent_at=tuple(sorted({split.consistent_at for split in finished}, key=str)),
+        consistent_at=_distinct(split.consistent_at for split in finished),
     )
+
+
+def _distinct(highs: Iterable[LogPosition]) -> tuple[LogPosition, ...]:
+    """Return each H once, sorted, so that the same reports make the same hand-off in every run.
+
+    One place in two logs is two: the imprint tells them apart.
+    """
+    by_name = {(str(high), str(high.imprint)): high for high in highs}
+    return tuple(by_name[name] for name in sorted(by_name))
 
 
 def _range_order(finished: FinishedSplit) -> tuple[bool, Key]:

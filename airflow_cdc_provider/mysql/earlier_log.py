@@ -35,13 +35,13 @@ from airflow_cdc_provider.columnar.changes import ChangeBatch, TableChanges
 from airflow_cdc_provider.core.errors import BinlogPurgedError
 from airflow_cdc_provider.core.positions import BinlogPosition
 from airflow_cdc_provider.mysql.connection import connect, query
+from airflow_cdc_provider.mysql.log_transport import NO_SERVER_ID as NO_SERVER_ID
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.core.endpoint import Endpoint
 
 log = logging.getLogger(__name__)
 
-NO_SERVER_ID = 0
 _FIRST_EVENT = 4
 
 

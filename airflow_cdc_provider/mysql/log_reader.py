@@ -41,6 +41,7 @@ from airflow_cdc_provider.mysql.earlier_log import (
     log_files,
 )
 from airflow_cdc_provider.mysql.event_framing import rotation_target
+from airflow_cdc_provider.mysql.known_log import KnownLog, unwrapped
 from airflow_cdc_provider.mysql.library_rows import LibraryRows
 from airflow_cdc_provider.mysql.log_transport import LogTransport
 
@@ -108,6 +109,7 @@ class LogReader:
             heartbeat_s=heartbeat_s,
             silence_s=silence_s,
         )
+        self._known = KnownLog(self._transport, held, str(endpoint))
         capabilities = self._transport.capabilities
         self._server_uuid = capabilities.server_uuid
         self._decoder = decoder(
@@ -120,7 +122,8 @@ class LogReader:
             schemas=schemas,
             before=before or self._earlier_log(endpoint, captured, limits, zero_dates, schemas),
         )
-        self._passed: BinlogPosition | None = self._transport.start.position.binlog
+        self._first = self._passed = self._transport.start.position.binlog
+        self._came_to = self._transport.start.position
         self._reached = self._passed  # the last `until` read up to
         self._held: EventChunk | None = None  # received, beyond the last `until`
         self._feeding: Iterator[ChangeBatch] = iter(())
@@ -156,8 +159,8 @@ class LogReader:
         position = self._decoder.position
         reached = self._reached
         if reached is None or (position.binlog is not None and position.binlog >= reached):
-            return position
-        return LogPosition(self._server_uuid, reached, position.gtids)
+            return self._imprinted(position)
+        return self._imprinted(LogPosition(self._server_uuid, reached, position.gtids))
 
     def read_to(
         self,
@@ -173,11 +176,11 @@ class LogReader:
         yield from self._feeding
         every_s = max_wait_s if until is None else batch_s
         deadline = time.monotonic() + every_s
-        while until is None or self._passed is None or self._passed < until:
+        while not self._known.is_recognised or not self._is_at(until):
             wait_s = min(max(deadline - time.monotonic(), 0.0), _LONGEST_WAIT_S)
             chunk = self._next_chunk(until, wait_s)
             if chunk is not None:
-                self._feeding = self._decoder.feed(chunk)
+                self._feeding = map(self._marked, self._decoder.feed(chunk))
                 for batch in self._feeding:
                     yield batch
                     deadline = time.monotonic() + every_s
@@ -200,7 +203,7 @@ class LogReader:
         """Yield what is complete by now; without an end also when nothing is, as a sign of life."""
         batch = self._decoder.flush()
         if batch is not None:
-            yield batch
+            yield self._marked(batch)
         elif until is None:
             yield self._empty()
 
@@ -214,7 +217,18 @@ class LogReader:
             if end != before:
                 yield replace(self._empty(), start=before)
         else:
-            yield batch if batch.end is None else replace(batch, end=end)
+            yield self._marked(batch if batch.end is None else replace(batch, end=end))
+
+    def _marked(self, batch: ChangeBatch) -> ChangeBatch:
+        """Return a batch whose start and end say what the log held before them."""
+        start = self._came_to if self._came_to == batch.start else batch.start
+        if batch.end is None:
+            return replace(batch, start=start)
+        self._came_to = self._imprinted(batch.end)
+        return replace(batch, start=start, end=self._came_to)
+
+    def _imprinted(self, position: LogPosition) -> LogPosition:
+        return replace(position, imprint=self._known.imprint(position.binlog))
 
     def _empty(self) -> ChangeBatch:
         return ChangeBatch(self.position, self.position, (), ())
@@ -223,7 +237,7 @@ class LogReader:
         """Return the next events, none beyond `until`; what lies beyond is held."""
         chunk, self._held = self._held, None
         if chunk is None:
-            chunk = self._transport.receive(wait_s)
+            chunk = self._known.receive(wait_s, self._decoder.position.binlog)
         if chunk is None:
             return None
         count = self._count_to(chunk, until)
@@ -265,18 +279,18 @@ class LogReader:
             place |= octets[starts + _LOG_POS + i].astype(np.int64) << (8 * i)
         taken = len(starts)
         if until is not None and until.file_number == self._passed.file_number:
-            beyond = np.flatnonzero(_unwrapped(place, self._passed.offset) > until.offset)
+            beyond = np.flatnonzero(unwrapped(place, self._passed.offset) > until.offset)
             taken = int(beyond[0]) if len(beyond) else taken
         told = place[:taken][place[:taken] > 0]
         if len(told):
-            offset = int(_unwrapped(told, self._passed.offset)[-1])
+            offset = int(unwrapped(told, self._passed.offset)[-1])
             self._passed = self._passed.at(max(offset, self._passed.offset))
         return taken
 
     def _pass_rotation(self, chunk: EventChunk, number: int) -> None:
-        """Move to the file that a rotation names."""
-        event = bytes(chunk.buffer[chunk.starts[number] : chunk.ends[number]])
-        self._passed = rotation_target(event)
+        """Move to the file that a rotation names; the first may name a place that was read."""
+        target = rotation_target(bytes(chunk.buffer[chunk.starts[number] : chunk.ends[number]]))
+        self._passed = target if self._first is None else max(target, self._first)
 
 
 def _folded(captured: Captured) -> Captured:
@@ -285,17 +299,3 @@ def _folded(captured: Captured) -> Captured:
         return captured
     names = {str(table).casefold() for table in captured}
     return lambda table: str(table).casefold() in names
-
-
-def _unwrapped(place: Places, near: int) -> Places:
-    """Undo the wrap of 32-bit places in files beyond 4 GiB: places grow from `near` on.
-
-    A place of 0 tells nothing and stays 0.
-    """
-    if near < 1 << 31 and (len(place) == 0 or int(place.max()) < 1 << 31):
-        return place
-    high = near & ~0xFFFFFFFF
-    grown = place + high
-    grown[grown < near - (1 << 31)] += 1 << 32
-    grown[place == 0] = 0
-    return grown

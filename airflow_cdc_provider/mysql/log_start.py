@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NoReturn
 from airflow_cdc_provider.core.errors import BinlogPurgedError, SourceIdentityError
 from airflow_cdc_provider.core.gtid import GtidSet, MariaDbGtidPosition
 from airflow_cdc_provider.core.history import Held
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
+from airflow_cdc_provider.core.positions import BinlogPosition, Imprint, LogPosition
 from airflow_cdc_provider.mysql.connection import query
 from airflow_cdc_provider.mysql.lineage import COMMIT_WAIT_S, beyond_the_end, check_history
 from airflow_cdc_provider.mysql.log_files import LogFiles
@@ -38,8 +38,13 @@ class LogStart:
     """A start that the server can serve: by file and offset, or else by GTIDs."""
 
     position: LogPosition
-    """What we have; the first event sent is the one after."""
+    """What we have; the first event handed out is the one after."""
     by_file: bool
+    dump_from: BinlogPosition | None = None
+    """Where the dump begins: before the position, if what stands there is to be known again."""
+    expected: Imprint | None = None
+    """What has to be found between `dump_from` and the position."""
+    log_end: BinlogPosition | None = None
 
 
 def check_start(
@@ -57,11 +62,12 @@ def check_start(
     check_history(connection, capabilities, wanted, held, commit_wait_s=commit_wait_s)
     place = wanted.binlog
     if place is not None and wanted.server_uuid == capabilities.server_uuid:
-        purged = _is_purged(connection, capabilities, place)
+        files = _files(connection, capabilities, place)
+        purged = files.lacks(place)
         if not purged and isinstance(wanted.gtids, MariaDbGtidPosition):
             _check_place(connection, place, wanted.gtids)
         if not purged and place.offset <= LARGEST_OFFSET:
-            return LogStart(wanted, by_file=True)
+            return _by_file(wanted, place, files)
         if wanted.gtids is None:
             _refuse_file(capabilities, place, purged)
     if isinstance(wanted.gtids, GtidSet):
@@ -69,14 +75,23 @@ def check_start(
     return LogStart(LogPosition(capabilities.server_uuid, None, wanted.gtids), by_file=False)
 
 
-def _is_purged(
+def _by_file(wanted: LogPosition, place: BinlogPosition, files: LogFiles) -> LogStart:
+    """Start where the imprint begins, if its file is there: that may be the file before."""
+    imprint = wanted.imprint
+    if imprint is None or files.lacks(imprint.end):
+        return LogStart(wanted, by_file=True, dump_from=place, log_end=files.end)
+    begin = imprint.end.at(imprint.start) if imprint.digest else imprint.end
+    return LogStart(wanted, by_file=True, dump_from=begin, expected=imprint, log_end=files.end)
+
+
+def _files(
     connection: ServerConnection, capabilities: Capabilities, place: BinlogPosition
-) -> bool:
-    """Tell whether the file was purged; a place the log never reached is another history."""
+) -> LogFiles:
+    """Ask for the log's files; a place the log never reached is another history."""
     files = LogFiles.ask(connection, capabilities)
     if files.ends_before(place):
         raise beyond_the_end(_where(connection), place, files)
-    return files.lacks(place)
+    return files
 
 
 def _check_purged(connection: ServerConnection, ours: GtidSet) -> None:

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.core.endpoint import Endpoint
     from airflow_cdc_provider.mysql.connection import ServerConnection
 
+NO_SERVER_ID = 0
+"""As that of `mysqlbinlog`: such a dump is nobody's rival, and ends where the log ends."""
 _CHUNK_BYTES = (1 << 21) - (1 << 17)  # what a framer holds without growing
 _FIRST_BYTES_S = 600.0
 _MARIADB_CAPABILITY = 4
@@ -133,8 +135,8 @@ class LogTransport:
 
     def _dump(self, connection: ServerConnection, server_id: int) -> None:
         start, gtids = self.start, self.start.position.gtids
-        if start.by_file and start.position.binlog is not None:
-            place = start.position.binlog
+        if start.by_file and start.dump_from is not None:
+            place = start.dump_from
             self._raw.start_binlog_dump(file=place.file, offset=place.offset, server_id=server_id)
         elif isinstance(gtids, GtidSet):
             executed = encode_gtid_set(gtids, version=self.capabilities.version, where=self._where)

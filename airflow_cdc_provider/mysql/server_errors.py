@@ -239,6 +239,9 @@ def _log_error(text: str) -> tuple[type[CdcError], str]:
     lacking = ("not in the master's binlog", "impossible position", "missing the gtid")
     if any(sign in words for sign in lacking):
         return SourceIdentityError, "this server's history does not contain ours: new snapshot"
+    if "i/o error reading log event" in words:
+        # what a RESET does to a dump that is open: who reads again looks whose log it is
+        return RetryableError, "the log is read on from the last boundary over a new connection"
     if any(sign in words for sign in ("max_allowed_packet", "bogus", "checksum", "corrupt")):
         return CorruptLogError, "check the log with mysqlbinlog --verify-binlog-checksum"
     return IntegrityError, "read the server's error log, then resume or take a new snapshot"

@@ -25,7 +25,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -47,13 +47,14 @@ from airflow_cdc_provider.core.gtid import GtidSet
 from airflow_cdc_provider.core.history import Held
 from airflow_cdc_provider.core.identifiers import TableId, quote_table
 from airflow_cdc_provider.core.ports import PhaseListener, SilentListener
-from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.positions import Imprint, LogPosition
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.sql import range_predicate
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.mysql.capabilities import Capabilities, read_capabilities
 from airflow_cdc_provider.mysql.connection import RawConnection, connect, query
 from airflow_cdc_provider.mysql.introspection import create_statement, read_schema
+from airflow_cdc_provider.mysql.known_log import imprint_at, require_known
 from airflow_cdc_provider.mysql.lineage import check_history
 from airflow_cdc_provider.mysql.log_reader import DecoderFactory, LogReader, default_decoder
 from airflow_cdc_provider.mysql.log_tail import LogTail
@@ -110,6 +111,8 @@ class SnapshotReader:
         self._session: _Session | None = None
         self._last_low: LogPosition | None = None
         self._last_read: Held | None = None
+        self._begun: dict[str, Imprint | None] = {}
+        """Imprints of files that say when they were begun; for as long as a session lasts."""
         self.tail = LogTail(self._open_log)
 
     def read(self, split: SnapshotSplit) -> tuple[SplitRows, SplitReport]:
@@ -167,6 +170,7 @@ class SnapshotReader:
             high = self._exact(high, low)
         elif high != low and isinstance(low.gtids, GtidSet):
             high = LogPosition(high.server_uuid, high.binlog, _seen_gtids(session.connection))
+        high = self._identified(high)
         self._last_read = Held(split.split_id, high)
         report = SplitReport(
             split_id=split.split_id,
@@ -192,10 +196,30 @@ class SnapshotReader:
         self._session = _Session(connection, number, watermarks, {})
         return self._session
 
+    def _identified(self, high: LogPosition) -> LogPosition:
+        """Add to H when its file was begun, where reading the log has not told."""
+        if high.imprint is not None or high.binlog is None:
+            return high
+        file = high.binlog.file
+        if file not in self._begun:
+            self._begun[file] = imprint_at(self._endpoint, high)
+        begun = self._begun[file]
+        if begun is None:
+            return high
+        imprint = Imprint(high.binlog, high.binlog.offset, begun.created)
+        return replace(high, imprint=imprint)
+
     def _check_history(self, connection: ServerConnection, capabilities: Capabilities) -> None:
         """Require of a server that answers anew that it has what the last split was read with."""
+        self._begun.clear()
         if self._last_read is not None and self._last_low is not None:
             check_history(connection, capabilities, self._last_low, (self._last_read,))
+            self._check_log(capabilities, self._last_read.position)
+
+    def _check_log(self, capabilities: Capabilities, high: LogPosition) -> None:
+        """Require that the last H stands in the log it was taken from."""
+        if high.imprint is not None and high.server_uuid == capabilities.server_uuid:
+            require_known(self._endpoint, high)
 
     def _open_log(self, low: LogPosition) -> LogReader:
         return LogReader(
@@ -360,7 +384,8 @@ class SnapshotReader:
         gtids = None if read is None else read.gtids
         if isinstance(gtids, GtidSet) and isinstance(low.gtids, GtidSet):
             gtids = gtids.union(low.gtids)
-        return LogPosition(high.server_uuid, high.binlog, gtids)
+        imprint = None if read is None or read.binlog != high.binlog else read.imprint
+        return LogPosition(high.server_uuid, high.binlog, gtids, imprint)
 
 
 def _seen_gtids(connection: ServerConnection) -> GtidSet:

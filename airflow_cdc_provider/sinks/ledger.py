@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airflow_cdc_provider.core.codec import (
     dumps,
@@ -339,7 +339,9 @@ def stream_of_slots(slots: Sequence[SlotRow]) -> StreamSplit | None:
     position = smallest(slot.position for slot in slots)
     # any slot's stored split will do: what it has passed, the smallest position decides anew
     stored = max((slot.stored for slot in slots), key=lambda split: len(split.inconsistent))
-    return stored if position == stored.start else stored.passed(position)
+    if position == stored.start:
+        return replace(stored, start=position)  # what was read of the log since may be known better
+    return stored.passed(position)
 
 
 def insert_slot(

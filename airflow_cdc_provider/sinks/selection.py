@@ -33,7 +33,7 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.gtid import Gtid, GtidSet
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.positions import Imprint, LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
 
@@ -228,10 +228,23 @@ def _before(barrier: Statement, batch: ChangeBatch) -> LogPosition:
     if end is not None and isinstance(end.gtids, GtidSet) and isinstance(point.gtid, Gtid):
         number = point.gtid.number
         own = GtidSet({point.gtid.source: ((number, number + 1),)})
-        return LogPosition(end.server_uuid, point.start, end.gtids.subtract(own))
+        gtids = end.gtids.subtract(own)
+        return LogPosition(end.server_uuid, point.start, gtids, _imprint_behind(batch))
     passed = (each for each in batch.transactions if each != point)
     reached = reduce(LogPosition.after, passed, batch.start)
-    return replace(reached, server_uuid=point.server_uuid, binlog=point.start)
+    return replace(
+        reached,
+        server_uuid=point.server_uuid,
+        binlog=point.start,
+        imprint=_imprint_behind(batch),
+    )
+
+
+def _imprint_behind(batch: ChangeBatch) -> Imprint | None:
+    """Return what identifies the log before a batch, if it began in the same server's log."""
+    end = batch.end
+    same = end is not None and batch.start.server_uuid == end.server_uuid
+    return batch.start.imprint if same else None
 
 
 def _difference(wanted: pa.Schema, found: pa.Schema) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airflow_cdc_provider.core.codec import Json, dumps, position_from_json, position_to_json
 from airflow_cdc_provider.core.errors import PositionWentBackError
@@ -31,8 +31,12 @@ class LogFile:
 
 
 def offset_of(position: LogPosition) -> dict[str, Json]:
-    """Write a position as an offset; the order of its parts never varies."""
-    offset: dict[str, Json] = json.loads(dumps(position_to_json(position)))
+    """Write a position as an offset; the order of its parts never varies.
+
+    What the log held before it is left out: one place has one text.
+    """
+    plain = replace(position, imprint=None)
+    offset: dict[str, Json] = json.loads(dumps(position_to_json(plain)))
     return offset
 
 

@@ -23,8 +23,8 @@ from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.mysql.capabilities import WatermarkMode, read_capabilities
 from airflow_cdc_provider.mysql.connection import connect
 from airflow_cdc_provider.mysql.key_bounds import boundaries, split_middle
+from airflow_cdc_provider.mysql.known_log import require_known
 from airflow_cdc_provider.mysql.log_reader import LogReader
-from airflow_cdc_provider.mysql.log_start import check_start
 from airflow_cdc_provider.mysql.snapshot_reader import SnapshotReader
 
 if TYPE_CHECKING:
@@ -102,9 +102,11 @@ def open_split_reader(task: ReaderTask, reader: int) -> SplitReader:
 
 
 def check_source(source: Endpoint, read: LogPosition, held: Sequence[Held]) -> None:
-    """Require that the server that answers now has what was read, and what the sink holds."""
-    with closing(connect(source, purpose="identity")) as connection:
-        check_start(connection, read_capabilities(connection), read, held=held)
+    """Require that the server that answers now has what was read, and what the sink holds.
+
+    It must have it in the very log that was read, or have it by GTIDs.
+    """
+    require_known(source, read, held)
 
 
 def open_log_reader(task: StreamTask, stream: StreamSplit) -> TailReader:

@@ -26,6 +26,7 @@ def test_a_position_survives_json(position: LogPosition) -> None:
     text = codec.dumps(codec.position_to_json(position))
     again = codec.position_from_json(json.loads(text))
     assert again == position
+    assert again.imprint == position.imprint  # which does not make a place another one
     assert codec.dumps(codec.position_to_json(again)) == text
 
 

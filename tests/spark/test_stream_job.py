@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -231,6 +233,29 @@ def test_a_failover_that_lost_what_one_split_has_read_is_refused_with_its_name(
     assert result.error_code == SourceIdentityError.code, result
     assert lost in result.error
     assert "shop.orders#" in result.error
+
+
+def test_a_source_put_back_from_a_copy_is_not_read_on(
+    spark: SparkSession, make_pipeline: MakePipeline, tmp_path: Path
+) -> None:
+    with MySqlServer() as source:
+        source.execute("CREATE DATABASE shop")
+        pipeline = make_pipeline(source, "shop")
+        handed_off(pipeline, spark, 30)
+        source.stop()
+        shutil.copytree(source.datadir, tmp_path / "copy")
+        source.start()
+        change(pipeline, 1)
+        assert run(pipeline, spark, JobKind.STREAM).consistent
+        source.stop()
+        shutil.rmtree(source.datadir)
+        shutil.copytree(tmp_path / "copy", source.datadir)
+        source.start()
+        change(pipeline, 2)  # of the same size, under the same GTID
+        spec = pipeline.spec(JobKind.STREAM, pipeline.take_over())
+        result = run_job(spec, spark, servers=pipeline.servers())
+    assert result.error_code == SourceIdentityError.code, result
+    assert "not the one that was read" in result.error
 
 
 def read_again(pipeline: Pipeline, spark: SparkSession, table: str) -> None:
