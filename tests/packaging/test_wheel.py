@@ -10,13 +10,17 @@ import os
 import shutil
 import subprocess
 import sysconfig
+import tomllib
 import zipfile
 from collections.abc import Mapping
+from email.parser import Parser
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 from airflow_cdc_provider.get_provider_info import get_provider_info
 
@@ -103,6 +107,29 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert {top for top in tops if not top.endswith(".dist-info")} == {"airflow_cdc_provider"}
     assert "airflow_cdc_provider/py.typed" in names
     assert not [name for name in names if "__pycache__" in name]
+
+
+def test_what_the_wheel_asks_for_brings_one_pyspark_and_a_pandas_that_spark_supports(
+    wheel: Path,
+) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        metadata = Parser().parsestr(archive.read(name).decode())
+    asked = {one.name: one for one in map(Requirement, metadata.get_all("Requires-Dist", []))}
+    assert {name for name in asked if "spark" in name} == {"pyspark"}
+    assert asked["pandas"].marker is None
+    assert not asked["pandas"].specifier.contains("3.0.0")
+    assert asked["pandas"].specifier.contains("2.2.0")  # what Spark asks for at least
+
+
+def test_nothing_that_is_installed_with_it_brings_another_pyspark() -> None:
+    """The lock is what a resolver makes of the wheel's requirements, with no override of ours."""
+    assert "uv" not in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    locked = tomllib.loads((ROOT / "uv.lock").read_text())
+    assert "manifest" not in locked
+    versions = {package["name"]: package.get("version", "") for package in locked["package"]}
+    assert [name for name in versions if name.startswith("pyspark")] == ["pyspark"]
+    assert Version(versions["pandas"]) < Version("3")
 
 
 def test_the_clean_environment_has_the_wheels_package(
