@@ -84,7 +84,7 @@ class TextDecoder:
             where=f"table {self._table.table}, column {column.name}, key {', '.join(key) or '-'}",
             risk="nothing was written; the value would be lost or changed",
             remedy=(
-                "for zero and partial dates choose the policy `null` or `text`; "
+                "for zero and partial dates set source.zero_dates to null or text; "
                 "else mend the value at the source"
             ),
         )

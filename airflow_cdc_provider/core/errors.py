@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
+RESTART = "`restart` the pipeline: the next run reads all tables again"
+"""The remedy where only a new snapshot brings the sink to the source."""
+
 
 class CdcError(Exception):
     """Something the product understands well enough to explain."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from airflow_cdc_provider.core.errors import IncomparablePositionsError
+from airflow_cdc_provider.core.errors import RESTART, IncomparablePositionsError
 from airflow_cdc_provider.core.gtid import Gtid, GtidSet, MariaDbGtid, MariaDbGtidPosition
 
 Gtids = GtidSet | MariaDbGtidPosition
@@ -181,5 +181,5 @@ def _incomparable(left: str, right: str) -> IncomparablePositionsError:
     return IncomparablePositionsError(
         f"positions cannot be compared: {left} and {right}",
         risk="none yet: nothing was skipped or applied on a guess",
-        remedy="if the source failed over and has no GTIDs, take a new snapshot",
+        remedy=f"if the source failed over and has no GTIDs, {RESTART}",
     )

@@ -184,5 +184,5 @@ def _uncuttable(split: SnapshotSplit, why: str) -> UnsupportedTableError:
         f"split {split.split_id} is too big and cannot be cut: {why}",
         where=f"table {split.table}, keys {split.keys}",
         risk="none: nothing of the split was published",
-        remedy="raise max_split_bytes, or leave the table out",
+        remedy="raise snapshot.max_split_mb, or leave the table out",
     )

@@ -286,7 +286,7 @@ def _replaced(text: str, shown: str, policy: ZeroDates) -> str | None:
     raise ValueRefusedError(
         f"{text} is no day of the calendar",
         risk="the sink has no such value",
-        remedy="choose what becomes of zero dates: null or text, or correct the row",
+        remedy="set source.zero_dates to null or text, or correct the row",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from airflow_cdc_provider.core.errors import SourceIdentityError
+from airflow_cdc_provider.core.errors import RESTART, SourceIdentityError
 from airflow_cdc_provider.core.positions import BinlogPosition
 from airflow_cdc_provider.mysql.connection import query
 
@@ -61,6 +61,6 @@ def log_end(connection: ServerConnection, capabilities: Capabilities) -> BinlogP
             "the server writes no binary log",
             f"{connection.host}:{connection.port}",
             "changes cannot be followed",
-            "switch log_bin on and take a new snapshot",
+            f"switch log_bin on and {RESTART}",
         )
     return BinlogPosition.of(str(rows[0][0]), int(rows[0][1]))

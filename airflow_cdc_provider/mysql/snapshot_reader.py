@@ -38,6 +38,7 @@ from airflow_cdc_provider.columnar.text_decoder import TextDecoder
 from airflow_cdc_provider.columnar.text_protocol import TextChunk
 from airflow_cdc_provider.columnar.value_model import ZeroDates
 from airflow_cdc_provider.core.errors import (
+    RESTART,
     SchemaMovedError,
     SourceIdentityError,
     SplitTooBigError,
@@ -244,7 +245,7 @@ class SnapshotReader:
                 f"the log went back from {before} to {low} between two splits",
                 str(self._endpoint),
                 "the source was reset, restored or replaced while it was read",
-                "take a new snapshot",
+                RESTART,
             )
         self._last_low = low
         return low

@@ -26,6 +26,7 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_cdc_provider.core.errors import (
+    RESTART,
     AccessDeniedError,
     IntegrityError,
     PreparedTransactionError,
@@ -294,7 +295,7 @@ def _check_order(connection: ServerConnection, low: LogPosition, end: BinlogPosi
             f"the log ended at {low.binlog} and now ends before it, at {end}",
             _where(connection),
             "the log was reset while the split was read",
-            "take a new snapshot",
+            RESTART,
         )
 
 

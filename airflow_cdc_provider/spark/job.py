@@ -82,7 +82,7 @@ class Job:
                 f"pipeline {self.spec.pipeline} has no plan",
                 where="state store",
                 risk="none: nothing was started",
-                remedy="run `plan` first, against the same state store",
+                remedy="`run` the pipeline, against the same state store",
             )
         return state
 

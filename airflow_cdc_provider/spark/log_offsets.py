@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from airflow_cdc_provider.core.codec import Json, dumps, position_from_json, position_to_json
-from airflow_cdc_provider.core.errors import PositionWentBackError
+from airflow_cdc_provider.core.errors import RESTART, PositionWentBackError
 from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
 
 _FIRST_EVENT = 4
@@ -110,5 +110,5 @@ def _went_back(start: LogPosition, now: LogPosition) -> PositionWentBackError:
         f"the end of the source's log is {now.binlog}, before {start.binlog}, where the stream is",
         where=f"log of {now.server_uuid}",
         risk="changes made since the log was reset are unknown",
-        remedy="if the log was reset on purpose, take a new snapshot (restart the pipeline)",
+        remedy=f"if the log was reset on purpose, {RESTART}",
     )

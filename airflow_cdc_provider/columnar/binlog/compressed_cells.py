@@ -12,7 +12,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columnar.arrow_arrays import binaries_of
-from airflow_cdc_provider.core.errors import CorruptLogError, UnknownTypeError
+from airflow_cdc_provider.core.errors import RESTART, CorruptLogError, UnknownTypeError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,8 +34,8 @@ def _inflated(cell: bytes) -> bytes:
         raise UnknownTypeError(
             f"a COMPRESSED column is packed by method {head:#x}, which is not known",
             risk="its values would be read wrong",
-            remedy="ALTER TABLE ... MODIFY the column without COMPRESSED, resync the table, and "
-            "report the server's version",
+            remedy="report it with the server's version, ALTER TABLE ... MODIFY the column "
+            f"without COMPRESSED, and {RESTART}",
         )
     begin = 1 + (head & _LENGTH_BYTES)
     length = int.from_bytes(cell[1:begin], "big")
@@ -54,5 +54,6 @@ def _broken(why: str) -> CorruptLogError:
     return CorruptLogError(
         f"a value of a COMPRESSED column cannot be unpacked: {why}",
         risk="the value would be lost",
-        remedy="check the log file with mysqlbinlog and the table with CHECK TABLE, then resync it",
+        remedy="check the log file with mysqlbinlog and the table with CHECK TABLE, then "
+        f"{RESTART}",
     )

@@ -184,7 +184,7 @@ def _no_day(parts: _Parts, row: int) -> ValueRefusedError:
     return ValueRefusedError(
         f"{shown} is no day of the calendar",
         risk="the sink has no such value",
-        remedy="choose what becomes of zero dates: null or text, or correct the row",
+        remedy="set source.zero_dates to null or text, or correct the row",
     )
 
 

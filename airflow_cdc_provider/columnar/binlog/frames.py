@@ -28,7 +28,7 @@ from airflow_cdc_provider.columnar.binlog.event_types import (
 )
 from airflow_cdc_provider.columnar.binlog.octets import Ints, Octets
 from airflow_cdc_provider.columnar.events import EventChunk
-from airflow_cdc_provider.core.errors import CorruptLogError
+from airflow_cdc_provider.core.errors import RESTART, CorruptLogError
 
 _IN_USE_FLAG = 1
 _NO_CHECKSUM = 0
@@ -210,5 +210,5 @@ def _corrupt(frames: Frames, index: int) -> CorruptLogError:
         where=f"event ending at offset {int(frames.log_pos[index])}",
         risk="the event's rows may be damaged; nothing of it was handed on",
         remedy="run the server's `mysqlbinlog --verify-binlog-checksum` on the file; "
-        "if the file is damaged, take a new snapshot from a position behind it",
+        f"if the file is damaged, {RESTART}",
     )

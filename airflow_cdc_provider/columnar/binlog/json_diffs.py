@@ -19,7 +19,7 @@ from enum import IntEnum
 
 from airflow_cdc_provider.columnar.binlog.byte_reader import ByteReader
 from airflow_cdc_provider.columnar.binlog.json_tree import Node, read_tree, write_tree
-from airflow_cdc_provider.core.errors import CorruptLogError, UnknownEventError
+from airflow_cdc_provider.core.errors import RESTART, CorruptLogError, UnknownEventError
 
 
 class _Operation(IntEnum):
@@ -158,5 +158,5 @@ def _misfit(why: str) -> CorruptLogError:
     return CorruptLogError(
         f"a logged change of a JSON document does not fit the document: {why}",
         risk="the document would become another one",
-        remedy="resync the table; if it comes again, SET GLOBAL binlog_row_value_options = ''",
+        remedy=f"SET GLOBAL binlog_row_value_options = '', and {RESTART}",
     )

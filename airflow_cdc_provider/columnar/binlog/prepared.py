@@ -18,7 +18,7 @@ from typing import Protocol
 
 from airflow_cdc_provider.columnar.binlog.byte_reader import ByteReader
 from airflow_cdc_provider.columnar.binlog.pending import Piece
-from airflow_cdc_provider.core.errors import PreparedTransactionError
+from airflow_cdc_provider.core.errors import RESTART, PreparedTransactionError
 from airflow_cdc_provider.core.positions import BinlogPosition
 
 
@@ -175,5 +175,5 @@ def rows_are_gone(what: str) -> PreparedTransactionError:
         f"{what} is committed, but was prepared before the log that can be read",
         where=what,
         risk="its rows are not in the log any more and are lost if we go on",
-        remedy="resync the tables it wrote; keep logs longer than transactions stay prepared",
+        remedy=f"{RESTART}; keep logs longer than transactions stay prepared",
     )

@@ -21,7 +21,7 @@ from airflow_cdc_provider.columnar.binlog.system_versions import current_changes
 from airflow_cdc_provider.columnar.binlog.table_map import TableMap
 from airflow_cdc_provider.columnar.changes import Op
 from airflow_cdc_provider.columnar.value_model import ZeroDates, arrow_schema
-from airflow_cdc_provider.core.errors import CdcError, CorruptLogError, IntegrityError
+from airflow_cdc_provider.core.errors import RESTART, CdcError, CorruptLogError, IntegrityError
 from airflow_cdc_provider.core.identifiers import TableId
 
 _OPS = np.zeros(256, np.int8)
@@ -57,8 +57,7 @@ def incomplete_image(table: TableId) -> IntegrityError:
         f"the log holds incomplete row images of {table}",
         where=str(table),
         risk="columns that are not in the log would be lost",
-        remedy="SET GLOBAL binlog_row_image = 'FULL', reconnect the writers, "
-        "and start from a position behind that",
+        remedy=f"SET GLOBAL binlog_row_image = 'FULL', reconnect the writers, and {RESTART}",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_cdc_provider.columnar.binlog.byte_reader import ByteReader, as_text, damaged
 from airflow_cdc_provider.columnar.binlog.event_types import EventType, type_name
-from airflow_cdc_provider.core.errors import IntegrityError, UnknownEventError
+from airflow_cdc_provider.core.errors import RESTART, IntegrityError, UnknownEventError
 from airflow_cdc_provider.core.positions import BinlogPosition
 
 _HEARTBEAT_FILE, _HEARTBEAT_OFFSET, _HEARTBEAT_END = 1, 2, 0
@@ -46,7 +46,7 @@ def refuse(kind: int, where: str, body: bytes) -> IntegrityError:
                 f"the source logged an incident (number {code}: {text})",
                 where=where,
                 risk="changes of the source are missing from its log",
-                remedy="resync the tables from a position behind the incident",
+                remedy=RESTART,
             )
         case EventType.MARIADB_START_ENCRYPTION:
             return IntegrityError(
@@ -60,7 +60,7 @@ def refuse(kind: int, where: str, body: bytes) -> IntegrityError:
                 "the log holds LOAD DATA as a statement, not as rows",
                 where=where,
                 risk="rows it loaded are not in the log",
-                remedy="SET GLOBAL binlog_format = 'ROW', reconnect the writers, resync the table",
+                remedy=f"SET GLOBAL binlog_format = 'ROW', reconnect the writers, and {RESTART}",
             )
         case _:
             return UnknownEventError(

@@ -19,6 +19,7 @@ from airflow_cdc_provider.columnar.binlog.charsets import decode_member
 from airflow_cdc_provider.columnar.binlog.collations import charset_of
 from airflow_cdc_provider.core.ddl_effects import StatementEffect, StatementKind, effect_of
 from airflow_cdc_provider.core.errors import (
+    RESTART,
     IntegrityError,
     UnknownEventError,
     ValueRefusedError,
@@ -185,8 +186,7 @@ def meaning_of(
             f"the log holds a statement that is not understood: {_verb(statement.sql)} ...",
             where=f"database {statement.database or '(none)'}",
             risk="it could change captured tables",
-            remedy="see it with mysqlbinlog and report it; a position behind it can be given by "
-            "hand if it is known to be harmless",
+            remedy=f"see it with mysqlbinlog and report it; to go on behind it, {RESTART}",
         )
     if not _concerns(effect, captured, captures_in):
         return Meaning.HARMLESS

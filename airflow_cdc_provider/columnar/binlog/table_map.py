@@ -15,7 +15,12 @@ from airflow_cdc_provider.columnar.binlog.byte_reader import ByteReader
 from airflow_cdc_provider.columnar.binlog.column_metadata import OptionalMetadata
 from airflow_cdc_provider.columnar.binlog.system_versions import hidden_columns, row_end_place
 from airflow_cdc_provider.columnar.binlog.wire_types import Wire, logged_type, read_wire
-from airflow_cdc_provider.core.errors import IntegrityError, UnknownTypeError, ValueRefusedError
+from airflow_cdc_provider.core.errors import (
+    RESTART,
+    IntegrityError,
+    UnknownTypeError,
+    ValueRefusedError,
+)
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
 
@@ -82,8 +87,7 @@ def read_table_map(body: bytes, schemas: SchemaSource, flavour: str) -> TableMap
             f"the log does not name the columns of {table}",
             where=str(table),
             risk="values would be written into wrong columns",
-            remedy="SET GLOBAL binlog_row_metadata = 'FULL', reconnect the writers, "
-            "and start from a position behind that",
+            remedy=f"SET GLOBAL binlog_row_metadata = 'FULL', and {RESTART}",
         )
     columns = tuple(
         Column(

@@ -30,7 +30,7 @@ from airflow_cdc_provider.columnar.binlog.statements import LoggedStatement
 from airflow_cdc_provider.columnar.binlog.table_maps import TableMaps
 from airflow_cdc_provider.columnar.binlog.transaction_points import TransactionPoints
 from airflow_cdc_provider.columnar.changes import ChangeBatch
-from airflow_cdc_provider.core.errors import CorruptLogError, IntegrityError
+from airflow_cdc_provider.core.errors import RESTART, CorruptLogError, IntegrityError
 from airflow_cdc_provider.core.positions import BinlogPosition, TransactionPoint
 
 _SECOND = 1_000_000
@@ -355,5 +355,5 @@ def parts_were_handed_on() -> IntegrityError:
     return IntegrityError(
         "a transaction was rolled back of which parts were handed on already",
         risk="none yet: the sink has not committed them",
-        remedy="raise stream.max_batch so that the transaction fits into one batch",
+        remedy=RESTART,
     )
