@@ -12,6 +12,7 @@ from airflow.dag_processing.bundles.manager import DagBundlesManager
 from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
 
 from airflow_cdc_provider.operators.dags import sync_dag
+from tests.servers.accounts import Account, least_privileged, sink_account, source_account
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +45,8 @@ class Shop:
     sink_database: str
     folder: Path
     name: str
+    reads: Account
+    writes: Account
 
     def fill(self) -> None:
         """Make the source's tables, with more rows than one split holds."""
@@ -86,8 +89,8 @@ class Shop:
     def connections(self) -> dict[str, str]:
         """Return the environment in which Airflow finds the pipeline's connections."""
         return {
-            "AIRFLOW_CONN_SHOP_SOURCE": self.source.dsn(),
-            "AIRFLOW_CONN_SHOP_SINK": self.sink.dsn(),
+            "AIRFLOW_CONN_SHOP_SOURCE": self.reads.dsn,
+            "AIRFLOW_CONN_SHOP_SINK": self.writes.dsn,
             "AIRFLOW_CONN_SHOP_STATE": f"sqlite:///{self.folder}/state.db",
             "AIRFLOW__CDC__JOB_LOG_FOLDER": str(self.folder / "jobs"),
         }
@@ -105,8 +108,10 @@ class Shop:
 @contextmanager
 def open_shop(source: SqlServer, sink: SqlServer, folder: Path, name: str) -> Iterator[Shop]:
     """Make a shop on two servers, with the environment in which Airflow finds them."""
-    shop = Shop(source, sink, f"{name}_source", f"{name}_copy", folder, name)
-    with pytest.MonkeyPatch.context() as patch:
+    here, there = f"{name}_source", f"{name}_copy"
+    accounts = source_account(source, here), sink_account(sink, there)
+    shop = Shop(source, sink, here, there, folder, name, *accounts)
+    with least_privileged(*accounts), pytest.MonkeyPatch.context() as patch:
         for variable, value in shop.connections().items():
             patch.setenv(variable, value)
         source.execute(f"CREATE DATABASE {shop.source_database}")

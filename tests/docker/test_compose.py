@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.servers.accounts import MARIADB_SOURCE, MYSQL_SOURCE, SINK, rights
+
 DOCKER = Path(__file__).resolve().parents[2] / "docker"
 TEXT = (DOCKER / "compose.yaml").read_text()
 COMPOSE: dict[str, Any] = yaml.safe_load(TEXT)
+_GRANT = re.compile(r"^GRANT (.+) ON (\S+) TO 'cdc'@'%';$", re.MULTILINE)
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 
 
@@ -85,6 +88,27 @@ def test_an_init_script_is_valid_shell(script: Path) -> None:
         ["bash", "-n", str(script)], capture_output=True, text=True, check=False
     )
     assert checked.returncode == 0, checked.stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "heading"),
+    [("source.sh", MYSQL_SOURCE), ("mariadb.sh", MARIADB_SOURCE), ("sink.sh", SINK)],
+)
+def test_an_account_has_the_rights_that_readme_lists(script: str, heading: str) -> None:
+    text = (DOCKER / "init" / script).read_text()
+    granted = {
+        (privilege.strip(), level)
+        for privileges, level in re.findall(
+            r"^GRANT (.+) ON (\S+) TO 'cdc'@'%';$", text, re.MULTILINE
+        )
+        for privilege in privileges.split(",")
+    }
+    listed: set[tuple[str, str]] = set()
+    for right in rights(heading):
+        level = right.level.replace("`", "")
+        databases = ("tpch.*", "extras.*") if level in {"shop.*", "dr_shop.*"} else (level,)
+        listed |= {(right.privilege, database) for database in databases}
+    assert granted - {("ALL", "cdc_state.*")} == listed
 
 
 def test_the_image_copies_only_what_the_tree_has() -> None:

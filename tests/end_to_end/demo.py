@@ -30,6 +30,7 @@ from tests.end_to_end import data
 from tests.end_to_end.airflow_server import REPOSITORY, AirflowFailedError, AirflowServer
 from tests.end_to_end.compare import differences
 from tests.end_to_end.writer import Writer
+from tests.servers.accounts import sink_account, source_account
 from tests.servers.throwaway import MySqlServer, Options
 
 SCALE = float(os.environ.get("CDC_DEMO_SCALE", "0.1"))
@@ -133,7 +134,11 @@ def _with_servers(source: MySqlServer, sink: MySqlServer, screen: Screen, figure
     with figures.timed("load"):
         data.load(source, SCALE)
     screen.say(f"TPC-H at scale {SCALE} and two awkward tables are loaded")
-    dsns = {"cdc_demo_source": source.dsn(), "cdc_demo_sink": sink.dsn()}
+    databases = (data.TPCH, data.EXTRAS)
+    dsns = {
+        "cdc_demo_source": source_account(source, *databases).dsn,
+        "cdc_demo_sink": sink_account(sink, *databases).dsn,
+    }
     airflow = AirflowServer(dsns, dags=REPOSITORY / "dags", keep=KEEP)
     dsns["cdc_demo_state"] = f"sqlite:///{airflow.home}/cdc_state.db"
     with Writer(source) as writer:

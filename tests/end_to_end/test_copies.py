@@ -15,6 +15,7 @@ import pytest
 from tests.end_to_end import data
 from tests.end_to_end.compare import differences
 from tests.end_to_end.writer import Writer
+from tests.servers.accounts import sink_account, source_account
 from tests.servers.given import SqlServer
 from tests.servers.throwaway import MariaDbServer, MySqlServer, ThrowawayServer
 
@@ -69,8 +70,8 @@ def command_line(folder: Path, source: SqlServer, sink: SqlServer) -> CommandLin
         folder,
         {
             **os.environ,
-            "COPY_SOURCE": source.dsn(),
-            "COPY_SINK": sink.dsn(),
+            "COPY_SOURCE": source_account(source, "tpch", "extras").dsn,
+            "COPY_SINK": sink_account(sink, "copy_of_tpch", "extras").dsn,
             "COPY_STATE": f"sqlite:///{folder}/state.db",
         },
     )

@@ -24,6 +24,7 @@ import pymysql
 import pytest
 
 from tests.end_to_end.compare import differences
+from tests.servers.accounts import sink_account, source_account
 from tests.servers.throwaway import MySqlServer, ThrowawayServer
 
 PIPELINE = """
@@ -118,8 +119,8 @@ class Command:
         self._told = folder / "told.txt"
         self._environment = {
             **os.environ,
-            "CRASH_SOURCE": source.dsn(),
-            "CRASH_SINK": sink.dsn(),
+            "CRASH_SOURCE": source_account(source, "crash").dsn,
+            "CRASH_SINK": sink_account(sink, "crash").dsn,
             "CRASH_STATE": f"sqlite:///{folder}/state.db",
         }
         self._process: subprocess.Popen[bytes] | None = None

@@ -15,7 +15,8 @@ from urllib.parse import quote, quote_plus
 import psutil
 import pytest
 
-from tests.servers.throwaway import MySqlServer
+from tests.servers.accounts import sink_account, source_account
+from tests.servers.throwaway import MariaDbServer, MySqlServer
 
 PLANTED = "Pl4nted/Secret:w@rd+%"
 NEEDLES = sorted({PLANTED, quote(PLANTED, safe=""), quote(PLANTED), quote_plus(PLANTED)})
@@ -92,19 +93,16 @@ def test_a_planted_password_shows_nowhere(tmp_path: Path) -> None:
     events.mkdir()
     (tmp_path / "secrets.yaml").write_text(PIPELINE.format(events=events), encoding="utf-8")
     watch = Watch()
-    with MySqlServer() as source, MySqlServer() as sink:
-        for server in (source, sink):
-            root = server.connect(user="root", password="")
-            with root, root.cursor() as cursor:
-                cursor.execute("CREATE USER planted@'%%' IDENTIFIED BY %s", (PLANTED,))
-                cursor.execute("GRANT ALL ON *.* TO planted@'%'")
+    with MySqlServer() as source, MariaDbServer() as sink:
+        planted = source_account(source, "shop", password=PLANTED)
+        at_sink = sink_account(sink, "copy", password=PLANTED)
         source.execute("CREATE DATABASE shop")
         source.execute("CREATE TABLE shop.orders (id INT PRIMARY KEY, note VARCHAR(20))")
         values = ", ".join(f"({number}, 'n{number}')" for number in range(500))
         source.execute(f"INSERT INTO shop.orders VALUES {values}")
         environment = {
-            "SECRET_SOURCE": source.dsn("planted", PLANTED),
-            "SECRET_SINK": sink.dsn("planted", PLANTED),
+            "SECRET_SOURCE": planted.dsn,
+            "SECRET_SINK": at_sink.dsn,
             "SECRET_STATE": f"sqlite:///{tmp_path}/state.db",
             "XDG_STATE_HOME": str(tmp_path / "state_home"),  # where the jobs' files go
         }

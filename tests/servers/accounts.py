@@ -74,11 +74,12 @@ class Account:
     server: SqlServer
     user: str
     rights: tuple[Right, ...]
+    password: str = _PASSWORD
 
     @property
     def dsn(self) -> str:
         """Give the address to log in with."""
-        return self.server.dsn(user=self.user, password=_PASSWORD)
+        return self.server.dsn(user=self.user, password=self.password)
 
     def revoke(self, right: Right) -> None:
         """Take a right away."""
@@ -93,28 +94,31 @@ class Account:
         self.server.execute(f"DROP USER IF EXISTS '{self.user}'@'%'")
 
 
-def source_account(server: SqlServer, *databases: str, gtids: bool = True) -> Account:
+def source_account(
+    server: SqlServer, *databases: str, gtids: bool = True, password: str = _PASSWORD
+) -> Account:
     """Make an account that may read these databases, with README's rights at a source."""
-    if "mariadb" in server.version.lower():
-        return make_account(server, rights(MARIADB_SOURCE), databases)
+    wanted = rights(MARIADB_SOURCE if "mariadb" in server.version.lower() else MYSQL_SOURCE)
     more = () if gtids else rights(WITHOUT_GTIDS)
-    return make_account(server, (*rights(MYSQL_SOURCE), *more), databases)
+    return _make_account(server, (*wanted, *more), databases, password)
 
 
-def sink_account(server: SqlServer, *databases: str) -> Account:
+def sink_account(server: SqlServer, *databases: str, password: str = _PASSWORD) -> Account:
     """Make an account that may fill these databases, with README's rights at a sink."""
-    return make_account(server, rights(SINK), databases)
+    return _make_account(server, rights(SINK), databases, password)
 
 
-def make_account(server: SqlServer, wanted: Iterable[Right], databases: Iterable[str]) -> Account:
+def _make_account(
+    server: SqlServer, wanted: Iterable[Right], databases: Iterable[str], password: str
+) -> Account:
     """Make an account with these rights; those on README's example are given on `databases`."""
     user = f"least_{secrets.token_hex(4)}"
-    server.execute("CREATE USER %s@'%%' IDENTIFIED BY %s", (user, _PASSWORD))
+    server.execute("CREATE USER %s@'%%' IDENTIFIED BY %s", (user, password))
     names = tuple(databases)
     given = tuple(
         Right(right.privilege, level) for right in wanted for level in _levels(right.level, names)
     )
-    account = Account(server, user, given)
+    account = Account(server, user, given, password)
     for right in given:
         account.grant(right)
     return account
