@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 
 import pymysql
 import pytest
@@ -33,6 +35,7 @@ from airflow_cdc_provider.mysql.connection import (
     translated,
 )
 from tests.mysql.sessions import BOTH_FAMILIES, sink, source
+from tests.servers.accounts import least_privileged, source_account
 from tests.servers.given import SqlServer
 from tests.servers.throwaway import ThrowawayServer
 
@@ -182,6 +185,19 @@ def test_errors_are_sorted_by_what_helps(
     assert type(error) is kind
     assert text in str(error)
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_a_refused_statement_is_named_without_its_values(server: SqlServer) -> None:
+    account = source_account(server)
+    with (
+        least_privileged(account),
+        closing(connect(Endpoint.parse(account.dsn), purpose="test")) as connection,
+    ):
+        for ask in (partial(query, connection), RawConnection(connection).execute):
+            with pytest.raises(AccessDeniedError) as denied:
+                ask("SET GLOBAL max_connections = 12345, GLOBAL init_connect = 'planted'")
+            assert "SET GLOBAL max_connections = ?, GLOBAL init_connect = ?" in denied.value.what
+            assert not re.search("12345|planted", str(denied.value))
 
 
 @pytest.mark.parametrize("spare", [1, 0, -1, -FULL_PACKET + 1, -FULL_PACKET])
