@@ -72,6 +72,21 @@ def check_history(
     _check_places(server, held)
 
 
+def unseen_transactions(connection: ServerConnection, ours: Iterable[LogPosition]) -> str:
+    """Name what a MySQL server has from servers that nothing of ours came from.
+
+    What it wrote since it became the primary is among it, and what was written on it before, beside
+    its replication. A position of MariaDB does not remember servers, so nothing is named there.
+    """
+    sets = [position.gtids for position in ours if isinstance(position.gtids, GtidSet)]
+    if not sets:
+        return ""
+    known = {source.uuid for each in sets for source in each.intervals}
+    executed = GtidSet.parse(str(query(connection, "SELECT @@global.gtid_executed")[0][0]))
+    unseen = {s: spans for s, spans in executed.intervals.items() if s.uuid not in known}
+    return str(GtidSet(unseen))
+
+
 def _check_kind(server: _Server, position: LogPosition) -> None:
     """Refuse a position that means nothing on this server."""
     capabilities = server.capabilities

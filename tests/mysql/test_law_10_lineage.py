@@ -15,6 +15,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
 from airflow_cdc_provider.mysql.capabilities import read_capabilities
 from airflow_cdc_provider.mysql.connection import connect
+from airflow_cdc_provider.mysql.lineage import unseen_transactions
 from airflow_cdc_provider.mysql.log_files import log_end
 from airflow_cdc_provider.mysql.log_start import LogStart, check_start
 from tests.mysql.test_log_reader import insert, reading, rows_of
@@ -45,6 +46,11 @@ def start_at(server: SqlServer, wanted: LogPosition, *held: Held) -> LogStart:
         return check_start(connection, capabilities, wanted, held=held, commit_wait_s=0.0)
 
 
+def unseen(server: SqlServer, ours: LogPosition) -> str:
+    with closing(connect(Endpoint.parse(server.dsn()), purpose="test")) as connection:
+        return unseen_transactions(connection, [ours])
+
+
 def make_table(server: SqlServer) -> None:
     server.execute("CREATE DATABASE d")
     server.execute("CREATE TABLE d.t (id INT PRIMARY KEY, v VARCHAR(20))")
@@ -68,6 +74,9 @@ def test_a_replica_that_lacks_what_only_one_split_has_read_is_refused(family: st
         assert "d.t#3" not in lost
         assert "what was read" not in lost
         gtids, before = largest.gtids, middle.gtids
+        uuid = whole_position(replica).server_uuid
+        assert unseen(replica, middle) == ("" if family == "mariadb" else f"{uuid}:1")
+        assert unseen(primary, largest) == ""
         if isinstance(gtids, GtidSet) and isinstance(before, GtidSet):
             assert str(gtids.subtract(before)) in lost
         else:
