@@ -48,9 +48,12 @@ def select_expression(column: Column) -> str:
     """Write what to select so that the text is exact.
 
     FLOAT as text has six digits, as DOUBLE all of them; `DOUBLE(m,d)` is rounded to d digits as
-    text as well. BIT is bytes, as an integer it is digits.
+    text as well. BIT is bytes, as an integer it is digits. Index 0 of an ENUM is printed as the
+    empty text, which may be a member.
     """
     name = quote_identifier(column.name)
+    if column.type.name == "enum":
+        name = f"IF({name} = 0, '{column.type.no_member}', {name})"
     match column.type.name:
         case "float":
             return f"CAST({name} AS DOUBLE)"

@@ -17,7 +17,7 @@ TIMESTAMP                              timestamp[us, UTC]  an instant
 TIME                                   duration[us]        signed, up to 838:59:59.999999
 CHAR, VARCHAR, TEXT                    string              UTF-8 whatever the column's charset
 the same with charset `binary`         binary
-ENUM                                   string              '' for index 0, the invalid value
+ENUM                                   string              '0' for index 0, which is no member
 SET                                    string              members in definition order
 JSON                                   string              the server's own text form
 BINARY(n)                              binary              padded with zeros to n bytes

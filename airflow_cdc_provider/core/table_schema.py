@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import unicodedata
 from dataclasses import asdict, dataclass
 
 from airflow_cdc_provider.core.identifiers import TableId
@@ -31,6 +32,19 @@ class ColumnType:
     """ENUM and SET members in definition order."""
     is_json_text: bool = False
     """MariaDB's JSON: a LONGTEXT with a JSON_VALID check."""
+
+    @property
+    def no_member(self) -> str:
+        """Return the text that stands for index 0 of an ENUM, the value that is no member.
+
+        The servers print it as the empty text, which may be a member, too. A zero is what MySQL
+        itself reads as index 0; there are as many as it takes to be like no member.
+        """
+        taken = {_in_digits(member) for member in self.members}
+        zeros = "0"
+        while zeros in taken:
+            zeros += "0"
+        return zeros
 
     @property
     def key_kind(self) -> KeyKind:
@@ -111,3 +125,13 @@ class TableSchema:
         del facts["create_statement"], facts["flavour"]  # one carries AUTO_INCREMENT counters
         text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _in_digits(text: str) -> str:
+    """Return a text as the most forgiving collation reads it, as far as digits go."""
+    digits = (unicodedata.digit(each, None) for each in text)
+    return "".join(
+        each if digit is None else str(digit)
+        for each, digit in zip(text, digits, strict=True)
+        if digit is not None or each.isalnum()
+    )

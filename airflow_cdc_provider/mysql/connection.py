@@ -54,6 +54,7 @@ __all__ = [
     "query_named",
     "server_errors",
     "sink_session",
+    "sql_mode_statement",
     "translated",
 ]
 
@@ -65,6 +66,7 @@ _SOURCE_SQL_MODE = "ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION"
 _SINK_SQL_MODE = (
     "STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION"
 )
+_LENIENT_SQL_MODE = _SINK_SQL_MODE.replace("STRICT_ALL_TABLES,", "")
 _NET_TIMEOUT_S = 3600  # a reader that waits for its sink must not be cut off by the server
 _IDLE_TIMEOUT_S = 28800
 _NO_LIMIT = 2**64 - 1
@@ -193,6 +195,11 @@ def _keep_warnings(connection: ServerConnection) -> None:
     if kept < _WARNINGS_KEPT:
         with suppress(AccessDeniedError):
             query(connection, f"SET SESSION max_error_count = {_WARNINGS_KEPT}", role=Role.SINK)
+
+
+def sql_mode_statement(*, strict: bool) -> str:
+    """Return what makes a sink's session strict again, or lets it store what strict refuses."""
+    return f"SET SESSION sql_mode = '{_SINK_SQL_MODE if strict else _LENIENT_SQL_MODE}'"
 
 
 def _state_session(connection: ServerConnection, role: Role) -> None:

@@ -2,6 +2,7 @@
 
 Two rows are the same when their texts are, whatever family, charset or column type holds them:
 
+- ENUM as its text, with a mark for index 0, which reads as the empty text but is no member;
 - numbers by value: no zero padding, FLOAT widened to DOUBLE so that every bit counts (-0 is 0);
 - texts as bytes of UTF-8, unless both sides keep them in one charset in which one text is always
   the same bytes (in `sjis` it is not: it has two backslashes);
@@ -114,6 +115,8 @@ def _value(own: Column, other: Column) -> str:
         return f"({name} + 0e0)"
     if kind in _TEMPORALS:
         return f"CAST({name} AS CHAR)"
+    if kind == "enum":  # the value that is no member reads as the empty text, which may be one
+        return f"CONCAT({name} = 0, CAST({_text(own, other)} AS BINARY))"
     if kind in _SHORT_TEXTS:
         return f"CAST({_text(own, other)} AS BINARY)"
     if kind == "json":

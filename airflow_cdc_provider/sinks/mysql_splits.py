@@ -21,6 +21,7 @@ values of a prepared INSERT.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum, auto
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow_cdc_provider.columnar.keys import key_columns
@@ -38,12 +39,22 @@ from airflow_cdc_provider.core.table_schema import Column
 from airflow_cdc_provider.sinks import ledger, writers
 from airflow_cdc_provider.sinks.insert_statements import RowValues, WriteMode
 from airflow_cdc_provider.sinks.ledger_schema import create_ledger
+from airflow_cdc_provider.sinks.no_members import enums_of
 from airflow_cdc_provider.sinks.ports import Owner
 from airflow_cdc_provider.sinks.row_writer import LoadDoubtedError, RowWriter
 from airflow_cdc_provider.sinks.session import SinkSession
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+class _Way(Enum):
+    """How a split's rows are written."""
+
+    LOAD = auto()
+    INSERT = auto()
+    AGAIN = auto()
+    """By INSERT, for one of the others was refused."""
 
 
 class MySqlSplitSink:
@@ -85,15 +96,15 @@ class MySqlSplitSink:
         by_load = self._session.capabilities.takes_local_files
         is_empty = [self._holds_nothing(split)]  # of the first try
 
-        def publish(*, load: bool) -> None:
+        def publish(way: _Way) -> None:
             delete = not (is_empty and is_empty.pop())
-            self._publish(split, rows, report, load=load, delete=delete)
+            self._publish(split, rows, report, way, delete=delete)
 
         try:
-            self._session.transaction(lambda: publish(load=by_load))
+            self._session.transaction(lambda: publish(_Way.LOAD if by_load else _Way.INSERT))
         except (LoadDoubtedError, RowRefusedError):
             # by INSERT, which names the row, and on a range that was deleted in any case
-            self._session.transaction(lambda: publish(load=False))
+            self._session.transaction(lambda: publish(_Way.AGAIN))
 
     def _holds_nothing(self, split: SnapshotSplit) -> bool:
         """Tell whether a DELETE of the split's range would neither find a row nor wait for one."""
@@ -110,8 +121,8 @@ class MySqlSplitSink:
         split: SnapshotSplit,
         rows: SplitRows,
         report: SplitReport,
+        way: _Way,
         *,
-        load: bool,
         delete: bool,
     ) -> None:
         ledger.check_generation(self._session, self._owner)
@@ -121,7 +132,7 @@ class MySqlSplitSink:
         if delete:
             predicate = range_predicate(split.key_columns, split.keys)
             self._session.execute(f"DELETE FROM {quote_table(plan.sink_table)} WHERE {predicate}")
-        stored = self._write(plan, rows, load=load)
+        stored = self._write(plan, rows, way)
         if stored != rows.rows:
             raise IntegrityError(
                 f"{stored} of {rows.rows} rows of split {split.split_id} were written",
@@ -139,13 +150,14 @@ class MySqlSplitSink:
             )
         ledger.store_report(self._session, self._owner, plan_id, split, report)
 
-    def _write(self, plan: TablePlan, rows: SplitRows, *, load: bool) -> int:
+    def _write(self, plan: TablePlan, rows: SplitRows, way: _Way) -> int:
         columns = plan.schema.copied_columns
         writer = RowWriter(self._session, plan.sink_table, columns, key_columns(plan.schema))
-        chunks = rows.text_chunks()
-        if chunks is None:
-            return writer.write(rows.batches(), WriteMode.INSERT, load=load)
-        if load:
+        # what is no member of an ENUM is found in columns only
+        in_columns = way is _Way.AGAIN and bool(enums_of(columns))
+        if in_columns or rows.text_chunks() is None:
+            return writer.write(rows.batches(), WriteMode.INSERT, load=way is _Way.LOAD)
+        if way is _Way.LOAD:
             return writer.load(
                 _rewritten(
                     rows,

@@ -9,6 +9,10 @@ names the row.
 **INSERT** else, many rows to a statement (see `insert_statements`). The next statement is built
 while the server runs the last: a statement is sent, and its outcome is read only when the next
 one is ready. No thread is needed for that, and there is never more than one built ahead.
+
+**Index 0 of an ENUM** is a value that is no member: rows got it without strict mode, or when a
+member was taken away. Strict mode refuses it, so its rows are written apart and without it, a few
+at a time, and every warning must be about such a value.
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ from airflow_cdc_provider.sinks.insert_statements import (
     WriteMode,
     shown_key,
 )
+from airflow_cdc_provider.sinks.no_members import enums_of, no_members_of, without_no_members
 from airflow_cdc_provider.sinks.session import SinkSession
 
 _KEYS_IN_A_DELETE = 2_000
@@ -47,6 +52,9 @@ _MANY_BYTES = 1 << 20
 what it stands for, and then a row that the source could take would not fit into a statement."""
 _TRUNCATED = 1265
 """Of a DECIMAL that loses digits behind its point the server only makes a note."""
+_WARNINGS_TOLD = 60
+"""MariaDB keeps 64 of a statement's warnings."""
+_CELL = re.compile(r"'([^']*)'\D*(\d+)\D*$")
 _AT_ROW = re.compile(r"at row (\d+)")
 _LOADED = re.compile(r"Records: (\d+)\s+Deleted: (\d+)\s+Skipped: (\d+)\s+Warnings: (\d+)")
 
@@ -76,6 +84,7 @@ class RowWriter:
 
     def delete_keys(self, keys: pa.RecordBatch) -> None:
         """Delete the rows with these keys, if they are there."""
+        self._refuse_no_member(keys)
         names = ", ".join(quote_identifier(column.name) for column in self._key)
         head = f"DELETE FROM {self._name} WHERE {names} IN (".encode()
         if len(self._key) > 1:
@@ -98,6 +107,12 @@ class RowWriter:
         self, batches: Iterable[pa.RecordBatch], mode: WriteMode, *, load: bool = True
     ) -> int:
         """Write rows and return how many; `load` permits LOAD DATA where the sink allows it."""
+        apart: list[pa.RecordBatch] = []
+        usual = without_no_members(batches, self._columns, apart)
+        total = self._write(usual, mode, load=load)
+        return total + self._write_no_members(apart, mode)
+
+    def _write(self, batches: Iterable[pa.RecordBatch], mode: WriteMode, *, load: bool) -> int:
         if not (load and self._session.capabilities.takes_local_files):
             return self._insert(batches, mode)
         total = 0
@@ -105,6 +120,41 @@ class RowWriter:
         large = _joined_large(_sliced(batches), small, _LOAD_FROM_ROWS)
         total += self.load((load_rows(batch, self._columns) for batch in large), mode)
         return total + self._insert(small, mode)
+
+    # --- index 0 of an ENUM -------------------------------------------------------------------
+
+    def _write_no_members(self, batches: Sequence[pa.RecordBatch], mode: WriteMode) -> int:
+        if not batches:
+            return 0
+        for batch in batches:
+            self._refuse_no_member(batch)
+        inserts, total = self._inserts(mode), 0
+        step = max(1, _WARNINGS_TOLD // max(1, len(enums_of(self._columns))))
+        some = (b.slice(at, step) for b in batches for at in range(0, b.num_rows, step))
+        with self._session.lenient():
+            for statement in inserts.text(some):
+                statement.send(self._session)
+                self._finish_no_members(statement, counts_rows=mode is WriteMode.INSERT)
+                total += statement.count
+        return total
+
+    def _finish_no_members(self, statement: Statement, *, counts_rows: bool) -> None:
+        outcome, rows = self._outcome(statement), statement.rows()
+        told = self._session.rows("SHOW WARNINGS") if outcome.warnings else []
+        expected = no_members_of(rows, self._columns)
+        for level, number, text in told:
+            place = _CELL.search(text)
+            cell = (place[1], int(place[2])) if place else None
+            if str(level) != "Note" and (int(number) != _TRUNCATED or cell not in expected):
+                raise self._refused(f"the sink warned with {number}: {text}", rows)
+        if len(told) < outcome.warnings:
+            raise self._unshown(outcome.warnings, len(told))
+        self._check_count(outcome, statement, counts_rows=counts_rows)
+
+    def _refuse_no_member(self, rows: pa.RecordBatch) -> None:
+        for name, number in no_members_of(rows, self._key):
+            what = f"key column {name} holds index 0, a value that is no member of its ENUM"
+            raise self._refused(f"{what}, at row {number}", rows)
 
     # --- LOAD DATA LOCAL ----------------------------------------------------------------------
 
@@ -203,12 +253,20 @@ class RowWriter:
 
     def _finish(self, statement: Statement, *, counts_rows: bool) -> None:
         """Read a statement's outcome; a refused row is named."""
-        try:
-            outcome = self._session.raw.read_outcome()
-        except RowRefusedError as error:
-            raise self._refused(error.what, statement.rows()) from None
+        outcome = self._outcome(statement)
         if outcome.warnings:
             self._check_warnings(statement, outcome.warnings)
+        self._check_count(outcome, statement, counts_rows=counts_rows)
+
+    def _outcome(self, statement: Statement) -> StatementOutcome:
+        try:
+            return self._session.raw.read_outcome()
+        except RowRefusedError as error:
+            raise self._refused(error.what, statement.rows()) from None
+
+    def _check_count(
+        self, outcome: StatementOutcome, statement: Statement, *, counts_rows: bool
+    ) -> None:
         if counts_rows and outcome.affected_rows != statement.count:
             raise IntegrityError(
                 f"the sink stored {outcome.affected_rows} of {statement.count} rows",

@@ -11,7 +11,8 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_cdc_provider.core.endpoint import Endpoint
@@ -24,6 +25,7 @@ from airflow_cdc_provider.mysql.connection import (
     connect,
     query,
     sink_session,
+    sql_mode_statement,
 )
 from airflow_cdc_provider.sinks.capabilities import SinkCapabilities, ask_capabilities
 
@@ -148,6 +150,22 @@ class SinkSession:
                 time.sleep(random.uniform(wait / 2, wait))  # noqa: S311 - spreads, hides nothing
             finally:
                 self.rollback()
+
+    @contextmanager
+    def lenient(self) -> Iterator[None]:
+        """Let the server store what strict mode refuses; who asks for it reads every warning."""
+        is_strict = False
+        self.execute(sql_mode_statement(strict=False))
+        try:
+            yield
+        finally:
+            try:
+                if not self.is_lost:
+                    self.execute(sql_mode_statement(strict=True))
+                    is_strict = True
+            finally:
+                if not is_strict:
+                    self.close()
 
     def close(self) -> None:
         """Let go; a transaction that is open is rolled back by the server."""

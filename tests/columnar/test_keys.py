@@ -7,6 +7,7 @@ from contextlib import closing
 from decimal import Decimal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -102,6 +103,8 @@ def test_key_literals_of_every_type_find_their_row(
                 continue  # never part of a key
             column = schema.column(case.name)
             filled = rows.filter(rows.column(case.name).is_valid())
+            if case.type.name == "enum":  # index 0 has no literal, and is refused in a key
+                filled = filled.filter(pc.not_equal(filled.column(case.name), "0"))
             for keys, names in (
                 ([column], quote_identifier(column.name)),
                 ([column, schema.column("id")], f"({quote_identifier(column.name)}, id)"),

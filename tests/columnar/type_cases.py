@@ -317,7 +317,13 @@ CASES: tuple[TypeCase, ...] = (
         "c_enum",
         "enum('small','it''s','', 'gr\u00f6\u00df') character set latin1",
         ColumnType("enum", charset="latin1", members=("small", "it's", "", "größ")),
-        (("'small'", "small"), ("2", "it's"), ("0", ""), ("_utf8mb4 x'6772c3b6c39f'", "größ")),
+        (
+            ("'small'", "small"),
+            ("2", "it's"),
+            ("0", "0"),
+            ("''", ""),
+            ("_utf8mb4 x'6772c3b6c39f'", "größ"),
+        ),
     ),
     TypeCase(
         "c_set",

@@ -148,6 +148,23 @@ def test_a_change_of_any_value_is_seen(pair: Pair) -> None:
         assert (table.different, table.missing, table.extra) == (1, 0, 0), name
 
 
+@pytest.mark.parametrize(("here", "there"), [MYSQL, TO_MARIADB, FROM_MARIADB])
+def test_the_empty_member_of_an_enum_is_not_the_value_that_is_none(
+    here: str,
+    there: str,
+    request: pytest.FixtureRequest,
+    fresh_database: Callable[[SqlServer], str],
+) -> None:
+    servers = [request.getfixturevalue(name) for name in (here, there)]
+    pair = Pair(*servers, *(fresh_database(server) for server in servers))
+    pair.both("CREATE TABLE {} (id INT PRIMARY KEY, e ENUM('a', ''))")
+    pair.both("INSERT INTO {} VALUES (1, 0), (2, ''), (3, 'a')")
+    assert pair.verify().equal
+    pair.at_sink("UPDATE {} SET e = 2 - e")  # the first two change places
+    table = pair.verify().tables[0]
+    assert (table.different, table.missing, table.extra) == (2, 0, 0)
+
+
 @pytest.mark.parametrize(
     "key",
     [

@@ -10,6 +10,7 @@ import pytest
 
 from airflow_cdc_provider.columnar.value_model import ZeroDates
 from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.errors import RowRefusedError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.jobspec import ApplyMode
 from airflow_cdc_provider.core.keys import KeyRange
@@ -121,6 +122,57 @@ def test_rows_are_found_again_by_a_key_of_several_columns_with_a_charset_of_its_
     )
     _copy_and_follow(server, table, copy, changes, way)
     _assert_equal(server, table, copy, rows=6)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@FAMILIES
+def test_a_value_that_is_no_member_of_its_enum_arrives_as_that(
+    family: str,
+    way: str,
+    request: pytest.FixtureRequest,
+    fresh_database: Callable[[SqlServer], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if way == "prepared":
+        monkeypatch.setattr(row_writer, "_PREPARE_FROM_ROWS", 1)
+    server: SqlServer = request.getfixturevalue(f"{family}_server")
+    table, copy = (TableId(fresh_database(server), "t") for _ in range(2))
+    name = f"`{table.database}`.t"
+    _run(
+        server,
+        f"CREATE TABLE {name} (id INT PRIMARY KEY, e ENUM('a', '', '0') NOT NULL, "
+        "f ENUM('b') CHARACTER SET ucs2, g ENUM('c', '\u0660') CHARACTER SET utf8mb4, n INT)",
+    )
+    kinds = ("0, 0, 0", "'', NULL, 'c'", "'a', 'b', '\u0660'", "'0', 'b', 0", "0, NULL, NULL")
+    rows = [f"({i}, {kinds[i % 5]}, {i})" for i in range(400)]
+    _run(server, f"INSERT INTO {name} VALUES {', '.join(rows)}")
+    changes = (
+        f"UPDATE {name} SET e = '' WHERE id BETWEEN 50 AND 54",
+        f"UPDATE {name} SET e = 0 WHERE id BETWEEN 55 AND 59",
+        f"UPDATE {name} SET n = 0 WHERE id < 10",
+        f"DELETE FROM {name} WHERE id BETWEEN 10 AND 14",
+        f"INSERT INTO {name} SELECT id + 1000, e, f, g, n FROM {name} WHERE id < 300",
+        f"INSERT INTO {name} VALUES (9999, 0, 0, 0, 0)",
+    )
+    _copy_and_follow(server, table, copy, changes, way)
+    indexes = "SELECT id, e + 0, f + 0, g + 0, n FROM `{}`.t ORDER BY id"
+    stored, copied = (server.execute(indexes.format(t.database)) for t in (table, copy))
+    assert copied == stored
+    assert {row[1] for row in stored} == {0, 1, 2, 3}
+    _assert_equal(server, table, copy, rows=len(stored))
+
+
+@FAMILIES
+def test_a_key_that_is_no_member_of_its_enum_is_refused_by_name(
+    family: str, request: pytest.FixtureRequest, fresh_database: Callable[[SqlServer], str]
+) -> None:
+    server: SqlServer = request.getfixturevalue(f"{family}_server")
+    table, copy = (TableId(fresh_database(server), "t") for _ in range(2))
+    name = f"`{table.database}`.t"
+    _run(server, f"CREATE TABLE {name} (e ENUM('a', 'b'), i INT, PRIMARY KEY (i, e))")
+    _run(server, f"INSERT INTO {name} VALUES ('a', 1)")
+    with pytest.raises(RowRefusedError, match=r"key column e holds index 0.*key 7/0"):
+        _copy_and_follow(server, table, copy, [f"INSERT INTO {name} VALUES (0, 7)"], "load")
 
 
 def _assert_equal(server: SqlServer, table: TableId, copy: TableId, *, rows: int) -> None:

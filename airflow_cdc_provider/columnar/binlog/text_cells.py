@@ -86,7 +86,7 @@ def _padded(cells: Cells, lengths: Ints, width: int) -> pa.Array:
 
 
 def enums(cells: Cells, wire: Wire, column: ColumnType) -> pa.Array:
-    """Decode ENUM by the members of that event's table map; index 0 is the invalid value ''."""
+    """Decode ENUM by the members of that event's table map; index 0 is the value that is none."""
     index = cells.octets.little(cells.places, wire.width)
     if cells.nulls is not None:
         index = np.where(cells.nulls, 0, index)
@@ -95,7 +95,7 @@ def enums(cells: Cells, wire: Wire, column: ColumnType) -> pa.Array:
     validity, nulls = validity_of(cells.nulls)
     buffers = [validity, pa.py_buffer(index.astype(np.int32))]
     chosen = pa.Array.from_buffers(pa.int32(), len(index), buffers, nulls)
-    return texts_of(["", *column.members]).take(chosen)
+    return texts_of([column.no_member, *column.members]).take(chosen)
 
 
 def _no_member(what: str) -> CorruptLogError:
