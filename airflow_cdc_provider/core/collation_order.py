@@ -33,7 +33,7 @@ _OTHER_ORDERS = {
     "cp932": "bin japanese_ci",
     "dec8": "bin swedish_ci",
     "eucjpms": "bin japanese_ci",
-    "euckr": "bin korean_ci",
+    "euckr": "bin",
     "gb2312": "bin chinese_ci",
     "gbk": "bin chinese_ci",
     "geostd8": "bin general_ci",
@@ -68,6 +68,9 @@ SAME_IN_BOTH = frozenset(
 """Names that mean one order and one equality in both families."""
 IN_MARIADB = {f"{charset}_croatian_ci": f"{charset}_croatian_mysql561_ci" for charset in _UNICODE}
 """What MariaDB calls an order of MySQL's whose name it has for another one."""
+NOT_THE_SAME = frozenset({*IN_MARIADB, "euckr_korean_ci"})
+"""Names of both families that mean two orders. In `euckr_korean_ci` MySQL takes the second byte of
+a character for a letter, and so two syllables for one."""
 _IN_MYSQL = {theirs: ours for ours, theirs in IN_MARIADB.items()}
 
 

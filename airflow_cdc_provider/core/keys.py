@@ -28,7 +28,8 @@ class KeyKind(StrEnum):
     TEXT = "text"
     """Anything with a collation."""
     OTHER = "other"
-    """FLOAT, DOUBLE, TIME, ENUM, SET, BIT, UUID and the like: never split, never compared."""
+    """FLOAT, DOUBLE, TIME, ENUM, SET, BIT, UUID, prefixes of texts and the like: never compared,
+    never part of a bound. Key columns before the first such one may still bound splits."""
 
     @property
     def comparable(self) -> bool:
@@ -42,6 +43,11 @@ class KeyKind(StrEnum):
 
 
 KeyKinds = tuple[KeyKind, ...]
+
+
+def bounding(kinds: KeyKinds) -> int:
+    """Return how many of a key's leading columns may bound a split; 0 if it is never cut."""
+    return next((n for n, kind in enumerate(kinds) if not kind.splittable), len(kinds))
 
 
 def comparable(kinds: KeyKinds) -> bool:

@@ -44,6 +44,11 @@ def range_predicate(columns: Sequence[str], keys: KeyRange) -> str:
     return " AND ".join(parts) if parts else "TRUE"
 
 
+def behind_predicate(columns: Sequence[str], key: Key) -> str:
+    """Write the condition for keys behind all that begin with `key`."""
+    return _bound(columns, key, strict=">", last=">")
+
+
 def _bound(columns: Sequence[str], key: Key, *, strict: str, last: str) -> str:
     column, value = quote_identifier(columns[0]), literal(key[0])
     if len(key) == 1:

@@ -114,9 +114,11 @@ class TableSchema:
     @property
     def key_kinds(self) -> KeyKinds:
         """Return how each primary key column orders."""
-        if any(self.key_prefixes):
-            return tuple(KeyKind.OTHER for _ in self.primary_key)
-        return tuple(self.column(name).type.key_kind for name in self.primary_key)
+        prefixes = self.key_prefixes or (0,) * len(self.primary_key)
+        return tuple(
+            KeyKind.OTHER if prefix else self.column(name).type.key_kind
+            for name, prefix in zip(self.primary_key, prefixes, strict=True)
+        )
 
     @property
     def fingerprint(self) -> str:

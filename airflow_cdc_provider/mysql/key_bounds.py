@@ -15,6 +15,9 @@ server's own order: nothing here compares keys. Three ways find the next one:
   over the index finds them all, and an end that moves or is deleted meanwhile only changes how
   the last split looks.
 
+A key whose later columns cannot bound a range (ENUM, UUID and the like) is cut by the columns
+before them. Many rows may share such a boundary, so the next one is looked for behind all of them.
+
 The last boundary is all that is needed to go on after a break.
 """
 
@@ -25,10 +28,10 @@ from typing import TYPE_CHECKING, cast
 
 from airflow_cdc_provider.core.errors import UnsupportedTableError
 from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
-from airflow_cdc_provider.core.keys import Key, KeyKind, KeyRange
+from airflow_cdc_provider.core.keys import Key, KeyKind, KeyRange, bounding
 from airflow_cdc_provider.core.split_planner import DensityProbe, Stretch, even_step
 from airflow_cdc_provider.core.splits import SnapshotSplit
-from airflow_cdc_provider.core.sql import range_predicate
+from airflow_cdc_provider.core.sql import behind_predicate, range_predicate
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.mysql.connection import query
 
@@ -54,7 +57,7 @@ def boundaries(
     if split_rows < 1:
         raise ValueError(f"a split holds at least one row, not {split_rows}")
     kinds = schema.key_kinds
-    if not kinds or not all(kind.splittable for kind in kinds):
+    if not bounding(kinds):
         return
     if kinds == (KeyKind.INTEGER,):
         yield from _integer_boundaries(connection, schema, split_rows, start)
@@ -64,12 +67,14 @@ def boundaries(
 
 def split_middle(connection: ServerConnection, split: SnapshotSplit) -> Key:
     """Return a key strictly inside the split, with about half of its rows before it."""
-    if not split.key_kinds or not all(kind.splittable for kind in split.key_kinds):
+    columns = split.key_columns[: bounding(split.key_kinds)]
+    if not columns:
         raise _uncuttable(split, "its key cannot bound a range")
     condition = range_predicate(split.key_columns, split.keys)
     source = f"FROM {quote_table(split.table)} FORCE INDEX (PRIMARY) WHERE {condition}"
     rows = int(query(connection, f"SELECT COUNT(*) {source}")[0][0])
-    middle = key_at(connection, split.table, split.key_columns, split.keys, rows // 2)
+    find = key_at if columns == split.key_columns else _key_on
+    middle = find(connection, split.table, columns, split.keys, rows // 2)
     if rows < 2 or middle is None:
         raise _uncuttable(split, f"it holds {rows} rows")
     return middle
@@ -78,6 +83,7 @@ def split_middle(connection: ServerConnection, split: SnapshotSplit) -> Key:
 def _index_boundaries(
     connection: ServerConnection, schema: TableSchema, split_rows: int, start: Key | None
 ) -> Iterator[Key]:
+    columns = schema.primary_key[: bounding(schema.key_kinds)]
     bound, here = start, _look(connection, schema, split_rows, start)
     while True:
         leapt = here and _leap(connection, schema, split_rows, here)
@@ -85,12 +91,29 @@ def _index_boundaries(
             bound, here = leapt
         else:
             behind = KeyRange(bound, None)
-            # the first row counted is at or behind `bound`, so the one found is strictly behind it
-            bound = key_at(connection, schema.table, schema.primary_key, behind, split_rows)
+            # the first row counted is at or behind `bound`, and no two rows have one whole key
+            find = key_at if columns == schema.primary_key else _key_on
+            bound = find(connection, schema.table, columns, behind, split_rows)
             if bound is None:
                 return
             here = _look(connection, schema, split_rows, bound)
         yield bound
+
+
+def _key_on(
+    connection: ServerConnection, table: TableId, columns: Sequence[str], keys: KeyRange, rows: int
+) -> Key | None:
+    """Return the key `rows` further on than the range's start, and behind it; None if none is.
+
+    Where `columns` are not all of a key, many rows may share the start. Only the server can tell
+    whether two texts are the same.
+    """
+    found = key_at(connection, table, columns, keys, rows)
+    if found is None or keys.start is None or len(keys.start) < len(columns):
+        return found
+    rest = KeyRange(found, keys.end)
+    condition = f"{range_predicate(columns, rest)} AND {behind_predicate(columns, keys.start)}"
+    return _first(connection, table, columns, condition, 0)
 
 
 def _leap(
@@ -170,11 +193,21 @@ def key_at(
     offset: int,
 ) -> Key | None:
     """Return the key `offset` rows into the range in index order, None beyond its end."""
+    return _first(connection, table, columns, range_predicate(columns, keys), offset)
+
+
+def _first(
+    connection: ServerConnection,
+    table: TableId,
+    columns: Sequence[str],
+    condition: str,
+    offset: int,
+) -> Key | None:
     names = ", ".join(quote_identifier(column) for column in columns)
     found = query(
         connection,
         f"SELECT {names} FROM {quote_table(table)} FORCE INDEX (PRIMARY) "
-        f"WHERE {range_predicate(columns, keys)} ORDER BY {names} LIMIT 1 OFFSET {offset}",
+        f"WHERE {condition} ORDER BY {names} LIMIT 1 OFFSET {offset}",
     )
     return cast("Key", found[0]) if found else None
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from airflow_cdc_provider.columnar.value_model import arrow_type
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
-from airflow_cdc_provider.core.keys import KeyKind, comparable
+from airflow_cdc_provider.core.keys import bounding, comparable
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.mysql.capabilities import Capabilities
 from airflow_cdc_provider.mysql.catalogue import TableFacts, TableKind
@@ -132,28 +132,30 @@ def _key(schema: TableSchema, estimate: int) -> Iterator[Finding]:
         )
         return
     kinds = schema.key_kinds
-    if any(kind is KeyKind.OTHER for kind in kinds):
+    if not bounding(kinds):
         many = estimate > _MANY_ROWS
         yield Finding(
             "table.unsplit",
             Level.WARN if many else Level.INFO,
             subject,
-            f"its key cannot be cut into ranges; about {estimate} rows are read as one split",
+            f"its key's first column cannot bound a range; about {estimate} rows are read as one "
+            "split",
             why="the split has to fit in a reader's memory" if many else "",
-            fix="raise snapshot.max_split_mb, or give it an integer, decimal, temporal, text or "
-            "binary primary key"
+            fix="raise snapshot.max_split_mb, or let its primary key begin with an integer, "
+            "decimal, temporal, text or binary column"
             if many
             else "",
         )
     elif not comparable(kinds):
-        texts = [n for n, k in zip(schema.primary_key, kinds, strict=True) if k is KeyKind.TEXT]
+        pairs = zip(schema.primary_key, kinds, strict=True)
+        names = ", ".join(name for name, kind in pairs if not kind.comparable)
         yield Finding(
             "table.text_key",
             Level.INFO,
             subject,
-            f"key column {', '.join(texts)} has a collation",
-            why="only the server can compare such keys, so changes since the first split's low "
-            "watermark are applied again by the stream, which is harmless",
+            f"key column {names} cannot be compared in code",
+            why="it has a collation, or a type that is ordered by the server alone: changes since "
+            "the first split's low watermark are applied again by the stream, which is harmless",
         )
 
 

@@ -49,8 +49,10 @@ _UNREACHABLE = {
     1040,  # too many connections
     1053,  # shutdown in progress
     1077,
+    1078,  # the server got a signal
     1079,
     1080,
+    1135,  # the server can start no thread for us
     1152,
     *range(1154, 1162),  # packets lost, network timeouts
     1184,
@@ -60,12 +62,19 @@ _UNREACHABLE = {
     1836,  # read-only mode
     1927,  # MariaDB: connection was killed
     3032,  # offline mode
+    3168,  # the server is not available
     3169,  # session was killed
     4031,  # disconnected for inactivity
 } - {2014, 2054, 2059}
-_BUSY = {1180, 1205, 1206, 1213, 1613, 1614, 1637, 3058, 3101, 3572}
+_BUSY = {
+    1020,  # MariaDB: the row changed since this transaction's snapshot
+    *(1180, 1205, 1206, 1213, 1613, 1614, 1637, 3058, 3101, 3572),
+}
 _LATER = {
     1021,  # disk full
+    1026,  # an error on writing a file, such as no space
+    1037,  # out of memory
+    1041,  # out of memory, or of what the system gives a process
     1030,  # the engine's own error, such as no space
     1114,  # table is full
     1197,  # the transaction outgrew the log cache
@@ -211,6 +220,8 @@ def _kind(number: int, text: str, role: Role) -> tuple[type[CdcError], str]:
             "give the authority that signed the server's certificate as ssl_ca; "
             "ssl_verify_identity=false skips the host's name, ssl_disabled=true all of TLS"
         )
+    if number == 1047 and "WSREP" in text:
+        return unreachable, "the node is not part of its cluster now; it is tried again"
     if number == 1792 or (number == 1290 and "read-only" in text):
         return unreachable, "the server is read-only; it is tried again until it is writable"
     kinds: tuple[tuple[set[int], type[CdcError], str], ...] = (

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from airflow_cdc_provider.core.collation_order import IN_MARIADB, counterpart
+from airflow_cdc_provider.core.collation_order import NOT_THE_SAME, counterpart
 from airflow_cdc_provider.core.errors import UnsupportedTableError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.table_ddl import sink_create_statement
@@ -22,7 +22,7 @@ from tests.servers.given import SqlServer
 
 _FEW = 300
 _EVERY = 9
-CROATIAN = sorted(IN_MARIADB)
+DIFFERENT = sorted(NOT_THE_SAME)
 
 
 @pytest.fixture
@@ -49,19 +49,23 @@ def test_a_counterpart_has_the_same_order_and_equality(
     assert counterpart(other, "mariadb", "mysql") == name
 
 
-@pytest.mark.parametrize("name", CROATIAN)
-def test_croatian_is_another_order_under_the_same_name(
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_one_name_may_be_two_orders(
     name: str, mysql_server: SqlServer, mariadb_server: SqlServer, here: str, there: str
 ) -> None:
+    charset = name.split("_", 1)[0]
     encoding = {"utf8mb3": "utf-8", "utf8mb4": "utf-8", "utf32": "utf-32-be"}
     words = ["dž", "dŽ", "Dž", "DŽ", "dz", "dža", "e", "lj", "lJ", "l", "m", "nj", "nJ", "n"]
-    texts = [word.encode(encoding.get(name.split("_", 1)[0], "utf-16-be")) for word in words]
+    texts = [word.encode(encoding.get(charset, "utf-16-be")) for word in words]
+    if charset == "euckr":
+        texts = [b"\x81a", b"\x81A", b"\x81b"]
     ours, theirs = (
         order_of(server, database, name, texts)
         for server, database in ((mysql_server, here), (mariadb_server, there))
     )
-    assert ours.equal != theirs.equal, "MySQL holds keys for one that MariaDB tells apart"
+    assert len(ours.equal) > len(theirs.equal), "MySQL holds keys for one that MariaDB tells apart"
     assert counterpart(name, "mariadb", "mysql") is None
+    assert counterpart(name, "mysql", "mariadb") != name
 
 
 def test_a_name_that_was_never_compared_has_no_counterpart() -> None:
@@ -106,7 +110,7 @@ def test_an_order_that_the_other_family_lacks_is_refused(
         sink_create_statement(schema, TableId("x", "y"), sink_flavour="mysql")
 
 
-@pytest.mark.parametrize("name", CROATIAN)
+@pytest.mark.parametrize("name", DIFFERENT)
 def test_a_key_of_the_same_name_and_another_order_is_refused(
     name: str, mysql_server: SqlServer, mariadb_server: SqlServer, here: str, there: str
 ) -> None:

@@ -176,6 +176,13 @@ def test_a_server_that_is_not_there_may_come_back() -> None:
         (1236, "Slave has more GTIDs than the master has", Role.SOURCE, SourceIdentityError),
         (1236, "something new", Role.SOURCE, IntegrityError),
         (9999, "never seen", Role.SOURCE, IntegrityError),
+        (1135, "Can't create a new thread (errno 11)", Role.SOURCE, SourceUnreachableError),
+        (1135, "Can't create a new thread (errno 11)", Role.SINK, SinkUnreachableError),
+        (3168, "Server isn't available", Role.SINK, SinkUnreachableError),
+        (1047, "WSREP has not yet prepared node", Role.SINK, SinkUnreachableError),
+        (1047, "Unknown command", Role.SINK, IntegrityError),
+        (1041, "Out of memory", Role.SOURCE, RetryableError),
+        (1020, "Record has changed since last read in table 't'", Role.SINK, SinkBusyError),
     ],
 )
 def test_errors_are_sorted_by_what_helps(

@@ -235,6 +235,62 @@ def test_a_key_that_bounds_no_range_is_one_split(
             split_middle(connection, split)
 
 
+@pytest.mark.parametrize(
+    ("definition", "row"),
+    [
+        ("a INT, b ENUM('x','y','z'), PRIMARY KEY (a, b)", "({a}, '{xyz}')"),
+        ("a INT, b FLOAT, PRIMARY KEY (a, b)", "({a}, {b}.1)"),
+        ("a DATE, b BIT(9), PRIMARY KEY (a, b)", "('2024-01-01' + INTERVAL {a} DAY, {b})"),
+        ("a INT, b VARCHAR(9), PRIMARY KEY (a, b(3))", "({a}, '{b}')"),
+        ("a DECIMAL(9,2), c VARBINARY(4), b TIME, PRIMARY KEY (a, c, b)", "({a}.5, 'q', {b})"),
+        # two texts that are one: a boundary of one must not be followed by one of the other
+        ("a VARCHAR(9) COLLATE utf8mb4_unicode_ci, b TIME, PRIMARY KEY (a, b)", "('{aA}{a}', {b})"),
+    ],
+)
+def test_a_key_is_cut_by_the_columns_before_one_that_bounds_no_range(
+    server: SqlServer, database: str, definition: str, row: str
+) -> None:
+    rows = [row.format(a=i // 3, b=i % 3, xyz="xyz"[i % 3], aA="kK"[i % 2]) for i in range(150)]
+    with source(server) as connection:
+        query(connection, f"CREATE TABLE {database}.t ({definition})")
+        query(connection, f"INSERT INTO {database}.t VALUES {', '.join(rows)}")
+        schema = read_schema(connection, TableId(database, "t"))
+        splits = planned(connection, schema, 10)
+        counts = [rows_of(connection, split) for split in splits]
+        assert sum(counts) == 150
+        assert len(splits) > 10
+        assert min(counts) > 0
+        assert len({split.keys.start for split in splits}) == len(splits)
+        (first, *_, last) = splits
+        assert list(boundaries(connection, schema, 10, start=first.keys.end)) == [
+            split.keys.end for split in splits[1:] if split is not last
+        ]
+        whole = SnapshotSplit(schema.table, 0, schema.primary_key, schema.key_kinds, KeyRange())
+        halves = cut_in_two(whole, split_middle(connection, whole), next_number=1)
+        assert sorted(rows_of(connection, half) for half in halves) >= [70, 70]
+        one = SnapshotSplit(
+            schema.table, 0, schema.primary_key, schema.key_kinds, KeyRange(last.keys.start, None)
+        )
+        while rows_of(connection, one) > 3:
+            _, one = cut_in_two(one, split_middle(connection, one), next_number=1)
+        with pytest.raises(UnsupportedTableError, match="cannot be cut"):
+            split_middle(connection, one)
+
+
+def test_a_start_that_all_rows_share_ends_the_plan(server: SqlServer, database: str) -> None:
+    with source(server) as connection:
+        query(connection, f"CREATE TABLE {database}.t (a INT, b FLOAT, PRIMARY KEY (a, b))")
+        query(
+            connection,
+            f"INSERT INTO {database}.t VALUES {', '.join(f'(7, {i})' for i in range(50))}",
+        )
+        schema = read_schema(connection, TableId(database, "t"))
+        splits = planned(connection, schema, 10)
+        counts = [rows_of(connection, split) for split in splits]
+    assert sum(counts) == 50
+    assert len(splits) <= 2
+
+
 def test_a_split_is_cut_in_its_middle(server: SqlServer, database: str) -> None:
     with source(server) as connection:
         query(connection, f"CREATE TABLE {database}.t (a VARCHAR(9), b INT, PRIMARY KEY (a, b))")
