@@ -148,12 +148,12 @@ def _key(schema: TableSchema, estimate: int) -> Iterator[Finding]:
         )
     elif not comparable(kinds):
         pairs = zip(schema.primary_key, kinds, strict=True)
-        names = ", ".join(name for name, kind in pairs if not kind.comparable)
+        uncompared = ", ".join(name for name, kind in pairs if not kind.comparable)
         yield Finding(
             "table.text_key",
             Level.INFO,
             subject,
-            f"key column {names} cannot be compared in code",
+            f"key column {uncompared} cannot be compared in code",
             why="it has a collation, or a type that is ordered by the server alone: changes since "
             "the first split's low watermark are applied again by the stream, which is harmless",
         )

@@ -321,7 +321,6 @@ CASES: tuple[TypeCase, ...] = (
             ("'small'", "small"),
             ("2", "it's"),
             ("0", "0"),
-            ("''", ""),
             ("_utf8mb4 x'6772c3b6c39f'", "größ"),
         ),
     ),
