@@ -40,6 +40,7 @@ from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.sinks.ports import StreamCounts
 from airflow_cdc_provider.spark.backoff import BackOff
+from airflow_cdc_provider.spark.echo import EchoPause
 from airflow_cdc_provider.spark.errors_as_records import error_from_json
 from airflow_cdc_provider.spark.failures import SPARK_FAILURES, spark_failure
 from airflow_cdc_provider.spark.heartbeat import Heartbeat
@@ -137,6 +138,9 @@ class _Queries:
         self._back_off = back_off
         self._task = _task(job)
         self._spark = _own_session(job.spark, self._task)
+        origin = job.store.origin(job.spec.pipeline)
+        reads_itself = bound is None and origin is not None and origin.source == origin.sink
+        self._echo = EchoPause() if reads_itself else None
 
     def run_to_the_end(self) -> None:
         """Return when the bound is reached or a stop was asked for; raise what no retry mends."""
@@ -205,6 +209,7 @@ class _Queries:
     def _apply(self, rows: DataFrame, turn: Turn) -> None:
         """Apply one micro-batch on an executor; an error has to leave, or Spark would commit."""
         self._run.in_batch.set()
+        changes = 0
         try:
             task = self._task
 
@@ -216,8 +221,11 @@ class _Queries:
                 if row["kind"] == ERROR:
                     self._run.error = error_from_json(form)
                     raise self._run.error
+                changes += form["changes"]
         finally:
             self._run.in_batch.clear()
+        if self._echo is not None:
+            self._run.ending.wait(self._echo.after(changes))
 
     def _stop(self, query: StreamingQuery) -> None:
         """Let a micro-batch that is under way end, unless it takes long or may not commit."""

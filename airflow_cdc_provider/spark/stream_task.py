@@ -145,6 +145,7 @@ def apply_changes(
             changes += committed.changes if committed is not None else 0
         is_whole = True
         log.debug("micro-batch applied: turn=%s changes=%d", turn, changes)
+        yield _applied_row(APPLIED, {"changes": changes})
     except CdcError as error:
         yield _applied_row(ERROR, error_to_json(error))
     finally:
