@@ -1,26 +1,22 @@
-"""The assigner's door to the executors: JSON messages over an authenticated connection.
+"""The assigner's door to the executors: JSON messages over an encrypted connection.
 
 One connection is one reader, served by one thread. A connection that ends is a reader that is
 gone, and what it held is given out again at once; a host that vanishes without a word is noticed
 by TCP keep-alive. A claim is a long poll: answered at once if a split waits, else after a few
 seconds with "wait", so that neither side waits for one that is no longer there.
 
-The key of a job is random and travels in the pickled task only. Messages are never unpickled.
+The key and the certificate of a job are its own and travel in the pickled task only (see `door`).
+Messages are never unpickled.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import logging
 import secrets
 import socket
 import threading
-from collections.abc import Iterator
-from multiprocessing import AuthenticationError
-from multiprocessing.connection import Connection, Listener, answer_challenge, deliver_challenge
-from typing import Any, cast
 
 from airflow_cdc_provider.core.codec import (
     key_from_json,
@@ -30,13 +26,13 @@ from airflow_cdc_provider.core.codec import (
 )
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.spark.assigner import SplitAssigner
+from airflow_cdc_provider.spark.certificates import own_certificate
+from airflow_cdc_provider.spark.door import AssignerAddress, Message, greet
 from airflow_cdc_provider.spark.errors_as_records import error_to_json
-from airflow_cdc_provider.spark.remote_assigner import LONG_POLL_S, AssignerAddress, same_socket
+from airflow_cdc_provider.spark.remote_assigner import LONG_POLL_S
 from airflow_cdc_provider.spark.split_queue import NoClaim
 
 log = logging.getLogger(__name__)
-
-Message = dict[str, Any]
 
 
 class AssignerServer:
@@ -44,14 +40,14 @@ class AssignerServer:
 
     def __init__(self, assigner: SplitAssigner, *, host: str) -> None:
         self._assigner = assigner
-        self._key = secrets.token_bytes(32)
-        self._listener = Listener((host, 0), backlog=64)
+        self._context, certificate = own_certificate()
+        self._listener = socket.create_server((host, 0), backlog=64)
         self._readers = itertools.count(1)
-        self._open: set[Connection] = set()
+        self._open: set[socket.socket] = set()
         self._threads: set[threading.Thread] = set()
         self._closing = threading.Event()
-        port = cast(tuple[str, int], self._listener.address)[1]
-        self.address = AssignerAddress(host, port, self._key)
+        port: int = self._listener.getsockname()[1]
+        self.address = AssignerAddress(host, port, secrets.token_bytes(32), certificate)
 
     def __enter__(self) -> AssignerServer:
         threading.Thread(target=self._accept, name="cdc-assigner", daemon=True).start()
@@ -63,15 +59,15 @@ class AssignerServer:
             socket.create_connection((self.address.host, self.address.port), timeout=1).close()
         self._listener.close()
         for connection in tuple(self._open):
-            with contextlib.suppress(OSError), same_socket(connection) as same:
-                same.shutdown(socket.SHUT_RDWR)  # its thread wakes up and closes it
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)  # its thread wakes up and closes it
         for thread in tuple(self._threads):
             thread.join(timeout=LONG_POLL_S)
 
     def _accept(self) -> None:
         while not self._closing.is_set():
             try:
-                connection = self._listener.accept()
+                connection, _ = self._listener.accept()
             except OSError:
                 if self._closing.is_set():
                     return
@@ -85,21 +81,24 @@ class AssignerServer:
             thread.start()
             self._threads.add(thread)
 
-    def _serve(self, connection: Connection) -> None:
+    def _serve(self, plain: socket.socket) -> None:
         reader = next(self._readers)
-        self._open.add(connection)
+        # under a second descriptor: TLS takes the first one over, and no two threads may use that
+        same = plain.dup()
+        self._open.add(same)
         try:
-            with connection:
-                _keep_alive(connection)
-                deliver_challenge(connection, self._key)
-                answer_challenge(connection, self._key)
-                for message in _messages(connection):
-                    answer = self._answer(reader, message)
-                    connection.send_bytes(json.dumps(answer).encode())
-        except (EOFError, OSError, AuthenticationError) as gone:
+            _keep_alive(same)
+            with (
+                plain,
+                contextlib.closing(greet(plain, self._context, self.address.key)) as connection,
+            ):
+                while True:
+                    connection.send(self._answer(reader, connection.receive()))
+        except (EOFError, OSError) as gone:
             log.debug("reader's connection ended: reader=%d cause=%r", reader, gone)
         finally:
-            self._open.discard(connection)
+            self._open.discard(same)
+            same.close()
             self._assigner.reader_lost(reader)
             self._threads.discard(threading.current_thread())
 
@@ -133,15 +132,9 @@ class AssignerServer:
         }
 
 
-def _messages(connection: Connection) -> Iterator[Message]:
-    while True:
-        yield json.loads(connection.recv_bytes(1 << 24))
-
-
-def _keep_alive(connection: Connection) -> None:
+def _keep_alive(connection: socket.socket) -> None:
     """Let the kernel notice a host that vanished, within about half a minute."""
-    with same_socket(connection) as same:
-        same.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
-            if hasattr(socket, option):
-                same.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

@@ -33,13 +33,14 @@ from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.sinks.opening import Sink
 from airflow_cdc_provider.sinks.ports import SplitSink
 from airflow_cdc_provider.spark.backoff import BackOff
+from airflow_cdc_provider.spark.door import AssignerAddress
 from airflow_cdc_provider.spark.errors_as_records import error_to_json
 from airflow_cdc_provider.spark.opening import (
     SplitReader,
     open_split_reader,
     split_middle_of,
 )
-from airflow_cdc_provider.spark.remote_assigner import AssignerAddress, RemoteAssigner
+from airflow_cdc_provider.spark.remote_assigner import RemoteAssigner
 from airflow_cdc_provider.spark.scrubbing import Secrets
 
 log = logging.getLogger(__name__)

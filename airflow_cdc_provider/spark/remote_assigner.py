@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import socket
-from dataclasses import dataclass, field
-from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection
 from typing import Any
 
 from airflow_cdc_provider.core.codec import (
@@ -19,18 +13,10 @@ from airflow_cdc_provider.core.codec import (
 from airflow_cdc_provider.core.errors import FencedError
 from airflow_cdc_provider.core.keys import Key
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.spark.door import AssignerAddress, connect
 from airflow_cdc_provider.spark.errors_as_records import error_from_json
 
 LONG_POLL_S = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class AssignerAddress:
-    """Where the driver's assigner listens, and the key that opens it."""
-
-    host: str
-    port: int
-    key: bytes = field(repr=False)
 
 
 class RemoteAssigner:
@@ -38,12 +24,8 @@ class RemoteAssigner:
 
     def __init__(self, address: AssignerAddress) -> None:
         try:
-            self._connection = Client((address.host, address.port), authkey=address.key)
-            with same_socket(self._connection) as same:
-                # The first question follows the greeting's last word at once, and would wait for
-                # that to be acknowledged, for which the other side's kernel takes 40 ms.
-                same.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        except (OSError, EOFError, AuthenticationError) as refused:
+            self._connection = connect(address)
+        except (OSError, EOFError) as refused:
             raise _driver_gone() from refused
         self.attempt = 0
         """Of the split that was claimed last."""
@@ -76,18 +58,13 @@ class RemoteAssigner:
 
     def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
         try:
-            self._connection.send_bytes(json.dumps(message).encode())
-            answer: dict[str, Any] = json.loads(self._connection.recv_bytes(1 << 24))
+            self._connection.send(message)
+            answer = self._connection.receive()
         except (OSError, EOFError) as gone:
             raise _driver_gone() from gone
         if answer["answer"] == "error":
             raise error_from_json(answer["error"])
         return answer
-
-
-def same_socket(connection: Connection) -> socket.socket:
-    """Return the connection's socket under a second descriptor, to be closed by the caller."""
-    return socket.socket(fileno=os.dup(connection.fileno()))
 
 
 def _driver_gone() -> FencedError:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from multiprocessing.connection import Client
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,13 +25,11 @@ from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSche
 from airflow_cdc_provider.spark.assigner import SplitAssigner
 from airflow_cdc_provider.spark.assigner_server import AssignerServer
 from airflow_cdc_provider.spark.backoff import BackOff
+from airflow_cdc_provider.spark.certificates import own_certificate
+from airflow_cdc_provider.spark.door import AssignerAddress
 from airflow_cdc_provider.spark.opening import Boundaries
 from airflow_cdc_provider.spark.planning import Planner, frontier
-from airflow_cdc_provider.spark.remote_assigner import (
-    AssignerAddress,
-    RemoteAssigner,
-    same_socket,
-)
+from airflow_cdc_provider.spark.remote_assigner import RemoteAssigner
 from airflow_cdc_provider.spark.split_queue import NoClaim
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
 
@@ -84,7 +84,7 @@ def test_the_first_claim_does_not_wait_for_the_greeting_to_be_acknowledged(
     with (
         served(loaded(store)) as address,
         closing(RemoteAssigner(address)) as reader,
-        same_socket(reader._connection) as same,
+        socket.socket(fileno=os.dup(reader._connection.fileno())) as same,
     ):
         assert same.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
@@ -167,18 +167,69 @@ def test_a_reader_without_its_driver_stops(store: SqlStateStore) -> None:
     with served(loaded(store, split(0, None, None))) as address:
         reader = RemoteAssigner(address)
         assert reader.claim() is not None
-    with pytest.raises(FencedError, match="driver"):
+    with closing(reader), pytest.raises(FencedError, match="driver"):
         reader.claim()
 
 
 def test_a_stranger_without_the_key_gets_nothing(store: SqlStateStore) -> None:
     with served(loaded(store, split(0, None, None))) as address:
         with pytest.raises(FencedError):
-            RemoteAssigner(AssignerAddress(address.host, address.port, b"guess"))
-        silent = Client((address.host, address.port))
+            RemoteAssigner(replace(address, key=b"guess"))
+        silent = socket.create_connection((address.host, address.port))
         with closing(silent), closing(RemoteAssigner(address)) as reader:
             assert reader.claim() is not None
     assert str(address.key) not in repr(address)
+
+
+def test_a_reader_speaks_to_its_own_driver_only(store: SqlStateStore) -> None:
+    _, another = own_certificate()
+    with served(loaded(store)) as address, pytest.raises(FencedError) as refused:
+        RemoteAssigner(replace(address, certificate=another))
+    assert isinstance(refused.value.__cause__, ssl.SSLCertVerificationError)
+
+
+def test_no_key_value_of_a_split_passes_in_plain_text(store: SqlStateStore) -> None:
+    planted = "planted-in-a-bound"
+    keys = KeyRange((planted,), None)
+    assigner = loaded(store, SnapshotSplit(ORDERS, 0, ("id",), SCHEMA.key_kinds, keys))
+    with (
+        served(assigner) as address,
+        overheard(address) as (relay, heard),
+        closing(RemoteAssigner(relay)) as reader,
+    ):
+        claimed = reader.claim()
+        assert claimed is not None
+        assert claimed.keys == keys
+    assert len(heard) > 500
+    assert planted.encode() not in heard
+    assert address.key not in heard
+
+
+@contextmanager
+def overheard(address: AssignerAddress) -> Iterator[tuple[AssignerAddress, bytearray]]:
+    """Pass one connection on, and keep all of its bytes."""
+    heard = bytearray()
+
+    def pump(source: socket.socket, target: socket.socket) -> None:
+        while part := source.recv(1 << 16):
+            heard.extend(part)
+            target.sendall(part)
+        with suppress(OSError):  # the other side may have left before
+            target.shutdown(socket.SHUT_WR)
+
+    def relay() -> None:
+        left, _ = listener.accept()
+        with left, socket.create_connection((address.host, address.port)) as right:
+            back = threading.Thread(target=pump, args=(right, left))
+            back.start()
+            pump(left, right)
+            back.join()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=relay)
+        thread.start()
+        yield replace(address, port=listener.getsockname()[1]), heard
+        thread.join(timeout=10)
 
 
 # --- planning -------------------------------------------------------------------------------------

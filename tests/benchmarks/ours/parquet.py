@@ -25,9 +25,10 @@ from airflow_cdc_provider.mysql.snapshot_reader import SnapshotReader
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.spark.assigner import SplitAssigner
 from airflow_cdc_provider.spark.assigner_server import AssignerServer
+from airflow_cdc_provider.spark.door import AssignerAddress
 from airflow_cdc_provider.spark.opening import open_boundaries
 from airflow_cdc_provider.spark.planning import Planner
-from airflow_cdc_provider.spark.remote_assigner import AssignerAddress, RemoteAssigner
+from airflow_cdc_provider.spark.remote_assigner import RemoteAssigner
 from airflow_cdc_provider.spark.session import close_session, open_session
 from tests.benchmarks import subject
 from tests.benchmarks.ours.copy import planned_run, warm
