@@ -9,8 +9,9 @@ Where the text leaves open what is dropped (an index may be unique, a constraint
 definition the table was planned with decides: whatever adds, drops or renames a unique key stops
 the stream, so that definition's unique keys are those of the statement's moment, by name too.
 
-What stands in an executable comment is part of the statement for some servers only. Such a
-statement is read both ways, and is harmless only if both readings are.
+What stands in an executable comment is part of the statement for some servers only, and some blanks
+part its words for some sessions only. Such a statement is read both ways, and is harmless only if
+both readings are.
 """
 
 from __future__ import annotations
@@ -19,10 +20,17 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import pairwise
+from functools import reduce
+from itertools import pairwise, product
 
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.sql_tokens import Token, TokenKind, has_executable_comment, tokens
+from airflow_cdc_provider.core.sql_tokens import (
+    Token,
+    TokenKind,
+    has_executable_comment,
+    has_wide_space,
+    tokens,
+)
 from airflow_cdc_provider.core.table_schema import TableSchema
 
 
@@ -148,19 +156,21 @@ def effect_of(
 ) -> StatementEffect:
     """Tell what a statement does; names without a database are in `default_database`."""
 
-    def read(*, executes: bool) -> StatementEffect:
+    def read(*, executes: bool, wide_spaces: bool) -> StatementEffect:
         found = tokens(
             statement,
             ansi_quotes=ansi_quotes,
             backslash_escapes=backslash_escapes,
             executes=executes,
+            wide_spaces=wide_spaces,
         )
         return _effect(tuple(found), default_database)
 
-    effect = read(executes=True)
-    if not has_executable_comment(statement):
-        return effect
-    return _both(effect, read(executes=False))
+    readings = product(
+        (True, False) if has_executable_comment(statement) else (True,),
+        (False, True) if has_wide_space(statement) else (False,),
+    )
+    return reduce(_both, (read(executes=each, wide_spaces=wide) for each, wide in readings))
 
 
 def _both(one: StatementEffect, other: StatementEffect) -> StatementEffect:
@@ -308,6 +318,16 @@ class _Reading:
                 return tuple(found)
 
     def clauses(self) -> list[list[Token]]:
+        """Return the rest, cut at the commas between clauses."""
+        whole: list[list[Token]] = []
+        for part in self._parts():
+            if whole and _goes_on(whole[-1], part):
+                whole[-1] += part
+            else:
+                whole.append(part)
+        return whole
+
+    def _parts(self) -> list[list[Token]]:
         """Return the rest, cut at commas outside parentheses."""
         depth, found = 0, [[]]  # type: tuple[int, list[list[Token]]]
         for token in self.tokens[self.position :]:
@@ -317,6 +337,17 @@ class _Reading:
             elif not token.is_mark(";"):
                 found[-1].append(token)
         return [clause for clause in found if clause]
+
+
+def _goes_on(clause: Sequence[Token], part: Sequence[Token]) -> bool:
+    """Tell whether what stands behind a comma is one more name of a clause that lists some."""
+    if len(clause) < 2 or not part[0].is_name:
+        return False
+    if clause[0].is_word("ORDER") and clause[1].is_word("BY"):
+        return len(part) == 1 or (len(part) == 2 and part[1].is_word("ASC", "DESC"))
+    if not clause[1].is_word("PARTITION"):
+        return False
+    return len(part) == 1 or (clause[0].is_word("REORGANIZE") and part[1].is_word("INTO"))
 
 
 def _row_change(verb: str, reading: _Reading) -> StatementEffect:

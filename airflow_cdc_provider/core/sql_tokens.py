@@ -3,18 +3,25 @@
 Just enough to tell words, quoted names, strings and punctuation apart: comments are dropped, but
 executable ones (`/*! ... */`, `/*!80016 ... */`, `/*M! ... */`) are part of the statement, unless
 the reader asks for what a server reads that does not execute them.
+
+A blank beyond ASCII, such as U+00A0, is a letter of a name to sessions of UTF-8, and a blank to
+some of latin1. A reader can ask for both.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-_SPACE = re.compile(r"\s+")
-_LINE_COMMENT = re.compile(r"(?:#|--(?=\s|$))[^\n]*")
+_SPACE = re.compile(r"[ \t\n\v\f\r]+")
+_LINE_COMMENT = re.compile(r"(?:#|--(?=[ \t\n\v\f\r]|$))[^\n]*")
+_WIDE_SPACE = re.compile(r"\s+")
+_WIDE_LINE_COMMENT = re.compile(r"(?:#|--(?=\s|$))[^\n]*")
+_BEYOND_ASCII = re.compile(r"(?![\0-\x7f])\s")
 _EXECUTABLE = re.compile(r"/\*M?!(?:\d{5,6})?")
+_EXECUTED_BY_ALL_BEFORE = 50_700
 _PLAIN_WORD = re.compile(r"[0-9A-Za-z_$\u0080-\U0010ffff]+")
 _NUMBER = re.compile(r"\d+\.\d+(?:[eE][+-]?\d+)?")
 
@@ -56,8 +63,17 @@ class Token:
 
 
 def has_executable_comment(statement: str) -> bool:
-    """Tell whether something stands in the statement that only some servers execute."""
-    return _EXECUTABLE.search(statement) is not None
+    """Tell whether something stands in the statement that only some servers execute.
+
+    What names a version before 5.7 is executed by all: MariaDB leaves out what is of 5.7 and later.
+    """
+    found = (match.group() for match in _EXECUTABLE.finditer(statement))
+    return any("M" in mark or int(mark[3:] or 0) >= _EXECUTED_BY_ALL_BEFORE for mark in found)
+
+
+def has_wide_space(statement: str) -> bool:
+    """Tell whether a blank stands in the statement that only some sessions take for one."""
+    return _BEYOND_ASCII.search(statement) is not None
 
 
 def tokens(
@@ -66,14 +82,16 @@ def tokens(
     ansi_quotes: bool = False,
     backslash_escapes: bool = True,
     executes: bool = True,
+    wide_spaces: bool = False,
 ) -> Iterator[Token]:
     """Yield the statement's tokens; an unfinished string or comment reaches to its end."""
     position, open_comments = 0, 0
+    blanks = (_WIDE_SPACE, _WIDE_LINE_COMMENT) if wide_spaces else (_SPACE, _LINE_COMMENT)
     while position < len(statement):
         if statement.startswith("*/", position) and open_comments:
             position, open_comments = position + 2, open_comments - 1
             continue
-        skipped = _skipped(statement, position, executes=executes)
+        skipped = _skipped(statement, position, blanks, executes=executes)
         if skipped > position:
             open_comments += statement[position:skipped].startswith("/*") and not (
                 statement[position:skipped].endswith("*/")
@@ -87,10 +105,11 @@ def tokens(
         position = token.end
 
 
-def _skipped(statement: str, position: int, *, executes: bool) -> int:
+def _skipped(
+    statement: str, position: int, blanks: Sequence[re.Pattern[str]], *, executes: bool
+) -> int:
     """Return where white space or a comment that begins here ends; `position` for neither."""
-    patterns = (_SPACE, _LINE_COMMENT, _EXECUTABLE) if executes else (_SPACE, _LINE_COMMENT)
-    for pattern in patterns:
+    for pattern in (*blanks, _EXECUTABLE) if executes else blanks:
         match = pattern.match(statement, position)
         if match:
             return match.end()

@@ -179,6 +179,11 @@ PLANNED = TableSchema(
     (UniqueKey("Uniq", ("a",)), UniqueKey("éa", ("a",))),
 )
 PASSED = [
+    "ALTER TABLE orders REBUILD PARTITION p0, p1",
+    "ALTER TABLE orders ANALYZE PARTITION p0, `p1`",
+    "ALTER TABLE orders REORGANIZE PARTITION p0, p1 INTO (PARTITION p2 VALUES LESS THAN (9), "
+    "PARTITION p3 VALUES LESS THAN MAXVALUE)",
+    "ALTER TABLE orders ORDER BY a, id DESC, ALGORITHM=COPY",
     "CREATE TABLE IF NOT EXISTS orders (id INT)",
     "CREATE TABLE IF NOT EXISTS Orders LIKE x",
     "CREATE TABLE IF NOT EXISTS orders (id INT) PARTITION BY LIST (id) (PARTITION p VALUES IN (1))",
@@ -208,6 +213,10 @@ PASSED = [
     "ALTER TABLE orders",
 ]
 STOPPED = [
+    "ALTER TABLE orders DROP PARTITION p0, p1",
+    "ALTER TABLE orders TRUNCATE PARTITION p0, p1",
+    "ALTER TABLE orders ORDER BY a, DROP id",
+    "ALTER TABLE orders REBUILD PARTITION p0, DROP COLUMN a",
     "CREATE OR REPLACE TABLE orders (id INT)",
     "CREATE TABLE orders (id INT)",
     "CREATE TABLE IF NOT EXISTS orders SELECT 1",
@@ -253,6 +262,23 @@ def test_what_drops_or_changes_nothing_that_is_copied_changes_no_table(statement
 @pytest.mark.parametrize("statement", STOPPED)
 def test_what_may_touch_rows_columns_or_unique_keys_changes_the_table(statement: str) -> None:
     assert effect_of(statement, default_database=DB).changes(PLANNED, ignore_case=True)
+
+
+@pytest.mark.parametrize("space", ["\u00a0", "\u3000", "\u2003", "\u0085"])
+def test_a_blank_beyond_ascii_is_a_letter_too(space: str) -> None:
+    named = TableSchema(TableId(DB, f"{space}b"), (Column("id", INT, nullable=False),), ("id",))
+    found = effect_of(f"TRUNCATE TABLE {DB}.{space}b", default_database=DB)
+    assert found.changes(named)
+    assert effect_of(f"TRUNCATE{space}TABLE{space}orders", default_database=DB).changes(PLANNED)
+
+
+def test_a_table_that_only_some_servers_take_for_temporary_is_dropped() -> None:
+    """Servers before 5.7 know no other family: all execute what is written for them."""
+    dropped = "DROP /*!40005 TEMPORARY */ TABLE IF EXISTS `orders`"
+    assert not effect_of(dropped, default_database=DB).changes(PLANNED)
+    for mark in ("/*M!", "/*!80000", "/*!50700"):
+        doubtful = effect_of(f"DROP {mark} TEMPORARY */ TABLE orders", default_database=DB)
+        assert doubtful.changes(PLANNED)
 
 
 def test_a_check_is_more_than_a_check_where_it_makes_a_text_json() -> None:

@@ -62,7 +62,7 @@ def require_sink(run: Run, sink: str, held_plan: str) -> None:
 def source_is_new(run: Run, source: str, ledger: Ledger) -> bool:
     """Tell whether the source is another server, before anything was read of the former one.
 
-    If something was, the new one's history must contain it, or the file is refused.
+    If something was, the new one's history must contain it, or it is refused.
     """
     before = run.store.origin(run.name)
     if before is None or before.source == source:
@@ -74,13 +74,13 @@ def source_is_new(run: Run, source: str, ledger: Ledger) -> bool:
         try:
             check_start(connection, read_capabilities(connection), read, held=held)
         except SourceIdentityError as error:
-            problem = (
-                ("source", "dsn_env" if run.model.source.dsn_env else "conn_id"),
+            raise SourceIdentityError(
                 f"the source is the server {source} now, and the plan was made from "
                 f"{before.source}: {error.what}",
-                f"name the former server, {RESTART}, from this server",
-            )
-            raise run.loaded.refusal(problem) from error
+                error.where,
+                error.risk,
+                f"name the former server in the pipeline file, {RESTART}, from this server",
+            ) from error
         unseen = unseen_transactions(connection, [read, *(each.position for each in held)])
     run.store.tell(run.name, f"the source is the server {source} now, its history contains ours")
     if unseen:
