@@ -121,6 +121,12 @@ def arrow_type(column_type: ColumnType, zero_dates: ZeroDates = ZeroDates.FAIL) 
         return pa.binary() if column_type.charset == "binary" else pa.string()
     if name in DATE_TYPES and zero_dates is ZeroDates.TEXT:
         return pa.string()
+    if name == "set" and "" in column_type.members:
+        raise UnknownTypeError(
+            "a SET has the empty text as a member",
+            risk="a value of that member alone reads as no member at all, and would become that",
+            remedy="give that member another name, or leave the table out",
+        )
     if name in _FIXED:
         return _FIXED[name]
     raise UnknownTypeError(

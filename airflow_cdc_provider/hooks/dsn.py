@@ -56,7 +56,8 @@ def dsn_of(connection: Connection, extra: Mapping[str, Any]) -> str:
         f"connection {connection.conn_id!r} is of type {kind!r}",
         where=f"connection {connection.conn_id}",
         risk="none: nothing was started",
-        remedy=f"wanted is one of {', '.join(sorted(MYSQL_TYPES | POSTGRES_TYPES))} or sqlite",
+        remedy=f"wanted is one of {', '.join(sorted(MYSQL_TYPES | POSTGRES_TYPES))} or sqlite; "
+        "where Airflow makes such a type generic, add the connection as a URI",
     )
 
 

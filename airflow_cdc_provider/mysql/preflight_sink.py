@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from airflow_cdc_provider.core.collation_order import counterpart
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
+from airflow_cdc_provider.core.keys import KeyKind
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_ddl import sink_create_statement
 from airflow_cdc_provider.core.table_match import Mismatch, MismatchKind, mismatches
@@ -45,6 +47,7 @@ def sink_findings(
     found = read_schemas(sink.connection, targets, with_statement=False, role=Role.SINK)
     firing = triggers(sink.connection, targets, role=Role.SINK)
     for plan in plans:
+        yield from _unique_texts(plan, sink.capabilities.flavour.value)
         there = found.get(plan.sink_table)
         if there is None:
             yield from _creatable(sink, plan)
@@ -138,6 +141,29 @@ def _creatable(sink: Sink, plan: TablePlan) -> Iterator[Finding]:
             error.risk,
             error.remedy,
         )
+
+
+def _unique_texts(plan: TablePlan, flavour: str) -> Iterator[Finding]:
+    """Yield the unique keys over texts that the sink's family compares by another collation."""
+    types = {column.name: column.type for column in plan.schema.columns}
+    for key in plan.schema.unique_keys:
+        for name in key.columns:
+            found = types.get(name)
+            if found is None or found.collation is None or found.key_kind is not KeyKind.TEXT:
+                continue
+            if counterpart(found.collation, plan.schema.flavour, flavour) is None:
+                yield Finding(
+                    "sink.unique_collation",
+                    Level.WARN,
+                    str(plan.sink_table),
+                    f"unique key {key.name} has the column {name} with the collation "
+                    f"{found.collation}, whose equality {flavour} does not have",
+                    "a collation both have, such as utf8mb4_bin or utf8mb4_unicode_ci",
+                    "two texts that the source tells apart may be one at the sink: the run then "
+                    "stops with CDC-SNK-003, or when it adds the key behind the snapshot",
+                    "give the column such a collation at the source; or create the sink's table "
+                    "yourself, without this key",
+                )
 
 
 def _existing(

@@ -36,6 +36,13 @@ def test_an_unknown_type_is_fatal() -> None:
         arrow_type(ColumnType("xmltype"))
 
 
+def test_a_set_whose_member_reads_as_no_member_is_refused() -> None:
+    """Both servers print {''} and {} alike: it would be copied as another value."""
+    with pytest.raises(UnknownTypeError, match="empty text as a member"):
+        arrow_type(ColumnType("set", members=("p", "", "q")))
+    assert arrow_type(ColumnType("set", members=("p", "q"))) == "string"
+
+
 def test_fields_carry_the_servers_type() -> None:
     kind = ColumnType("enum", members=("a", "it's"))
     assert type_text(kind) == "enum('a','it''s')"

@@ -127,6 +127,23 @@ def test_prepared_transactions_are_seen(mysql_server: SqlServer, mysql_database:
     assert "source.prepared_transactions" not in log_codes(mysql_server, Level.WARN)
 
 
+def test_texts_that_only_the_source_tells_apart_are_told(
+    mariadb_server: SqlServer, mysql_sink: SqlServer, mariadb_database: str, sink_database: str
+) -> None:
+    db = mariadb_database
+    mariadb_server.execute(
+        f"CREATE TABLE {db}.t (id INT PRIMARY KEY, same VARCHAR(9) CHARACTER SET utf8mb4 "
+        "COLLATE utf8mb4_unicode_ci UNIQUE, other VARCHAR(9) CHARACTER SET utf8mb4 "
+        "COLLATE utf8mb4_general_nopad_ci UNIQUE)"
+    )
+    mariadb_server.execute(f"CREATE TABLE {db}.u (id INT PRIMARY KEY, s SET('a', '', 'b'))")
+    plans = plans_of(mariadb_server, db, sink_database, "t", "u")
+    found = check(mariadb_server, mysql_sink, plans)
+    (told,) = (each for each in found if each.code == "sink.unique_collation")
+    assert "utf8mb4_general_nopad_ci" in told.observed
+    assert "table.type" in codes(found, Level.BLOCK)
+
+
 @pytest.mark.parametrize("kind", ["mysql", "mariadb"])
 def test_prepared_transactions_are_named_whatever_bytes_their_names_are(
     request: pytest.FixtureRequest, fresh_database: Any, kind: str
