@@ -87,6 +87,27 @@ def unseen_transactions(connection: ServerConnection, ours: Iterable[LogPosition
     return str(GtidSet(unseen))
 
 
+def taken_over(
+    connection: ServerConnection, capabilities: Capabilities, ours: Sequence[LogPosition]
+) -> str:
+    """Say what is to be known of a server that took over from the one that was read.
+
+    Empty if it is the one that was read.
+    """
+    now = capabilities.server_uuid
+    if all(position.server_uuid in {"", now} for position in ours):
+        return ""
+    text = f"the source is the server {now} now, its history contains ours"
+    unseen = unseen_transactions(connection, ours)
+    if not unseen:
+        return text
+    return (
+        f"{text}. It has transactions of servers that nothing here came from: {unseen}. They are "
+        "applied as its log has them. If some were written before it became the source, a row they "
+        "changed may be older here than there: compare with `verify`"
+    )
+
+
 def _check_kind(server: _Server, position: LogPosition) -> None:
     """Refuse a position that means nothing on this server."""
     capabilities = server.capabilities

@@ -24,6 +24,7 @@ from airflow_cdc_provider.mysql.capabilities import WatermarkMode, read_capabili
 from airflow_cdc_provider.mysql.connection import connect
 from airflow_cdc_provider.mysql.key_bounds import boundaries, split_middle
 from airflow_cdc_provider.mysql.known_log import require_known
+from airflow_cdc_provider.mysql.lineage import taken_over
 from airflow_cdc_provider.mysql.log_reader import LogReader
 from airflow_cdc_provider.mysql.snapshot_reader import SnapshotReader
 
@@ -101,12 +102,16 @@ def open_split_reader(task: ReaderTask, reader: int) -> SplitReader:
     )
 
 
-def check_source(source: Endpoint, read: LogPosition, held: Sequence[Held]) -> None:
+def check_source(source: Endpoint, read: LogPosition, held: Sequence[Held]) -> str:
     """Require that the server that answers now has what was read, and what the sink holds.
 
-    It must have it in the very log that was read, or have it by GTIDs.
+    It must have it in the very log that was read, or have it by GTIDs. Returns what is to be told
+    of a server that took over; empty if it is the one that was read.
     """
     require_known(source, read, held)
+    with closing(connect(source, purpose="identity")) as connection:
+        ours = [read, *(each.position for each in held)]
+        return taken_over(connection, read_capabilities(connection), ours)
 
 
 def open_log_reader(task: StreamTask, stream: StreamSplit) -> TailReader:

@@ -153,7 +153,9 @@ class _Queries:
                 if start != before:
                     failures = 0
                 # also where nothing is to be read, and so nobody would look at the log
-                check_source(self._job.servers.source, start, held_by_stream(stream))
+                news = check_source(self._job.servers.source, start, held_by_stream(stream))
+                if news:
+                    self._tell(news)
                 self._run_query(start)
                 return
             except SparkLostError:
@@ -172,10 +174,11 @@ class _Queries:
     def _tell_retry(self, error: RetryableError) -> None:
         text = self._job.servers.secrets.scrub(str(error))
         log.warning("stream starts again from the ledger: cause=%s", text)
+        self._tell(f"stream restarts: {text}")
+
+    def _tell(self, text: str) -> None:
         with suppress(CdcError):
-            self._job.store.tell(
-                self._job.spec.pipeline, f"stream restarts: {text}", level="warning"
-            )
+            self._job.store.tell(self._job.spec.pipeline, text, level="warning")
 
     def _run_query(self, start: LogPosition) -> None:
         run_id = uuid.uuid4().hex

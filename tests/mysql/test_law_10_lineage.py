@@ -18,6 +18,7 @@ from airflow_cdc_provider.mysql.connection import connect
 from airflow_cdc_provider.mysql.lineage import unseen_transactions
 from airflow_cdc_provider.mysql.log_files import log_end
 from airflow_cdc_provider.mysql.log_start import LogStart, check_start
+from airflow_cdc_provider.spark.opening import check_source
 from tests.mysql.test_log_reader import insert, reading, rows_of
 from tests.servers.families import FAMILIES
 from tests.servers.given import SqlServer
@@ -51,6 +52,10 @@ def unseen(server: SqlServer, ours: LogPosition) -> str:
         return unseen_transactions(connection, [ours])
 
 
+def news_of(server: SqlServer, read: LogPosition, *held: Held) -> str:
+    return check_source(Endpoint.parse(server.dsn()), read, held)
+
+
 def make_table(server: SqlServer) -> None:
     server.execute("CREATE DATABASE d")
     server.execute("CREATE TABLE d.t (id INT PRIMARY KEY, v VARCHAR(20))")
@@ -77,6 +82,10 @@ def test_a_replica_that_lacks_what_only_one_split_has_read_is_refused(family: st
         uuid = whole_position(replica).server_uuid
         assert unseen(replica, middle) == ("" if family == "mariadb" else f"{uuid}:1")
         assert unseen(primary, largest) == ""
+        assert news_of(primary, middle, Held("d.t#7", largest)) == ""
+        news = news_of(replica, smallest, Held("d.t#3", middle))
+        assert f"the source is the server {uuid} now" in news
+        assert (f"nothing here came from: {uuid}:1." in news) == (family == "mysql")
         if isinstance(gtids, GtidSet) and isinstance(before, GtidSet):
             assert str(gtids.subtract(before)) in lost
         else:

@@ -16,7 +16,7 @@ from airflow_cdc_provider.core.records import PlanOrigin
 from airflow_cdc_provider.core.stream_split import smallest
 from airflow_cdc_provider.mysql.capabilities import read_capabilities
 from airflow_cdc_provider.mysql.connection import Role, connect
-from airflow_cdc_provider.mysql.lineage import unseen_transactions
+from airflow_cdc_provider.mysql.lineage import taken_over
 from airflow_cdc_provider.mysql.log_start import check_start
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.file_changes import RESTART
@@ -71,8 +71,9 @@ def source_is_new(run: Run, source: str, ledger: Ledger) -> bool:
     if read is None:
         return True
     with closing(connect(run.servers.source, purpose="position")) as connection:
+        capabilities = read_capabilities(connection)
         try:
-            check_start(connection, read_capabilities(connection), read, held=held)
+            check_start(connection, capabilities, read, held=held)
         except SourceIdentityError as error:
             raise SourceIdentityError(
                 f"the source is the server {source} now, and the plan was made from "
@@ -81,19 +82,10 @@ def source_is_new(run: Run, source: str, ledger: Ledger) -> bool:
                 error.risk,
                 f"name the former server in the pipeline file, {RESTART}, from this server",
             ) from error
-        unseen = unseen_transactions(connection, [read, *(each.position for each in held)])
-    run.store.tell(run.name, f"the source is the server {source} now, its history contains ours")
-    if unseen:
-        run.store.tell(run.name, _unseen_text(source, unseen), level="warning")
+        news = taken_over(connection, capabilities, [read, *(each.position for each in held)])
+    if news:
+        run.store.tell(run.name, news, level="warning")
     return False
-
-
-def _unseen_text(source: str, unseen: str) -> str:
-    return (
-        f"the server {source} has transactions of servers that nothing here came from: {unseen}. "
-        "They are applied as its log has them. If some were written before it became the source, "
-        "a row they changed may be older here than there: compare with `verify`"
-    )
 
 
 def _in_the_sink(ledger: Ledger) -> tuple[LogPosition | None, tuple[Held, ...]]:
