@@ -13,7 +13,7 @@ from tests.servers.given import SqlServer
 
 pytestmark = pytest.mark.timeout(900)
 PIPELINE = """
-pipeline: shop
+pipeline: cli_shop
 source: {{conn_id: shop_source, tables: ["{source}.*"]}}
 sink: {{conn_id: shop_sink, route: {{"{source}.*": "{sink}.*"}}}}
 state: {{conn_id: shop_state}}
