@@ -31,6 +31,9 @@ def without_no_members(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows without such a value; those with one are put into `apart`."""
     enums = enums_of(columns)
+    if not enums:
+        yield from batches
+        return
     for batch in batches:
         found = np.zeros(batch.num_rows, np.bool_)
         for column in enums:

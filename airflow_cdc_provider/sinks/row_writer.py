@@ -18,7 +18,7 @@ at a time, and every warning must be about such a value.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -134,22 +134,10 @@ class RowWriter:
         with self._session.lenient():
             for statement in inserts.text(some):
                 statement.send(self._session)
-                self._finish_no_members(statement, counts_rows=mode is WriteMode.INSERT)
+                expected = no_members_of(statement.rows(), self._columns)
+                self._finish(statement, counts_rows=mode is WriteMode.INSERT, expected=expected)
                 total += statement.count
         return total
-
-    def _finish_no_members(self, statement: Statement, *, counts_rows: bool) -> None:
-        outcome, rows = self._outcome(statement), statement.rows()
-        told = self._session.rows("SHOW WARNINGS") if outcome.warnings else []
-        expected = no_members_of(rows, self._columns)
-        for level, number, text in told:
-            place = _CELL.search(text)
-            cell = (place[1], int(place[2])) if place else None
-            if str(level) != "Note" and (int(number) != _TRUNCATED or cell not in expected):
-                raise self._refused(f"the sink warned with {number}: {text}", rows)
-        if len(told) < outcome.warnings:
-            raise self._unshown(outcome.warnings, len(told))
-        self._check_count(outcome, statement, counts_rows=counts_rows)
 
     def _refuse_no_member(self, rows: pa.RecordBatch) -> None:
         for name, number in no_members_of(rows, self._key):
@@ -251,18 +239,24 @@ class RowWriter:
                     raw.read_outcome()
         return total
 
-    def _finish(self, statement: Statement, *, counts_rows: bool) -> None:
-        """Read a statement's outcome; a refused row is named."""
-        outcome = self._outcome(statement)
-        if outcome.warnings:
-            self._check_warnings(statement, outcome.warnings)
-        self._check_count(outcome, statement, counts_rows=counts_rows)
+    def _finish(
+        self,
+        statement: Statement,
+        *,
+        counts_rows: bool,
+        expected: Collection[tuple[str, int]] = (),
+    ) -> None:
+        """Read a statement's outcome; a refused row is named.
 
-    def _outcome(self, statement: Statement) -> StatementOutcome:
+        `expected` are the column and row of values that the server may warn of.
+        """
         try:
-            return self._session.raw.read_outcome()
+            outcome = self._session.raw.read_outcome()
         except RowRefusedError as error:
             raise self._refused(error.what, statement.rows()) from None
+        if outcome.warnings:
+            self._check_warnings(statement, outcome.warnings, expected)
+        self._check_count(outcome, statement, counts_rows=counts_rows)
 
     def _check_count(
         self, outcome: StatementOutcome, statement: Statement, *, counts_rows: bool
@@ -275,10 +269,17 @@ class RowWriter:
                 remedy="look for triggers and partitions of the sink's table",
             )
 
-    def _check_warnings(self, statement: Statement, counted: int) -> None:
+    def _check_warnings(
+        self, statement: Statement, counted: int, expected: Collection[tuple[str, int]]
+    ) -> None:
         shown = self._session.rows("SHOW WARNINGS")
         for level, number, text in shown:
-            if str(level) != "Note" or int(number) == _TRUNCATED:
+            is_note = str(level) == "Note"
+            if int(number) == _TRUNCATED:
+                passes = not is_note and _cell(text) in expected
+            else:
+                passes = is_note
+            if not passes:
                 raise self._refused(f"the sink warned with {number}: {text}", statement.rows())
         if len(shown) < counted:
             raise self._unshown(counted, len(shown))
@@ -327,6 +328,12 @@ class _Run:
             yield text.body
             text = next(self._pending, None)
         self.following = text
+
+
+def _cell(text: str) -> tuple[str, int] | None:
+    """Return the column and row that a warning names."""
+    match = _CELL.search(text)
+    return (match[1], int(match[2])) if match else None
 
 
 def _sliced(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_cdc_provider.columnar.value_model import arrow_schema
 from airflow_cdc_provider.core.endpoint import Endpoint
-from airflow_cdc_provider.core.errors import CdcError, IntegrityError
+from airflow_cdc_provider.core.errors import CdcError, IntegrityError, RowRefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.table_schema import Column, ColumnType
 from airflow_cdc_provider.sinks.insert_statements import WriteMode
@@ -23,6 +23,7 @@ from tests.servers.given import SqlServer
 
 KEY = Column("id", ColumnType("int"), nullable=False)
 AMOUNT = Column("amount", ColumnType("decimal", precision=10, scale=3))
+KIND = Column("kind", ColumnType("enum", members=("a", "b")))
 
 
 def session_without_texts(server: SqlServer, dsn: str) -> SinkSession:
@@ -57,3 +58,25 @@ def test_a_value_the_sink_cut_is_refused_where_no_warning_is_shown(
             writer.write([cut], WriteMode.INSERT)
         with pytest.raises(CdcError, match=r"warnings|1265"):
             writer.write([many], WriteMode.INSERT)
+
+
+@FAMILIES
+def test_digits_the_sink_drops_beside_a_value_that_is_no_member_are_refused(
+    request: pytest.FixtureRequest, family: str, fresh_database: Callable[[SqlServer], str]
+) -> None:
+    """Such a row is written without strict mode; of dropped digits the server makes a mere note."""
+    server = request.getfixturevalue(f"{family}_server")
+    table = TableId(fresh_database(server), "t")
+    server.execute(
+        f"CREATE TABLE {table} (id INT PRIMARY KEY, amount DECIMAL(10,1), kind ENUM('a', 'b'))"
+    )
+    columns = (KEY, AMOUNT, KIND)
+    schema = arrow_schema(columns)
+    none = KIND.type.no_member
+    with closing(SinkSession.open(Endpoint.parse(server.dsn()), purpose="test")) as session:
+        writer = RowWriter(session, table, columns, (KEY,))
+        whole = pa.record_batch([[1], [Decimal("1.500")], [none]], schema=schema)
+        cut = pa.record_batch([[2], [Decimal("1.234")], [none]], schema=schema)
+        assert writer.write([whole], WriteMode.INSERT) == 1
+        with pytest.raises(RowRefusedError, match="amount"):
+            writer.write([cut], WriteMode.INSERT)
