@@ -1,17 +1,12 @@
 """Raw events of the binlog as they come off the socket, not yet looked into.
 
-The log's transport fills buffers; decoders turn them into `ChangeBatch`es. Both the column
-decoder and the slower library decoder implement `EventDecoder`.
+The log's transport fills buffers; a decoder turns them into `ChangeBatch`es.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
-
-from airflow_cdc_provider.columnar.changes import ChangeBatch
-from airflow_cdc_provider.core.positions import LogPosition
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,20 +33,3 @@ class BatchLimits:
     changes: int = 100_000
     bytes: int = 64 * 1024 * 1024
     """Bytes of log. A transaction larger than this travels in several batches."""
-
-
-class EventDecoder(Protocol):
-    """Turns raw events into batches of changes of the captured tables."""
-
-    def feed(self, chunk: EventChunk) -> Iterator[ChangeBatch]:
-        """Take events in log order; yield the batches that the limits or a barrier end."""
-
-    def flush(self) -> ChangeBatch | None:
-        """Return what is complete but not yet handed out: up to the last transaction boundary.
-
-        A batch without changes still moves the position; None if nothing moved.
-        """
-
-    @property
-    def position(self) -> LogPosition:
-        """Return the last boundary seen, with the GTIDs up to there."""

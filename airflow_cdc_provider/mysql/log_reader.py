@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ from airflow_cdc_provider.columnar.binlog.decoder import ColumnDecoder
 from airflow_cdc_provider.columnar.binlog.prepared import Prepared, PreparedBefore, XaName
 from airflow_cdc_provider.columnar.binlog.table_map import SchemaSource, no_schema
 from airflow_cdc_provider.columnar.changes import ChangeBatch
-from airflow_cdc_provider.columnar.events import BatchLimits, EventChunk, EventDecoder
+from airflow_cdc_provider.columnar.events import BatchLimits, EventChunk
 from airflow_cdc_provider.columnar.value_model import ZeroDates
 from airflow_cdc_provider.core.history import Held
 from airflow_cdc_provider.core.identifiers import TableId
@@ -42,7 +42,6 @@ from airflow_cdc_provider.mysql.earlier_log import (
 )
 from airflow_cdc_provider.mysql.event_framing import rotation_target
 from airflow_cdc_provider.mysql.known_log import KnownLog, unwrapped
-from airflow_cdc_provider.mysql.library_rows import LibraryRows
 from airflow_cdc_provider.mysql.log_transport import LogTransport
 
 if TYPE_CHECKING:
@@ -58,30 +57,6 @@ Octets = npt.NDArray[np.uint8]
 Places = npt.NDArray[np.int64]
 
 
-class DecoderFactory(Protocol):
-    """Makes the decoder of one dump."""
-
-    def __call__(  # noqa: PLR0913 - each option is one a caller chooses by name
-        self,
-        start: LogPosition,
-        *,
-        server_uuid: str,
-        flavour: str,
-        captured: Captured,
-        limits: BatchLimits,
-        zero_dates: ZeroDates,
-        schemas: SchemaSource,
-        before: PreparedBefore,
-    ) -> EventDecoder: ...
-
-
-default_decoder: DecoderFactory = partial(ColumnDecoder, fallback=LibraryRows)
-"""Columns; tables in a form that these do not know are read row by row."""
-_decoder_of_prepared: DecoderFactory = partial(
-    ColumnDecoder, fallback=LibraryRows, prepared_as_committed=True
-)
-
-
 class LogReader:
     """Reads the log of one server from a boundary on."""
 
@@ -95,7 +70,7 @@ class LogReader:
         limits: BatchLimits | None = None,
         zero_dates: ZeroDates = ZeroDates.FAIL,
         schemas: SchemaSource = no_schema,
-        decoder: DecoderFactory = default_decoder,
+        prepared_as_committed: bool = False,
         before: PreparedBefore | None = None,
         held: Sequence[Held] = (),
         heartbeat_s: float = 1.0,
@@ -112,7 +87,7 @@ class LogReader:
         self._known = KnownLog(self._transport, held, str(endpoint))
         capabilities = self._transport.capabilities
         self._server_uuid = capabilities.server_uuid
-        self._decoder = decoder(
+        self._decoder = ColumnDecoder(
             self._transport.start.position,
             server_uuid=capabilities.server_uuid,
             flavour=capabilities.flavour.value,
@@ -121,6 +96,7 @@ class LogReader:
             zero_dates=zero_dates,
             schemas=schemas,
             before=before or self._earlier_log(endpoint, captured, limits, zero_dates, schemas),
+            prepared_as_committed=prepared_as_committed,
         )
         self._first = self._passed = self._transport.start.position.binlog
         self._came_to = self._transport.start.position
@@ -148,7 +124,7 @@ class LogReader:
                 zero_dates=zero_dates,
                 schemas=schemas,
                 before=WithoutRows(),
-                decoder=_decoder_of_prepared if rows else default_decoder,
+                prepared_as_committed=rows,
             )
 
         return EarlierLog(partial(log_files, endpoint), open_reader)
@@ -192,8 +168,7 @@ class LogReader:
 
     def prepared(self, name: XaName) -> Prepared | None:
         """Return an XA transaction that is prepared and not committed where the log is read to."""
-        decoder = self._decoder
-        return decoder.prepared(name) if isinstance(decoder, ColumnDecoder) else None
+        return self._decoder.prepared(name)
 
     def close(self) -> None:
         """End the dump."""

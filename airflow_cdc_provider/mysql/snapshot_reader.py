@@ -57,7 +57,7 @@ from airflow_cdc_provider.mysql.connection import RawConnection, connect, query
 from airflow_cdc_provider.mysql.introspection import create_statement, read_schema
 from airflow_cdc_provider.mysql.known_log import imprint_at, require_known
 from airflow_cdc_provider.mysql.lineage import check_history
-from airflow_cdc_provider.mysql.log_reader import DecoderFactory, LogReader, default_decoder
+from airflow_cdc_provider.mysql.log_reader import LogReader
 from airflow_cdc_provider.mysql.log_tail import LogTail
 from airflow_cdc_provider.mysql.split_rows import TextRows
 from airflow_cdc_provider.mysql.watermarks import Watermarks, watermarks_of
@@ -98,7 +98,6 @@ class SnapshotReader:
         max_split_bytes: int = MAX_SPLIT_BYTES,
         zero_dates: ZeroDates = ZeroDates.FAIL,
         listener: PhaseListener | None = None,
-        decoder: DecoderFactory = default_decoder,
     ) -> None:
         self._endpoint = endpoint
         self._tables = tables
@@ -108,7 +107,6 @@ class SnapshotReader:
         self._max_split_bytes = max_split_bytes
         self._zero_dates = zero_dates
         self._listener = listener or SilentListener()
-        self._decoder = decoder
         self._session: _Session | None = None
         self._last_low: LogPosition | None = None
         self._last_read: Held | None = None
@@ -231,7 +229,6 @@ class SnapshotReader:
             limits=BatchLimits(bytes=_REPLAY_BYTES),
             zero_dates=self._zero_dates,
             schemas=self._schema_of,
-            decoder=self._decoder,
         )
 
     def _schema_of(self, table: TableId) -> TableSchema | None:

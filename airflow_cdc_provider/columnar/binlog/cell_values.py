@@ -19,7 +19,7 @@ def decode_cells(
     cells: Cells, wire: Wire, column: ColumnType, wanted: pa.DataType, zero_dates: ZeroDates
 ) -> DateColumn:
     """Decode the cells; zero dates that became NULL are counted."""
-    if wire.kind in {"date", "datetime", "timestamp"}:
+    if wire.kind in date_cells.DATES:
         return date_cells.dates(cells, wire, wanted, zero_dates)
     return DateColumn(_plain(cells, wire, column, wanted))
 
@@ -38,6 +38,8 @@ def _plain(cells: Cells, wire: Wire, column: ColumnType, wanted: pa.DataType) ->
             return number_cells.years(cells, wanted)
         case "time":
             return date_cells.times(cells, wire, wanted)
+        case "old time":
+            return date_cells.old_times(cells, wanted)
         case "enum":
             return text_cells.enums(cells, wire, column)
         case "set":

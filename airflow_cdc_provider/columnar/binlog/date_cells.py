@@ -4,6 +4,8 @@ A date is stored as a number of year and month, and a day. Two tables by that nu
 before its first day and of how many days it has, give both the days since 1970 and whether there
 is such a day; months that do not exist have no days.
 
+The formats of before MySQL 5.6 hold the written digits as one number: these come by column too.
+
 Zero and partial dates follow the policy of the value model: a named error, NULL and counted, or
 the server's own text for every value of the column.
 """
@@ -59,6 +61,14 @@ def times(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
     seconds = (whole >> 12 & 0x3FF) * 3600 + (whole >> 6 & 63) * 60 + (whole & 63)
     value = seconds * _SECOND + part * 10 ** (6 - 2 * extra)
     return as_arrow(np.where(packed < 0, -value, value), cells.nulls, wanted)
+
+
+def old_times(cells: Cells, wanted: pa.DataType) -> pa.Array:
+    """Decode TIME of before MySQL 5.6: one signed number, written as hours, minutes, seconds."""
+    stored = cells.octets.little(cells.places, 3)
+    stored -= (stored >> 23) << 24
+    value = _clock(np.abs(stored)) * _SECOND
+    return as_arrow(np.where(stored < 0, -value, value), cells.nulls, wanted)
 
 
 def dates(cells: Cells, wire: Wire, wanted: pa.DataType, zero_dates: ZeroDates) -> DateColumn:
@@ -128,7 +138,35 @@ def _timestamp_values(cells: Cells, wire: Wire) -> tuple[npt.NDArray[Any], Bools
     return values, values != 0
 
 
-_VALUES = {"date": _date_values, "datetime": _datetime_values, "timestamp": _timestamp_values}
+def _old_datetime_values(cells: Cells, wire: Wire) -> tuple[npt.NDArray[Any], Bools]:
+    parts = _old_datetime_parts(cells, wire)
+    before, length = _calendar(_DATE_MONTHS, 0, 1 << 19)
+    there = (parts.year >= 0) & (parts.year < _YEARS) & (parts.month < _DATE_MONTHS)
+    month = np.where(there, parts.year * _DATE_MONTHS + parts.month, 0)
+    real = (parts.day <= length[month]) & (parts.day > 0)
+    return ((before[month] + parts.day) * _DAY_SECONDS + parts.second) * _SECOND, real
+
+
+def _old_timestamp_values(cells: Cells, _wire: Wire) -> tuple[npt.NDArray[Any], Bools]:
+    values = cells.octets.little(cells.places, 4) * _SECOND
+    return values, values != 0
+
+
+_VALUES = {
+    "date": _date_values,
+    "datetime": _datetime_values,
+    "timestamp": _timestamp_values,
+    "old datetime": _old_datetime_values,
+    "old timestamp": _old_timestamp_values,
+}
+DATES = frozenset(_VALUES)
+"""The kinds of columns that `dates` decodes."""
+
+
+def _clock(digits: Ints) -> Ints:
+    """Return the seconds of a clock time that is written as one number."""
+    seconds: Ints = digits // 10_000 * 3600 + digits // 100 % 100 * 60 + digits % 100
+    return seconds
 
 
 def _seconds(packed: Ints) -> Ints:
@@ -151,9 +189,11 @@ def _datetime_parts(cells: Cells, wire: Wire) -> _Parts:
 
 
 def _timestamp_parts(cells: Cells, wire: Wire) -> _Parts:
+    return _instant_parts(cells.octets.big(cells.places, 4), _fraction(cells, 4, wire))
+
+
+def _instant_parts(stored: Ints, micro: Ints) -> _Parts:
     """Split instants into calendar fields; second 0 can only be the zero date."""
-    stored = cells.octets.big(cells.places, 4)
-    micro = _fraction(cells, 4, wire)
     day = (stored // _DAY_SECONDS).astype("datetime64[D]")
     month = day.astype("datetime64[M]")
     months = month.astype(np.int64) + _MONTHS_TO_EPOCH
@@ -168,7 +208,24 @@ def _timestamp_parts(cells: Cells, wire: Wire) -> _Parts:
     )
 
 
-_PARTS = {"date": _date_parts, "datetime": _datetime_parts, "timestamp": _timestamp_parts}
+def _old_datetime_parts(cells: Cells, _wire: Wire) -> _Parts:
+    day, clock = np.divmod(cells.octets.little(cells.places, 8), 1_000_000)
+    none = np.zeros(len(day), np.int64)
+    return _Parts(day // 10_000, day // 100 % 100, day % 100, _clock(clock), none)
+
+
+def _old_timestamp_parts(cells: Cells, _wire: Wire) -> _Parts:
+    stored = cells.octets.little(cells.places, 4)
+    return _instant_parts(stored, np.zeros(len(stored), np.int64))
+
+
+_PARTS = {
+    "date": _date_parts,
+    "datetime": _datetime_parts,
+    "timestamp": _timestamp_parts,
+    "old datetime": _old_datetime_parts,
+    "old timestamp": _old_timestamp_parts,
+}
 
 
 def _fraction(cells: Cells, behind: int, wire: Wire) -> Ints:

@@ -38,7 +38,6 @@ from airflow_cdc_provider.columnar.binlog.prepared import (
     read_xa_prepare,
     xa_name_of,
 )
-from airflow_cdc_provider.columnar.binlog.row_fallback import RowFallback, no_fallback
 from airflow_cdc_provider.columnar.binlog.special_events import (
     heartbeat_place,
     refuse,
@@ -65,7 +64,7 @@ Captured = Callable[[TableId], bool] | Collection[TableId]
 
 
 class ColumnDecoder:
-    """Implements `EventDecoder` on columns."""
+    """Turns raw events into batches of changes of the captured tables."""
 
     def __init__(  # noqa: PLR0913 - each option is one a caller chooses by name
         self,
@@ -77,7 +76,6 @@ class ColumnDecoder:
         limits: BatchLimits | None = None,
         zero_dates: ZeroDates = ZeroDates.FAIL,
         schemas: SchemaSource = no_schema,
-        fallback: RowFallback = no_fallback,
         before: PreparedBefore = nothing_before,
         prepared_as_committed: bool = False,
     ) -> None:
@@ -87,7 +85,7 @@ class ColumnDecoder:
         self._holds_back = not prepared_as_committed
         self._captured, self._captures_in = _captured_by(captured)
         self._frames = FrameReader()
-        self._maps = TableMaps(self._captured, zero_dates, schemas, flavour, fallback)
+        self._maps = TableMaps(self._captured, zero_dates, schemas, flavour)
         self._assembly = BatchAssembly(start, server_uuid, limits)
         self._runs = TransactionRuns(
             self._assembly, self._maps, kept_bytes=kept_bytes if self._holds_back else None
@@ -115,7 +113,10 @@ class ColumnDecoder:
         return self._prepared.named(name)
 
     def flush(self) -> ChangeBatch | None:
-        """Return what is complete but not yet handed out, None if nothing moved."""
+        """Return what is complete but not yet handed out: up to the last transaction boundary.
+
+        A batch without changes still moves the position; None if nothing moved.
+        """
         return self._assembly.flush()
 
     def feed(self, chunk: EventChunk) -> Iterator[ChangeBatch]:

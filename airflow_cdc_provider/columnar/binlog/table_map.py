@@ -47,11 +47,6 @@ class TableMap:
     hidden: int = 0
     """Columns at the end that the server added and its catalogue does not show."""
 
-    @property
-    def is_rare(self) -> bool:
-        """Tell whether the column decoder cannot read its rows."""
-        return any(wire.is_rare for wire in self.wires)
-
 
 def read_table_id(body: bytes) -> TableId:
     """Read only whose map this is; `body` is the event behind its header."""
@@ -150,7 +145,7 @@ def _refuse_untold_fractions(
     stated = {} if schema is None else {column.name: column.type for column in schema.columns}
     for column, wire in zip(columns, wires, strict=True):
         known = stated.get(column.name)
-        if wire.is_rare and (known is None or known.name != column.type.name or known.fraction):
+        if wire.is_old and (known is None or known.name != column.type.name or known.fraction):
             raise UnknownTypeError(
                 f"{column.type.name.upper()} in the format of before MySQL 5.6, "
                 "of which the log does not tell whether it has a fraction",

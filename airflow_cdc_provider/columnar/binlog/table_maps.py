@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable
 
 from airflow_cdc_provider.columnar.binlog.row_events import TableDecoder
-from airflow_cdc_provider.columnar.binlog.row_fallback import RowDecoder, RowFallback
 from airflow_cdc_provider.columnar.binlog.table_map import (
     SchemaSource,
     read_table_id,
@@ -32,17 +31,15 @@ class TableMaps:
         zero_dates: ZeroDates,
         schemas: SchemaSource,
         flavour: str,
-        fallback: RowFallback,
     ) -> None:
         self._captured = captured
         self._zero_dates = zero_dates
         self._schemas = schemas
         self._flavour = flavour
-        self._fallback = fallback
         self.known: dict[int, bytes] = {}
         """The bytes of the last map by table id."""
-        self._decoders: dict[int, RowDecoder | None] = {}
-        self._by_bytes: dict[bytes, RowDecoder] = {}
+        self._decoders: dict[int, TableDecoder | None] = {}
+        self._by_bytes: dict[bytes, TableDecoder] = {}
         self._nulled: Counter[str] = Counter()
         """By decoders that were forgotten."""
 
@@ -63,16 +60,15 @@ class TableMaps:
         self.known[number] = body
         self._decoders[number] = self._decoder_of(body)
 
-    def _decoder_of(self, body: bytes) -> RowDecoder | None:
+    def _decoder_of(self, body: bytes) -> TableDecoder | None:
         decoder = self._by_bytes.get(body[8:])
         if decoder is None and self._captured(read_table_id(body)):
             table_map = read_table_map(body, self._schemas, self._flavour)
-            make = self._fallback if table_map.is_rare else TableDecoder
-            decoder = make(table_map, self._zero_dates)
+            decoder = TableDecoder(table_map, self._zero_dates)
             self._by_bytes[body[8:]] = decoder
         return decoder
 
-    def decoder(self, number: int) -> RowDecoder | None:
+    def decoder(self, number: int) -> TableDecoder | None:
         """Return the decoder for a table id, None if its table is not captured."""
         if number not in self._decoders and number in self.known:
             self._decoders[number] = self._decoder_of(self.known[number])

@@ -41,6 +41,8 @@ _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 _MOST_DIGITS, _MOST_DECIMALS = 65, 38
 _MOST_BITS, _MOST_FRACTION, _LONGEST_LENGTH = 64, 6, 4
 _MEMBER_BYTES = {"enum": 2, "set": 8}
+_OLD = "old "
+"""Before the names of temporal types in the formats of before MySQL 5.6."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +59,11 @@ class Wire:
     """Which fields of the optional metadata are about this column."""
     compressed: bool = False
     """MariaDB's COMPRESSED columns: each cell is packed on its own."""
-    is_rare: bool = False
-    """A form that the column decoder does not read: its table takes the fall-back."""
+
+    @property
+    def is_old(self) -> bool:
+        """Tell whether it is a temporal type in the format of before MySQL 5.6."""
+        return self.kind.startswith(_OLD)
 
 
 def decimal_bytes(precision: int, scale: int) -> int:
@@ -85,14 +90,11 @@ def _refused(what: str) -> UnknownTypeError:
 _NUMERIC = frozenset({"numeric"})
 _TEXT = frozenset({"text"})
 
-
-_OLD = "old "
-"""Before the names of temporal types in the formats of before MySQL 5.6."""
 _PLAIN = {
     **{code: Wire("integer", width, groups=_NUMERIC) for code, (_, width) in _INTEGERS.items()},
-    7: Wire(f"{_OLD}timestamp", width=4, is_rare=True),
-    11: Wire(f"{_OLD}time", width=3, is_rare=True),
-    12: Wire(f"{_OLD}datetime", width=8, is_rare=True),
+    7: Wire(f"{_OLD}timestamp", width=4),
+    11: Wire(f"{_OLD}time", width=3),
+    12: Wire(f"{_OLD}datetime", width=8),
     10: Wire("date", width=3),
     13: Wire("year", width=1, groups=_NUMERIC),
     14: Wire("date", width=3),

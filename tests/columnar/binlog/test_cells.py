@@ -133,3 +133,27 @@ def test_absent_rows_are_rows_of_nulls_of_every_type() -> None:
     one = pa.RecordBatch.from_pydict({"a": [None, 1]})
     assert not are_absent([one.slice(0, 1), one])
     assert are_absent([one.slice(0, 1)])
+
+
+def test_dates_of_before_mysql_5_6_that_are_no_day_are_null_whatever_their_digits() -> None:
+    wire, column = Wire("old datetime", width=8), ColumnType("datetime")
+    numbers = [20240229235958, 20240230000000, 20241301000000, 20241701000000, 99991231000000]
+    numbers += [100000101000000, (1 << 64) - 1]
+    cells: list[bytes | None] = [number.to_bytes(8, "little") for number in numbers]
+    found = decoded([*cells, None], wire, column)
+    real = [dt.datetime(2024, 2, 29, 23, 59, 58), dt.datetime(9999, 12, 31)]  # noqa: DTZ001
+    assert found == [real[0], None, None, None, real[1], None, None, None]
+
+
+def test_times_of_before_mysql_5_6_are_signed_digits() -> None:
+    numbers = [8385959, -8385959, -1, 0, 10203]
+    cells: list[bytes | None] = [number.to_bytes(3, "little", signed=True) for number in numbers]
+    longest = dt.timedelta(hours=838, minutes=59, seconds=59)
+    assert decoded([*cells, None], Wire("old time", width=3), ColumnType("time")) == [
+        longest,
+        -longest,
+        dt.timedelta(seconds=-1),
+        dt.timedelta(0),
+        dt.timedelta(hours=1, minutes=2, seconds=3),
+        None,
+    ]

@@ -1,16 +1,15 @@
-"""Tables that the column decoder cannot read are read row by row, with the values SELECT gives."""
+"""TIME, DATETIME and TIMESTAMP in the formats of before MySQL 5.6 have the values SELECT gives."""
 
 from __future__ import annotations
 
-import logging
+import random
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_cdc_provider.columnar.binlog import table_maps
 from airflow_cdc_provider.columnar.value_model import ZeroDates
 from airflow_cdc_provider.core.errors import (
     IntegrityError,
@@ -20,17 +19,8 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.mysql.introspection import read_schemas
-from airflow_cdc_provider.mysql.library_rows import LibraryRows
-from tests.columnar.binlog.captured import CapturedLog, captured_log, changes_of, decoded, replayed
+from tests.columnar.binlog.captured import CapturedLog, captured_log, decoded, replayed
 from tests.columnar.raw_select import select_rows
-from tests.columnar.test_select_decoding import differences
-from tests.columnar.type_cases import (
-    MARIADB,
-    MYSQL,
-    create_statement,
-    every_type_schema,
-    insert_statements,
-)
 from tests.mysql.sessions import source
 from tests.mysql.test_log_reader import position_of, reading
 from tests.servers.given import SqlServer
@@ -50,10 +40,6 @@ ROWS = (
     "'1970-01-01 00:00:01', NULL, 'x', x'ff'), (4, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)",
     "UPDATE old SET t = '00:00:01', id = id + 10 WHERE id IN (2, 4)",
     "DELETE FROM old WHERE id = 3",
-)
-BESIDE = (
-    "CREATE TABLE beside (id INT PRIMARY KEY, d DATETIME(3))",
-    "INSERT INTO beside VALUES (1, '2024-01-01 00:00:00.5')",
 )
 
 
@@ -86,31 +72,49 @@ def only(schema: TableSchema) -> SchemaSource:
     return lambda table: schema if table == schema.table else None
 
 
-def test_old_formats_give_what_select_gives_and_other_tables_stay_with_the_columns(
-    old_formats: SqlServer, fresh_database: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_old_formats_give_what_select_gives(old_formats: SqlServer, fresh_database: Any) -> None:
     database = fresh_database(old_formats)
     log = logged(old_formats, database, OLD, *ROWS)
     old_formats.execute("SET GLOBAL mysql56_temporal_format = ON")
-    more = logged(
-        old_formats, database, *BESIDE, "UPDATE old SET t = '-00:00:02' WHERE id = 1", "DO 1"
-    )
+    more = logged(old_formats, database, "UPDATE old SET t = '-00:00:02' WHERE id = 1", "DO 1")
     schema = schema_of(old_formats, database, "old")
-    caplog.set_level(logging.WARNING)
-    batches = [
-        batch
-        for each in (log, more)
-        for batch in each.batches(schemas=only(schema), fallback=LibraryRows)
-    ]
+    batches = [batch for each in (log, more) for batch in each.batches(schemas=only(schema))]
     found = [row for _, row in sorted(replayed(batches, "old").items())]
     assert found == select_rows(old_formats, schema, order_by="id").to_pylist()
-    (beside,) = changes_of(batches, "beside")
-    assert beside.after.num_rows == 1
-    told = [
-        text for text in map(logging.LogRecord.getMessage, caplog.records) if "row by row" in text
-    ]
-    assert len(told) == 2  # once for each reader of a log
-    assert all(f"{database}.old" in message for message in told)
+
+
+def invented(source: random.Random) -> str:
+    """Return a row's TIME, DATETIME and TIMESTAMP, each anywhere in its range or NULL."""
+    hours, minutes, seconds = source.randrange(839), source.randrange(60), source.randrange(60)
+    sign = source.choice(("", "-"))
+    day = date(1000, 1, 1) + timedelta(days=source.randrange(3_287_182))
+    clock = f"{source.randrange(24):02d}:{minutes:02d}:{seconds:02d}"
+    values = (
+        f"'{sign}{hours}:{minutes:02d}:{seconds:02d}'",
+        f"'{day} {clock}'",
+        f"FROM_UNIXTIME({source.randrange(1, 1 << 31)})",
+    )
+    return ", ".join(value if source.random() < 0.9 else "NULL" for value in values)
+
+
+def test_invented_values_of_old_formats_are_those_that_select_gives(
+    old_formats: SqlServer, fresh_database: Any
+) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    source = random.Random(seed)
+    database = fresh_database(old_formats)
+    rows = ", ".join(f"({number}, {invented(source)})" for number in range(2000))
+    log = logged(
+        old_formats,
+        database,
+        "CREATE TABLE i (id INT PRIMARY KEY, t TIME, d DATETIME, s TIMESTAMP NULL)",
+        f"INSERT INTO i VALUES {rows}",
+        "UPDATE i SET t = d, id = id + 5000 WHERE id % 7 = 0",
+    )
+    schema = schema_of(old_formats, database, "i")
+    found = [row for _, row in sorted(replayed(log.batches(schemas=only(schema)), "i").items())]
+    assert found == select_rows(old_formats, schema, order_by="id").to_pylist()
 
 
 DATES = (
@@ -125,7 +129,7 @@ def test_zero_dates_of_old_formats_follow_the_policy(
 ) -> None:
     database = fresh_database(old_formats)
     log = logged(old_formats, database, *DATES)
-    known = {"schemas": only(schema_of(old_formats, database, "z")), "fallback": LibraryRows}
+    known = {"schemas": only(schema_of(old_formats, database, "z"))}
     with pytest.raises(ValueRefusedError, match=r"table .*z, column d"):
         log.batches(**known)
     decoder = log.decoder(zero_dates=ZeroDates.NULL, **known)
@@ -147,7 +151,7 @@ def test_a_zero_date_of_an_old_format_in_a_key_is_named(
     log = logged(old_formats, database, table, "INSERT INTO k VALUES (1, '0000-00-00 00:00:00')")
     schema = schema_of(old_formats, database, "k")
     with pytest.raises(ValueRefusedError, match=r"table .*k, column d"):
-        log.batches(zero_dates=ZeroDates.NULL, schemas=only(schema), fallback=LibraryRows)
+        log.batches(zero_dates=ZeroDates.NULL, schemas=only(schema))
 
 
 @pytest.mark.parametrize("declared", ["DATETIME(3)", "TIME(1)", "TIMESTAMP(6) NULL"])
@@ -159,7 +163,7 @@ def test_a_fraction_in_an_old_format_is_refused_by_name(
     log = logged(old_formats, database, create, "INSERT INTO f VALUES (1, NULL)")
     schema = schema_of(old_formats, database, "f")
     with pytest.raises(UnknownTypeError, match=r"fraction.*f, column v"):
-        log.batches(schemas=only(schema), fallback=LibraryRows)
+        log.batches(schemas=only(schema))
 
 
 def test_an_old_format_is_refused_where_the_catalogue_does_not_know_the_table(
@@ -167,31 +171,24 @@ def test_an_old_format_is_refused_where_the_catalogue_does_not_know_the_table(
 ) -> None:
     log = logged(old_formats, fresh_database(old_formats), *DATES)
     with pytest.raises(UnknownTypeError, match=r"fraction"):
-        log.batches(fallback=LibraryRows)
+        log.batches()
 
 
-def test_an_old_format_is_refused_without_a_fallback(
-    old_formats: SqlServer, fresh_database: Any
-) -> None:
-    database = fresh_database(old_formats)
-    log = logged(old_formats, database, *DATES)
-    with pytest.raises(UnknownTypeError, match=r"rare form.*d \(old datetime\), s"):
-        log.batches(schemas=only(schema_of(old_formats, database, "z")))
-
-
-def test_a_versioned_table_with_an_old_format_is_refused(
+def test_a_versioned_table_with_old_formats_keeps_only_its_current_rows(
     old_formats: SqlServer, fresh_database: Any
 ) -> None:
     database = fresh_database(old_formats)
     log = logged(
         old_formats,
         database,
-        "CREATE TABLE v (id INT PRIMARY KEY, d DATETIME) WITH SYSTEM VERSIONING",
-        "INSERT INTO v VALUES (1, '2024-01-01')",
+        "CREATE TABLE v (id INT PRIMARY KEY, d DATETIME, t TIME) WITH SYSTEM VERSIONING",
+        "INSERT INTO v VALUES (1, '2024-01-01', '-1:00:00'), (2, '2024-01-02', NULL), (3, NULL, 0)",
+        "UPDATE v SET d = '2024-02-29 12:00:00' WHERE id = 1",
+        "DELETE FROM v WHERE id = 2",
     )
     schema = schema_of(old_formats, database, "v")
-    with pytest.raises(UnknownTypeError, match="system-versioned"):
-        log.batches(schemas=only(schema), fallback=LibraryRows)
+    found = [row for _, row in sorted(replayed(log.batches(schemas=only(schema)), "v").items())]
+    assert found == select_rows(old_formats, schema, order_by="id").to_pylist()
 
 
 def test_incomplete_images_of_old_formats_are_refused(
@@ -207,38 +204,7 @@ def test_incomplete_images_of_old_formats_are_refused(
     )
     schema = schema_of(old_formats, database, "z")
     with pytest.raises(IntegrityError, match="incomplete row images"):
-        log.batches(schemas=only(schema), fallback=LibraryRows, zero_dates=ZeroDates.NULL)
-
-
-@pytest.mark.parametrize("kind", [MYSQL, MARIADB])
-def test_rows_of_every_type_are_the_same_row_by_row_and_in_columns(
-    request: pytest.FixtureRequest,
-    fresh_database: Any,
-    kind: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    server = request.getfixturevalue(f"{kind}_server")
-    database = fresh_database(server)
-    table = TableId(database, "every_type")
-    log = logged(
-        server,
-        database,
-        create_statement(table, kind),
-        *insert_statements(table, kind),
-        "UPDATE every_type SET id = id + 100, c_int = NULL WHERE id % 2",
-        "DELETE FROM every_type WHERE id % 3 = 0",
-    )
-    known = {"schemas": only(every_type_schema(table, kind))}
-    columns = changes_of(log.batches(**known), "every_type")
-    monkeypatch.setattr(table_maps, "TableDecoder", LibraryRows)
-    rows = changes_of(log.batches(**known), "every_type")
-    assert len(columns) == len(rows)
-    for ours, theirs in zip(columns, rows, strict=True):
-        assert ours.op.equals(theirs.op)
-        assert ours.ordinal.equals(theirs.ordinal)
-        assert ours.transaction.equals(theirs.transaction)
-        assert differences(theirs.before.to_pylist(), ours.before.to_pylist()) == []
-        assert differences(theirs.after.to_pylist(), ours.after.to_pylist()) == []
+        log.batches(schemas=only(schema), zero_dates=ZeroDates.NULL)
 
 
 def test_the_log_reader_reads_old_formats_by_itself(
