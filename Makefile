@@ -85,7 +85,7 @@ end-to-end: $(SYNCED) ## run the tests of the whole
 	$(WITH_SERVERS) $(BIN)/pytest tests/end_to_end $(ARGS)
 
 sweep: $(SYNCED) ## compare every collation both families have, by brute force
-	$(WITH_SERVERS) $(BIN)/pytest tests/mysql/sweep_collations.py $(ARGS)
+	$(WITH_SERVERS) $(BIN)/pytest tests/systems/mysql/sweep_collations.py $(ARGS)
 
 wheel: $(SYNCED) ## build the wheel into dist/
 	$(UV) build --quiet --wheel --out-dir dist

@@ -10,22 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from airflow_cdc_provider.cli.display import Screen
-from airflow_cdc_provider.cli.reports import (
-    check_lines,
-    plan_form,
-    plan_lines,
-    run_form,
-    run_lines,
-    status_lines,
-    verify_form,
-    verify_lines,
-)
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.pipeline.loader import load_pipeline
+from airflow_cdc_provider.pipeline.connections import DsnOf, MasterOf, spark_master
+from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.pipeline.run import Run, give_back, open_run, open_to_look
-from airflow_cdc_provider.pipeline.servers import DsnOf, MasterOf, spark_master
 from airflow_cdc_provider.pipeline.steps import control
 from airflow_cdc_provider.pipeline.steps.checking import check as check_step
 from airflow_cdc_provider.pipeline.steps.converging import (
@@ -35,9 +24,20 @@ from airflow_cdc_provider.pipeline.steps.converging import (
 )
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
 from airflow_cdc_provider.pipeline.steps.planning import preview
-from airflow_cdc_provider.pipeline.steps.status import PipelineStatus
-from airflow_cdc_provider.pipeline.steps.status import status as status_step
 from airflow_cdc_provider.pipeline.steps.verifying import verify as verify_step
+from airflow_cdc_provider.views.display import Screen
+from airflow_cdc_provider.views.reports import (
+    check_lines,
+    plan_form,
+    plan_lines,
+    run_form,
+    run_lines,
+    status_lines,
+    verify_form,
+    verify_lines,
+)
+from airflow_cdc_provider.views.status import PipelineStatus
+from airflow_cdc_provider.views.status import status as status_step
 
 _WATCH_EVERY_S = 2.0
 Options = argparse.Namespace

@@ -19,9 +19,9 @@ from typing import TextIO
 from airflow_cdc_provider.cli import commands
 from airflow_cdc_provider.cli.arguments import parser
 from airflow_cdc_provider.cli.commands import Lookup
-from airflow_cdc_provider.cli.display import Screen
 from airflow_cdc_provider.core.errors import CdcError, RefusedError
-from airflow_cdc_provider.pipeline.servers import EnvironmentDsns, EnvironmentMasters
+from airflow_cdc_provider.pipeline.connections import EnvironmentDsns, EnvironmentMasters
+from airflow_cdc_provider.views.display import Screen
 
 
 class ExitCode(IntEnum):

@@ -1,6 +1,6 @@
 """Cut a table's key space into splits that cover every key exactly once.
 
-The planner only decides; `mysql.key_bounds` asks the server for boundaries. Boundaries are
+The planner only decides; `systems.mysql.source.key_bounds` asks the server for boundaries. Boundaries are
 strictly increasing in the server's own order, so n boundaries make n + 1 half-open splits, the
 first and the last open-ended. Even steps over an integer key are used only when a real probe of
 the index says the keys are dense (estimates are never trusted); else each boundary is the key

@@ -10,11 +10,11 @@ from airflow.sdk import BaseHook
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import CdcError, RefusedError
 from airflow_cdc_provider.hooks.dsn import dsn_of, remembered
-from airflow_cdc_provider.mysql.capabilities import Capabilities, read_capabilities
-from airflow_cdc_provider.mysql.connection import connect
+from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities, read_capabilities
+from airflow_cdc_provider.systems.mysql.server.connection import connect
 
 if TYPE_CHECKING:
-    from airflow_cdc_provider.mysql.connection import ServerConnection
+    from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
 
 
 class CdcHook(BaseHook):

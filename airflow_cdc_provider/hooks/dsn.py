@@ -19,7 +19,7 @@ from airflow.sdk.log import mask_secret
 
 from airflow_cdc_provider.core.dsn import DsnError, parse_dsn, passwords_in
 from airflow_cdc_provider.core.errors import RefusedError
-from airflow_cdc_provider.pipeline.model import Reference
+from airflow_cdc_provider.pipeline.file.model import Reference
 
 MYSQL_TYPES = frozenset({"mysql", "mariadb", "cdc_mysql"})
 POSTGRES_TYPES = frozenset({"postgres", "postgresql"})

@@ -18,15 +18,15 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.hooks.dsn import AirflowDsns
-from airflow_cdc_provider.pipeline.loader import load_pipeline
-from airflow_cdc_provider.pipeline.steps.status import PipelineStatus, status
+from airflow_cdc_provider.pipeline.file.loader import load_pipeline
+from airflow_cdc_provider.views.status import PipelineStatus, status
 
 if TYPE_CHECKING:
-    from airflow_cdc_provider.mysql.verify import VerifyReport
     from airflow_cdc_provider.pipeline.run import Run
     from airflow_cdc_provider.pipeline.steps.checking import CheckReport
     from airflow_cdc_provider.pipeline.steps.jobs import JobProcess, SparkOptions
     from airflow_cdc_provider.pipeline.steps.planning import PlanSummary
+    from airflow_cdc_provider.systems.mysql.verify.verify import VerifyReport
 
 CONFIG_SECTION = "cdc"
 _MASTERS = ("local", "spark://", "yarn", "k8s://")
@@ -86,7 +86,7 @@ class CdcSteps:
 
     def start_snapshot(self) -> JobProcess | None:
         """Start the snapshot job; None if the stream has taken over already."""
-        from airflow_cdc_provider.pipeline.steps.working import (  # noqa: PLC0415 - see above
+        from airflow_cdc_provider.pipeline.steps.start_jobs import (  # noqa: PLC0415 - see above
             start_snapshot,
         )
 
@@ -102,7 +102,7 @@ class CdcSteps:
 
     def start_stream(self, *, mode: str | None = None) -> JobProcess:
         """Start the stream job; `mode` overrides the file's."""
-        from airflow_cdc_provider.pipeline.steps.working import (  # noqa: PLC0415 - see above
+        from airflow_cdc_provider.pipeline.steps.start_jobs import (  # noqa: PLC0415 - see above
             start_stream,
         )
 

@@ -15,11 +15,11 @@ from airflow.sdk import Asset, AssetAlias, Context
 from pydantic import JsonValue
 
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.pipeline.model import PipelineFile
-from airflow_cdc_provider.pipeline.patterns import sink_table
+from airflow_cdc_provider.pipeline.file.model import PipelineFile
+from airflow_cdc_provider.pipeline.file.patterns import sink_table
 
 if TYPE_CHECKING:
-    from airflow_cdc_provider.pipeline.steps.status import PipelineStatus
+    from airflow_cdc_provider.views.status import PipelineStatus
 
 CONSISTENT_POINT_KEY = "consistent_point"
 

@@ -44,8 +44,8 @@ from airflow_cdc_provider.operators.steps import (
     CdcPreflightOperator,
 )
 from airflow_cdc_provider.operators.verify import CdcVerifyOperator
-from airflow_cdc_provider.pipeline.folder import FolderFile, read_folder
-from airflow_cdc_provider.pipeline.loader import LoadedPipeline, load_pipeline
+from airflow_cdc_provider.pipeline.file.folder import FolderFile, read_folder
+from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline, load_pipeline
 from airflow_cdc_provider.sensors.stream import CdcStreamSensor
 from airflow_cdc_provider.triggers.verdict import Goal
 

@@ -19,7 +19,7 @@ from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.hooks.job_handle import JobHandle, end_earlier_job, remember, stop_group
 from airflow_cdc_provider.hooks.steps import CdcSteps
 from airflow_cdc_provider.operators.base import CdcOperator, skip_if_paused
-from airflow_cdc_provider.operators.summaries import (
+from airflow_cdc_provider.views.summaries import (
     PROGRESS_KEY,
     progress,
     snapshot_summary,
@@ -28,7 +28,7 @@ from airflow_cdc_provider.operators.summaries import (
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.pipeline.steps.jobs import JobEnd, JobProcess
-    from airflow_cdc_provider.pipeline.steps.status import PipelineStatus
+    from airflow_cdc_provider.views.status import PipelineStatus
 
 StartedT = TypeVar("StartedT", bound="JobProcess | None")
 KILL_PATIENCE_S = 3.0

@@ -13,13 +13,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from airflow_cdc_provider.columns.sink_port import SinkLedger
 from airflow_cdc_provider.core.errors import CdcError, LeaseHeldError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.records import PipelineState
-from airflow_cdc_provider.pipeline.loader import LoadedPipeline
-from airflow_cdc_provider.pipeline.model import PipelineFile
-from airflow_cdc_provider.pipeline.servers import DsnOf, Servers, resolve_servers
-from airflow_cdc_provider.sinks.ports import SinkLedger
+from airflow_cdc_provider.pipeline.connections import DsnOf, Servers, resolve_servers
+from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
+from airflow_cdc_provider.pipeline.file.model import PipelineFile
 from airflow_cdc_provider.state.looking import look_at_store
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
 

@@ -23,7 +23,6 @@ from airflow_cdc_provider.hooks.steps import CdcSteps
 from airflow_cdc_provider.links.progress import CdcProgressLink
 from airflow_cdc_provider.operators.base import airflow_errors, owner_of
 from airflow_cdc_provider.operators.jobs import KILL_PATIENCE_S, await_streaming
-from airflow_cdc_provider.operators.summaries import PROGRESS_KEY, progress, stream_summary
 from airflow_cdc_provider.triggers.stream import CdcStreamTrigger
 from airflow_cdc_provider.triggers.verdict import (
     STALE_S,
@@ -36,6 +35,7 @@ from airflow_cdc_provider.triggers.verdict import (
     Watch,
     judge,
 )
+from airflow_cdc_provider.views.summaries import PROGRESS_KEY, progress, stream_summary
 
 _US = 1_000_000
 

@@ -32,8 +32,8 @@ from airflow_cdc_provider.core.errors import (
     SparkInstallationError,
     SparkLostError,
 )
-from airflow_cdc_provider.spark.errors_as_records import carried_error
-from airflow_cdc_provider.spark.scrubbing import Secrets
+from airflow_cdc_provider.engine.errors_as_records import carried_error
+from airflow_cdc_provider.engine.scrubbing import Secrets
 
 SPARK_FAILURES = (PySparkException, Py4JError, ConnectionError)
 """What calls of Spark raise; a connection error is one to a JVM that is gone."""

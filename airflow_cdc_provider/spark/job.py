@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import RefusedError, StateMovedError
 from airflow_cdc_provider.core.jobspec import JobSpec
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.ports import StateStore
 from airflow_cdc_provider.core.records import PipelineState, TablePlan
-from airflow_cdc_provider.sinks.opening import Sink, open_sink
-from airflow_cdc_provider.sinks.ports import Owner
-from airflow_cdc_provider.spark.scrubbing import Secrets
+from airflow_cdc_provider.engine.scrubbing import Secrets
+from airflow_cdc_provider.systems.mysql.sink.mysql_sink import Sink, open_sink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

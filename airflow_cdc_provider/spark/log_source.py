@@ -25,10 +25,10 @@ from pyspark.sql.streaming.datasource import (
 
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.positions import LogPosition
-from airflow_cdc_provider.spark.errors_as_records import CarriedError
-from airflow_cdc_provider.spark.log_end import LogEnd
-from airflow_cdc_provider.spark.log_offsets import next_end, offset_of, position_of
-from airflow_cdc_provider.spark.stream_task import LOG_SCHEMA, StreamTask, Turn, read_log
+from airflow_cdc_provider.engine.errors_as_records import CarriedError
+from airflow_cdc_provider.engine.stream.log_end import LogEnd
+from airflow_cdc_provider.engine.stream.log_offsets import next_end, offset_of, position_of
+from airflow_cdc_provider.engine.stream.stream_task import LOG_SCHEMA, StreamTask, Turn, read_log
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -24,10 +24,10 @@ from airflow_cdc_provider.core.errors import CdcError, FencedError, StateMovedEr
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.ports import StateStore
+from airflow_cdc_provider.engine.job_result import ExitCode, JobResult
+from airflow_cdc_provider.engine.scrubbing import Secrets
 from airflow_cdc_provider.spark.failures import SPARK_FAILURES, spark_failure
 from airflow_cdc_provider.spark.job import Job, JobServers
-from airflow_cdc_provider.spark.job_result import ExitCode, JobResult
-from airflow_cdc_provider.spark.scrubbing import Secrets
 from airflow_cdc_provider.spark.session import DEFAULT_MASTER, close_session, open_session
 from airflow_cdc_provider.spark.snapshot_job import run_snapshot
 from airflow_cdc_provider.spark.stream_job import run_stream

@@ -30,23 +30,23 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.history import held_by_reports
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
 from airflow_cdc_provider.core.stream_split import smallest
-from airflow_cdc_provider.spark.assigner import SplitAssigner
-from airflow_cdc_provider.spark.assigner_server import AssignerServer
-from airflow_cdc_provider.spark.backoff import BackOff
-from airflow_cdc_provider.spark.errors_as_records import error_from_json, known_codes
-from airflow_cdc_provider.spark.failures import SPARK_FAILURES, spark_failure
-from airflow_cdc_provider.spark.job import Job
-from airflow_cdc_provider.spark.job_result import JobResult, Outcome
-from airflow_cdc_provider.spark.opening import (
+from airflow_cdc_provider.engine.backoff import BackOff
+from airflow_cdc_provider.engine.connecting import (
     check_source,
     connections_a_reader,
     open_boundaries,
 )
-from airflow_cdc_provider.spark.ownership import Ownership
-from airflow_cdc_provider.spark.planning import Planner
-from airflow_cdc_provider.spark.reader_task import ROW_SCHEMA, ReaderTask, reader_rows
+from airflow_cdc_provider.engine.errors_as_records import error_from_json, known_codes
+from airflow_cdc_provider.engine.job_result import JobResult, Outcome
+from airflow_cdc_provider.engine.ownership import Ownership
+from airflow_cdc_provider.engine.reconcile import reconcile
+from airflow_cdc_provider.engine.snapshot.assigner import SplitAssigner
+from airflow_cdc_provider.engine.snapshot.assigner_server import AssignerServer
+from airflow_cdc_provider.engine.snapshot.planner import Planner
+from airflow_cdc_provider.engine.snapshot.reader_task import ROW_SCHEMA, ReaderTask, reader_rows
+from airflow_cdc_provider.spark.failures import SPARK_FAILURES, spark_failure
+from airflow_cdc_provider.spark.job import Job
 from airflow_cdc_provider.spark.session import reachable_host, slots
-from airflow_cdc_provider.state.reconcile import reconcile
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from airflow_cdc_provider.columns.sink_port import StreamCounts
 from airflow_cdc_provider.core.codec import dumps, position_to_json
 from airflow_cdc_provider.core.errors import (
     CdcError,
@@ -38,27 +39,26 @@ from airflow_cdc_provider.core.jobspec import StreamMode
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.stream_split import StreamSplit
-from airflow_cdc_provider.sinks.ports import StreamCounts
-from airflow_cdc_provider.spark.backoff import BackOff
-from airflow_cdc_provider.spark.echo import EchoPause
-from airflow_cdc_provider.spark.errors_as_records import error_from_json
-from airflow_cdc_provider.spark.failures import SPARK_FAILURES, spark_failure
-from airflow_cdc_provider.spark.heartbeat import Heartbeat
-from airflow_cdc_provider.spark.job import Job
-from airflow_cdc_provider.spark.job_result import JobResult, Outcome
-from airflow_cdc_provider.spark.log_end import LogEnd
-from airflow_cdc_provider.spark.log_source import SOURCE_NAME, log_source
-from airflow_cdc_provider.spark.opening import check_source
-from airflow_cdc_provider.spark.ownership import Ownership
-from airflow_cdc_provider.spark.session import context_of
-from airflow_cdc_provider.spark.stream_task import (
+from airflow_cdc_provider.engine.backoff import BackOff
+from airflow_cdc_provider.engine.connecting import check_source
+from airflow_cdc_provider.engine.errors_as_records import error_from_json
+from airflow_cdc_provider.engine.job_result import JobResult, Outcome
+from airflow_cdc_provider.engine.ownership import Ownership
+from airflow_cdc_provider.engine.reconcile import reconcile
+from airflow_cdc_provider.engine.stream.echo import EchoPause
+from airflow_cdc_provider.engine.stream.heartbeat import Heartbeat
+from airflow_cdc_provider.engine.stream.log_end import LogEnd
+from airflow_cdc_provider.engine.stream.stream_task import (
     APPLIED_SCHEMA,
     ERROR,
     StreamTask,
     Turn,
     apply_changes,
 )
-from airflow_cdc_provider.state.reconcile import reconcile
+from airflow_cdc_provider.spark.failures import SPARK_FAILURES, spark_failure
+from airflow_cdc_provider.spark.job import Job
+from airflow_cdc_provider.spark.log_source import SOURCE_NAME, log_source
+from airflow_cdc_provider.spark.session import context_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.hooks.dsn import AirflowDsns, dsn_of
-from airflow_cdc_provider.pipeline.model import Reference
+from airflow_cdc_provider.pipeline.file.model import Reference
 from airflow_cdc_provider.state.dsn import open_engine
 
 

@@ -21,7 +21,7 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.splits import FinishedSplit
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress, hand_off
-from airflow_cdc_provider.sinks import ledger as ledger_module
+from airflow_cdc_provider.systems.mysql.sink import ledger as ledger_module
 from tests.behaviours.sink_change_behaviours import kill_before
 from tests.behaviours.sink_world import SinkWorld, at
 
@@ -198,7 +198,9 @@ class SplitSinkBehaviours:
     ) -> None:
         """The new owner comes between the zombie's rows and its check; it is not ended by KILL."""
         old = world.splits(1)
-        monkeypatch.setattr("airflow_cdc_provider.sinks.writers.end_older", lambda *_: None)
+        monkeypatch.setattr(
+            "airflow_cdc_provider.systems.mysql.sink.writers.end_older", lambda *_: None
+        )
         claim = ledger_module.claim_commit
 
         def overtaken(*arguments: Any) -> str:
@@ -215,7 +217,9 @@ class SplitSinkBehaviours:
         self, world: SinkWorld, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         old = world.splits(1)
-        monkeypatch.setattr("airflow_cdc_provider.sinks.writers.end_older", lambda *_: None)
+        monkeypatch.setattr(
+            "airflow_cdc_provider.systems.mysql.sink.writers.end_older", lambda *_: None
+        )
         passed, taken = threading.Event(), []
         store = ledger_module.store_report
 

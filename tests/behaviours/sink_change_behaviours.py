@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_cdc_provider.columnar.changes import Statement
+from airflow_cdc_provider.columns.changes import Statement
 from airflow_cdc_provider.core.errors import (
     CdcError,
     FencedError,
@@ -25,7 +25,7 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.positions import BinlogPosition, TransactionPoint
 from airflow_cdc_provider.core.splits import FinishedSplit
 from airflow_cdc_provider.core.stream_split import hand_off
-from airflow_cdc_provider.sinks import ledger as ledger_module
+from airflow_cdc_provider.systems.mysql.sink import ledger as ledger_module
 from tests.behaviours.sink_world import SERVER, Change, Row, SinkWorld, at, delete, insert, update
 
 
@@ -97,7 +97,9 @@ class ChangeSinkBehaviours:
     ) -> None:
         world.hand_off()
         old = world.changes(1)
-        monkeypatch.setattr("airflow_cdc_provider.sinks.writers.end_older", lambda *_: None)
+        monkeypatch.setattr(
+            "airflow_cdc_provider.systems.mysql.sink.writers.end_older", lambda *_: None
+        )
         claim = ledger_module.claim_commit
         overtaken: list[int] = []
 

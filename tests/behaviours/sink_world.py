@@ -15,9 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_cdc_provider.columnar.changes import ChangeBatch, Op, Statement, TableChanges
-from airflow_cdc_provider.columnar.rows import ArrowRows
-from airflow_cdc_provider.columnar.value_model import arrow_schema
+from airflow_cdc_provider.columns.changes import ChangeBatch, Op, Statement, TableChanges
+from airflow_cdc_provider.columns.rows import ArrowRows
+from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.jobspec import ApplyMode
@@ -27,8 +27,8 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
 from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema, UniqueKey
-from airflow_cdc_provider.sinks.opening import Sink
-from airflow_cdc_provider.sinks.ports import Owner
+from airflow_cdc_provider.systems.mysql.dialect.value_model import arrow_schema
+from airflow_cdc_provider.systems.mysql.sink.mysql_sink import Sink
 from tests.servers.given import SqlServer
 
 SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"

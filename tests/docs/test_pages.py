@@ -10,7 +10,7 @@ import pytest
 
 from airflow_cdc_provider.cli.arguments import COMMANDS, parser
 from airflow_cdc_provider.cli.main import ExitCode
-from airflow_cdc_provider.pipeline.loader import parse_pipeline
+from airflow_cdc_provider.pipeline.file.loader import parse_pipeline
 from tests.docs.pages import DOCS, PAGES, README, ROOT, blocks, first_cells, links, page, rows
 
 _LONGEST_PAGE = 150

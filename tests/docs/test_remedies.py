@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from airflow_cdc_provider.cli.arguments import COMMANDS
-from airflow_cdc_provider.pipeline.model import PipelineFile
+from airflow_cdc_provider.pipeline.file.model import PipelineFile
 from tests.docs.pages import PAGES, ROOT, first_cells, page
 from tests.servers.given import SqlServer
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_cdc_provider.columnar import value_model
-from airflow_cdc_provider.columnar.value_model import ZeroDates, arrow_type
 from airflow_cdc_provider.core.table_schema import ColumnType
+from airflow_cdc_provider.systems.mysql.dialect import value_model
+from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates, arrow_type
 from tests.docs.pages import first_cells, page, rows
 
 KNOWN = sorted({*value_model._SIGNED, *value_model._FIXED, *value_model.CHARACTER_TYPES, "decimal"})

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from airflow_cdc_provider.core.endpoint import Endpoint
-from airflow_cdc_provider.pipeline.loader import load_pipeline
+from airflow_cdc_provider.pipeline.connections import EnvironmentDsns
+from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.pipeline.run import Run, open_run
-from airflow_cdc_provider.pipeline.servers import EnvironmentDsns
 from tests.servers.given import SqlServer
 
 FILE = """\

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from airflow_cdc_provider.core.errors import RefusedError
-from airflow_cdc_provider.mysql.findings import Level
-from airflow_cdc_provider.pipeline.loader import load_pipeline
+from airflow_cdc_provider.core.findings import Level
+from airflow_cdc_provider.pipeline.connections import EnvironmentDsns
+from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.pipeline.run import Run, open_run
-from airflow_cdc_provider.pipeline.servers import EnvironmentDsns
 from airflow_cdc_provider.pipeline.steps.checking import check
 from airflow_cdc_provider.pipeline.steps.control import drop, restart
 from airflow_cdc_provider.pipeline.steps.planning import plan, preview
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, open_targets
-from airflow_cdc_provider.pipeline.steps.working import start_snapshot
+from airflow_cdc_provider.pipeline.steps.start_jobs import start_snapshot
 from tests.pipeline.conftest import Shop
 from tests.pipeline.test_steps import snapshot_done
 

@@ -18,10 +18,10 @@ import pymysql
 import pytest
 
 from airflow_cdc_provider.core.errors import CdcError
-from airflow_cdc_provider.mysql.findings import Finding, Level
-from airflow_cdc_provider.pipeline.loader import load_pipeline
+from airflow_cdc_provider.core.findings import Finding, Level
+from airflow_cdc_provider.pipeline.connections import EnvironmentDsns
+from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.pipeline.run import Run, open_run
-from airflow_cdc_provider.pipeline.servers import EnvironmentDsns
 from airflow_cdc_provider.pipeline.steps.checking import check
 from tests.servers.accounts import (
     MARIADB_SOURCE,

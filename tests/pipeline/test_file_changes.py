@@ -7,16 +7,16 @@ from collections.abc import Callable
 import pytest
 
 from airflow_cdc_provider.core.errors import PipelineFileError, SourceIdentityError
-from airflow_cdc_provider.mysql.findings import Level
+from airflow_cdc_provider.core.findings import Level
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.checking import check
 from airflow_cdc_provider.pipeline.steps.control import restart
 from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
 from airflow_cdc_provider.pipeline.steps.planning import plan, preview
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
-from airflow_cdc_provider.pipeline.steps.status import status
+from airflow_cdc_provider.pipeline.steps.start_jobs import start_snapshot, start_stream
 from airflow_cdc_provider.pipeline.steps.verifying import verify
-from airflow_cdc_provider.pipeline.steps.working import start_snapshot, start_stream
+from airflow_cdc_provider.views.status import status
 from tests.pipeline.conftest import Shop
 from tests.pipeline.test_steps import snapshot_done
 from tests.servers.given import SqlServer

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_cdc_provider.core.errors import PipelineFileError
-from airflow_cdc_provider.pipeline.folder import FolderFile, read_folder
+from airflow_cdc_provider.pipeline.file.folder import FolderFile, read_folder
 from tests.pipeline.test_loader import SMALL
 
 WRONG: dict[str, bytes] = {

@@ -17,9 +17,9 @@ import pytest
 from airflow_cdc_provider.core.errors import CdcError, RefusedError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
-from airflow_cdc_provider.pipeline.loader import load_pipeline
+from airflow_cdc_provider.pipeline.connections import EnvironmentDsns
+from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.pipeline.run import Run, open_run
-from airflow_cdc_provider.pipeline.servers import EnvironmentDsns
 from airflow_cdc_provider.pipeline.steps.job_files import (
     KEEP_DAYS,
     JobFiles,

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_cdc_provider.core.errors import BinlogPurgedError, CdcError, FencedError
 from airflow_cdc_provider.core.jobspec import ApplyMode, JobKind, StreamMode
-from airflow_cdc_provider.pipeline.loader import parse_pipeline
+from airflow_cdc_provider.pipeline.file.loader import parse_pipeline
 from airflow_cdc_provider.pipeline.steps.jobs import (
     SparkOptions,
     job_error,

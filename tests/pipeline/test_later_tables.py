@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from airflow_cdc_provider.core.errors import CdcError, PipelineFileError, UnsupportedTableError
-from airflow_cdc_provider.mysql.findings import Finding, Level
+from airflow_cdc_provider.core.findings import Finding, Level
 from airflow_cdc_provider.pipeline.steps.checking import check, require_fit
 from airflow_cdc_provider.pipeline.steps.control import restart
 from airflow_cdc_provider.pipeline.steps.handing_off import hand_off

@@ -9,7 +9,7 @@ import pytest
 from airflow_cdc_provider.core.errors import PipelineFileError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.jobspec import ApplyMode, StreamMode
-from airflow_cdc_provider.pipeline.loader import load_pipeline, parse_pipeline
+from airflow_cdc_provider.pipeline.file.loader import load_pipeline, parse_pipeline
 
 FULL = """\
 pipeline: shop_to_dr

@@ -11,7 +11,7 @@ from airflow_cdc_provider.core.errors import SparkUnreachableError
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
 from airflow_cdc_provider.pipeline.steps.masters import require_master
 from airflow_cdc_provider.pipeline.steps.planning import plan
-from airflow_cdc_provider.pipeline.steps.working import start_snapshot
+from airflow_cdc_provider.pipeline.steps.start_jobs import start_snapshot
 from tests.pipeline.conftest import Shop
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from airflow_cdc_provider.pipeline.loader import parse_pipeline
-from airflow_cdc_provider.pipeline.model import PipelineFile
-from airflow_cdc_provider.pipeline.reference import PAGE, SCHEMA, json_schema, reference_page
+from airflow_cdc_provider.pipeline.file.loader import parse_pipeline
+from airflow_cdc_provider.pipeline.file.model import PipelineFile
+from airflow_cdc_provider.pipeline.file.reference import PAGE, SCHEMA, json_schema, reference_page
 
 ROOT = Path(__file__).parents[2]
-REMAKE = "run: python -m airflow_cdc_provider.pipeline.reference"
+REMAKE = "run: python -m airflow_cdc_provider.pipeline.file.reference"
 
 
 def test_the_reference_page_is_up_to_date() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_cdc_provider.pipeline.loader import load_pipeline
+from airflow_cdc_provider.pipeline.connections import EnvironmentDsns
+from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.pipeline.run import Run, open_run
-from airflow_cdc_provider.pipeline.servers import EnvironmentDsns
 from airflow_cdc_provider.pipeline.steps.control import drop, restart
 from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
 from airflow_cdc_provider.pipeline.steps.planning import plan

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from airflow_cdc_provider.core.errors import PipelineFileError
-from airflow_cdc_provider.pipeline.loader import LoadedPipeline, parse_pipeline
-from airflow_cdc_provider.pipeline.servers import EnvironmentDsns, resolve_servers
+from airflow_cdc_provider.pipeline.connections import EnvironmentDsns, resolve_servers
+from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline, parse_pipeline
 from tests.pipeline.test_loader import FULL, SMALL
 
 DSN = "mysql://cdc:planted%40secret@db.example:3307/?ssl_ca=/ca.pem"

@@ -13,6 +13,7 @@ from functools import partial
 
 import pytest
 
+from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.errors import (
     FencedError,
     LeaseHeldError,
@@ -32,12 +33,11 @@ from airflow_cdc_provider.pipeline.steps.finishing import inconsistent_tables, n
 from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
 from airflow_cdc_provider.pipeline.steps.planning import plan, preview
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
-from airflow_cdc_provider.pipeline.steps.status import status
+from airflow_cdc_provider.pipeline.steps.start_jobs import start_snapshot, start_stream
 from airflow_cdc_provider.pipeline.steps.verifying import verify
-from airflow_cdc_provider.pipeline.steps.working import start_snapshot, start_stream
-from airflow_cdc_provider.sinks.ledger import store_report
-from airflow_cdc_provider.sinks.ports import Owner
-from airflow_cdc_provider.sinks.session import SinkSession
+from airflow_cdc_provider.systems.mysql.sink.ledger import store_report
+from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
+from airflow_cdc_provider.views.status import status
 from tests.behaviours.state_behaviours import at
 from tests.pipeline.conftest import Shop
 

@@ -9,13 +9,13 @@ import pytest
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import PipelineFileError, UnsupportedTableError
 from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.mysql.capabilities import read_capabilities
-from airflow_cdc_provider.mysql.catalogue import picked_tables, reserved_for
-from airflow_cdc_provider.mysql.connection import connect
-from airflow_cdc_provider.pipeline.loader import LoadedPipeline, parse_pipeline
-from airflow_cdc_provider.pipeline.patterns import TablePattern
+from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline, parse_pipeline
+from airflow_cdc_provider.pipeline.file.patterns import TablePattern
 from airflow_cdc_provider.pipeline.steps.planning import plan
 from airflow_cdc_provider.pipeline.steps.tables import require_keys, require_separate, tables_of
+from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
+from airflow_cdc_provider.systems.mysql.server.catalogue import picked_tables, reserved_for
+from airflow_cdc_provider.systems.mysql.server.connection import connect
 from tests.pipeline.conftest import Shop
 from tests.servers.given import SqlServer
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from airflow_cdc_provider.core.endpoint import Endpoint
-from airflow_cdc_provider.mysql.connection import connect, query
-from airflow_cdc_provider.sinks import ledger
-from airflow_cdc_provider.sinks.mysql_splits import MySqlSplitSink
-from airflow_cdc_provider.sinks.opening import Sink
+from airflow_cdc_provider.systems.mysql.server.connection import connect, query
+from airflow_cdc_provider.systems.mysql.sink import ledger
+from airflow_cdc_provider.systems.mysql.sink.mysql_sink import Sink
+from airflow_cdc_provider.systems.mysql.sink.split_sink import MySqlSplitSink
 
 BETWEEN_ROWS_AND_REPORT = "between rows and report"
 BETWEEN_COMMIT_AND_TELLING = "between commit and telling the assigner"

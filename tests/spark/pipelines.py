@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId, quote_table
 from airflow_cdc_provider.core.jobspec import (
@@ -25,13 +26,12 @@ from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import FinishedSplit
 from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
-from airflow_cdc_provider.mysql.connection import connect
-from airflow_cdc_provider.mysql.introspection import read_schemas
-from airflow_cdc_provider.sinks.opening import Sink, open_sink
-from airflow_cdc_provider.sinks.ports import Owner
+from airflow_cdc_provider.engine.job_result import JobResult
 from airflow_cdc_provider.spark.job import JobServers
-from airflow_cdc_provider.spark.job_result import JobResult
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
+from airflow_cdc_provider.systems.mysql.server.connection import connect
+from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
+from airflow_cdc_provider.systems.mysql.sink.mysql_sink import Sink, open_sink
 from tests.servers.given import SqlServer
 
 CONSTANT: dict[str, Any] = {

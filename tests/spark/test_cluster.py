@@ -20,7 +20,7 @@ import pytest
 
 from airflow_cdc_provider.core.errors import RetryableError
 from airflow_cdc_provider.core.jobspec import JobKind
-from airflow_cdc_provider.spark.job_result import ExitCode, Outcome
+from airflow_cdc_provider.engine.job_result import ExitCode, Outcome
 from tests.servers.given import SqlServer
 from tests.servers.throwaway import free_port
 from tests.spark.conftest import MakePipeline

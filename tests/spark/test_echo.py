@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_cdc_provider.spark.echo import FIRST_S, MOST_S, EchoPause
+from airflow_cdc_provider.engine.stream.echo import FIRST_S, MOST_S, EchoPause
 
 
 def test_the_pause_grows_to_its_limit_while_nothing_comes() -> None:

@@ -21,10 +21,10 @@ from airflow_cdc_provider.core.errors import (
     SparkLostError,
 )
 from airflow_cdc_provider.core.jobspec import JobKind
-from airflow_cdc_provider.spark.errors_as_records import CarriedError
+from airflow_cdc_provider.engine.errors_as_records import CarriedError
+from airflow_cdc_provider.engine.job_result import ExitCode
+from airflow_cdc_provider.engine.scrubbing import Secrets
 from airflow_cdc_provider.spark.failures import SPARK_FAILURES, reason_of, spark_failure
-from airflow_cdc_provider.spark.job_result import ExitCode
-from airflow_cdc_provider.spark.scrubbing import Secrets
 from tests.spark.conftest import MakePipeline
 from tests.spark.test_snapshot_job import finished_splits, wait_until
 from tests.spark.workload import TABLES, fill
@@ -131,7 +131,7 @@ def test_a_data_source_that_raises_is_worth_a_retry(spark: SparkSession) -> None
 GONE = """
 import os
 from airflow_cdc_provider.spark.failures import SPARK_FAILURES, spark_failure
-from airflow_cdc_provider.spark.scrubbing import Secrets
+from airflow_cdc_provider.engine.scrubbing import Secrets
 from airflow_cdc_provider.spark.session import open_session
 import psutil
 spark = open_session("test", master="local[1]")

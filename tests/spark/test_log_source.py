@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.codec import dumps, position_to_json
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.gtid import GtidSet
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
-from airflow_cdc_provider.sinks.opening import open_sink
-from airflow_cdc_provider.sinks.ports import Owner
+from airflow_cdc_provider.engine.stream.stream_task import StreamTask
 from airflow_cdc_provider.spark.log_source import LogStreamReader
-from airflow_cdc_provider.spark.stream_task import StreamTask
+from airflow_cdc_provider.systems.mysql.sink.mysql_sink import open_sink
 from tests.servers.given import SqlServer
 
 _FORMER = "11111111-1111-1111-1111-111111111111"

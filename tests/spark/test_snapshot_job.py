@@ -13,9 +13,9 @@ import pytest
 from airflow_cdc_provider.core.errors import FencedError, ValueRefusedError
 from airflow_cdc_provider.core.jobspec import JobKind
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase, Wanted
-from airflow_cdc_provider.sinks.opening import open_sink
-from airflow_cdc_provider.spark.job_result import ExitCode, Outcome
+from airflow_cdc_provider.engine.job_result import ExitCode, Outcome
 from airflow_cdc_provider.spark.main import run_job
+from airflow_cdc_provider.systems.mysql.sink.mysql_sink import open_sink
 from tests.spark.conftest import MakePipeline
 from tests.spark.killing import (
     BETWEEN_COMMIT_AND_TELLING,

@@ -20,7 +20,7 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec, StreamMode
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase, Wanted
-from airflow_cdc_provider.spark.job_result import ExitCode, JobResult, Outcome
+from airflow_cdc_provider.engine.job_result import ExitCode, JobResult, Outcome
 from airflow_cdc_provider.spark.main import run_job
 from tests.servers.replication import pair_of, part
 from tests.servers.throwaway import MySqlServer

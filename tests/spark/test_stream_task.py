@@ -7,17 +7,17 @@ from contextlib import closing
 
 import pytest
 
+from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import SourceUnreachableError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.stream_split import StreamSplit
-from airflow_cdc_provider.sinks.opening import Sink, open_sink
-from airflow_cdc_provider.sinks.ports import Owner
-from airflow_cdc_provider.spark.errors_as_records import error_from_json
-from airflow_cdc_provider.spark.stream_task import ERROR, StreamTask, Turn, read_log
-from tests.mysql.test_log_reader import position_of
+from airflow_cdc_provider.engine.errors_as_records import error_from_json
+from airflow_cdc_provider.engine.stream.stream_task import ERROR, StreamTask, Turn, read_log
+from airflow_cdc_provider.systems.mysql.sink.mysql_sink import Sink, open_sink
 from tests.servers.given import SqlServer
+from tests.systems.mysql.test_log_reader import position_of
 
 _FORMER = "11111111-1111-1111-1111-111111111111"
 

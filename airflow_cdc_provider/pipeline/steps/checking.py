@@ -14,12 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_cdc_provider.core.errors import AccessDeniedError, CdcError, PreflightError
+from airflow_cdc_provider.core.findings import sorted_findings
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.mysql.catalogue import TableKind
-from airflow_cdc_provider.mysql.findings import sorted_findings
-from airflow_cdc_provider.mysql.preflight import Finding, Level, preflight
-from airflow_cdc_provider.pipeline.checks import CONNECTIONS_A_READER
+from airflow_cdc_provider.pipeline.file.rules import CONNECTIONS_A_READER
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.claims import own_tables
 from airflow_cdc_provider.pipeline.steps.ended import (
@@ -37,6 +35,8 @@ from airflow_cdc_provider.pipeline.steps.tables import (
     require_separate,
     shared_targets,
 )
+from airflow_cdc_provider.systems.mysql.preflight.preflight import Finding, Level, preflight
+from airflow_cdc_provider.systems.mysql.server.catalogue import TableKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ from airflow_cdc_provider.pipeline.steps.finishing import (
 from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
 from airflow_cdc_provider.pipeline.steps.jobs import JobEnd, SparkOptions
 from airflow_cdc_provider.pipeline.steps.planning import PlanSummary, plan
-from airflow_cdc_provider.pipeline.steps.status import left_out_text
-from airflow_cdc_provider.pipeline.steps.working import catch_up, snapshot, start_stream
+from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up, snapshot, start_stream
+from airflow_cdc_provider.views.status import left_out_text
 
 _MOST_ROUNDS = 3
 

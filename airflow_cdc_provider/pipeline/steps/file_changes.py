@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import PlanOrigin
-from airflow_cdc_provider.pipeline.loader import LoadedPipeline
-from airflow_cdc_provider.pipeline.patterns import TablePattern, sink_table
-from airflow_cdc_provider.pipeline.problems import Path
+from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
+from airflow_cdc_provider.pipeline.file.patterns import TablePattern, sink_table
+from airflow_cdc_provider.pipeline.file.problems import Path
 from airflow_cdc_provider.pipeline.run import Run
 
 Found = tuple[Path, str, str]

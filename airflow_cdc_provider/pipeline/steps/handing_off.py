@@ -15,11 +15,11 @@ from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.stream_split import hand_off as turn_into_stream
+from airflow_cdc_provider.engine.reconcile import reconcile
 from airflow_cdc_provider.pipeline.run import Run, take_over
 from airflow_cdc_provider.pipeline.steps.ended import require_not_ended
 from airflow_cdc_provider.pipeline.steps.file_changes import require_unchanged
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
-from airflow_cdc_provider.state.reconcile import reconcile
 
 Reports = Sequence[tuple[SnapshotSplit, SplitReport]]
 

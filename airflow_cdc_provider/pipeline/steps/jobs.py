@@ -23,7 +23,7 @@ from typing import Any
 
 from airflow_cdc_provider.core.errors import CdcError, RetryableError
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
-from airflow_cdc_provider.pipeline.model import PipelineFile
+from airflow_cdc_provider.pipeline.file.model import PipelineFile
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.job_files import (
     JobFiles,

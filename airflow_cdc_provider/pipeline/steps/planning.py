@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.records import PlanOrigin, TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.engine.reconcile import reconcile
 from airflow_cdc_provider.pipeline.run import Run, take_over
 from airflow_cdc_provider.pipeline.steps.checking import CheckReport, check, differences
 from airflow_cdc_provider.pipeline.steps.claims import claim_tables, own_tables, release_tables
@@ -40,13 +41,12 @@ from airflow_cdc_provider.pipeline.steps.sink import (
     open_table_builder,
     open_targets,
 )
-from airflow_cdc_provider.pipeline.steps.status import left_out_text
 from airflow_cdc_provider.pipeline.steps.tables import (
     captured_tables,
     require_keys,
     require_separate,
 )
-from airflow_cdc_provider.state.reconcile import reconcile
+from airflow_cdc_provider.views.status import left_out_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,14 @@ from airflow_cdc_provider.core.history import Held, held_by_reports, held_by_str
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import PlanOrigin
 from airflow_cdc_provider.core.stream_split import smallest
-from airflow_cdc_provider.mysql.capabilities import read_capabilities
-from airflow_cdc_provider.mysql.connection import Role, connect
-from airflow_cdc_provider.mysql.lineage import taken_over
-from airflow_cdc_provider.mysql.log_start import check_start
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.file_changes import RESTART
 from airflow_cdc_provider.pipeline.steps.sink import Ledger
 from airflow_cdc_provider.pipeline.steps.tables import Captured
+from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
+from airflow_cdc_provider.systems.mysql.server.connection import Role, connect
+from airflow_cdc_provider.systems.mysql.source.lineage import taken_over
+from airflow_cdc_provider.systems.mysql.source.log_start import check_start
 
 
 def origin_now(run: Run, captured: Captured) -> PlanOrigin:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from airflow_cdc_provider.columns.sink_port import Owner, SinkLedger, TableBuilder, Targets
 from airflow_cdc_provider.pipeline.run import Run
-from airflow_cdc_provider.sinks.opening import Sink, open_sink
-from airflow_cdc_provider.sinks.ports import Owner, SinkLedger, TableBuilder, Targets
+from airflow_cdc_provider.systems.mysql.sink.mysql_sink import Sink, open_sink
 
 
 class Ledger(SinkLedger, Protocol):

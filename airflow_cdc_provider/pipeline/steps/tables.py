@@ -16,22 +16,22 @@ from airflow_cdc_provider.core.errors import UnsupportedTableError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_schema import TableSchema
-from airflow_cdc_provider.mysql.capabilities import Capabilities, read_capabilities
-from airflow_cdc_provider.mysql.catalogue import (
+from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
+from airflow_cdc_provider.pipeline.file.patterns import Route, TablePattern, sink_table
+from airflow_cdc_provider.pipeline.file.problems import Path
+from airflow_cdc_provider.pipeline.run import Run
+from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities, read_capabilities
+from airflow_cdc_provider.systems.mysql.server.catalogue import (
     TableFacts,
     TableKind,
     picked_tables,
     reserved_for,
 )
-from airflow_cdc_provider.mysql.connection import connect
-from airflow_cdc_provider.mysql.introspection import read_schemas
-from airflow_cdc_provider.pipeline.loader import LoadedPipeline
-from airflow_cdc_provider.pipeline.patterns import Route, TablePattern, sink_table
-from airflow_cdc_provider.pipeline.problems import Path
-from airflow_cdc_provider.pipeline.run import Run
+from airflow_cdc_provider.systems.mysql.server.connection import connect
+from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
 
 if TYPE_CHECKING:
-    from airflow_cdc_provider.mysql.connection import ServerConnection
+    from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
 
 Found = tuple[Path, str, str]
 

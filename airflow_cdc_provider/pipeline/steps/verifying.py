@@ -21,14 +21,14 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
-from airflow_cdc_provider.mysql.capabilities import read_capabilities
-from airflow_cdc_provider.mysql.connection import connect, query
-from airflow_cdc_provider.mysql.verify import VerifyReport
-from airflow_cdc_provider.mysql.verify import verify as compare
 from airflow_cdc_provider.pipeline.run import Run, lease_is_live
 from airflow_cdc_provider.pipeline.steps.file_changes import require_unchanged
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
 from airflow_cdc_provider.pipeline.steps.tables import picked_now
+from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
+from airflow_cdc_provider.systems.mysql.server.connection import connect, query
+from airflow_cdc_provider.systems.mysql.verify.verify import VerifyReport
+from airflow_cdc_provider.systems.mysql.verify.verify import verify as compare
 
 SETTLE_S = 120.0
 _POLL_S = 0.3

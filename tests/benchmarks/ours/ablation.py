@@ -15,11 +15,15 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from airflow_cdc_provider.columnar.sql_text import RowsText, values_sql
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.identifiers import quote_table
-from airflow_cdc_provider.mysql.connection import RawConnection, connect, sink_session
-from airflow_cdc_provider.mysql.snapshot_reader import SnapshotReader
+from airflow_cdc_provider.systems.mysql.server.connection import (
+    RawConnection,
+    connect,
+    sink_session,
+)
+from airflow_cdc_provider.systems.mysql.source.snapshot_reader import SnapshotReader
+from airflow_cdc_provider.systems.mysql.wire.sql_text import RowsText, values_sql
 from tests.benchmarks import subject
 from tests.benchmarks.ours.setting import Setting, setting
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pymysql
 
-from airflow_cdc_provider.columnar.events import BatchLimits
 from airflow_cdc_provider.core.jobspec import ApplyMode
-from airflow_cdc_provider.mysql.log_reader import LogReader
+from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
+from airflow_cdc_provider.systems.mysql.source.log_reader import LogReader
 from tests.benchmarks import subject
 from tests.benchmarks.ours.setting import setting
 from tests.benchmarks.workload import WORKLOADS

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_cdc_provider.pipeline.loader import load_pipeline
+from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.pipeline.run import Run, open_run
 from airflow_cdc_provider.pipeline.steps.jobs import snapshot_spec
 from airflow_cdc_provider.pipeline.steps.planning import plan
@@ -31,7 +31,7 @@ snapshot: {split_rows: 50000, max_connections: 8}
 
 def warm(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Import what readers import; interpreter start-up is not what is measured."""
-    import airflow_cdc_provider.spark.reader_task  # noqa: F401, PLC0415
+    import airflow_cdc_provider.engine.snapshot.reader_task  # noqa: F401, PLC0415
 
     yield from batches
 

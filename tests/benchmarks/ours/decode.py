@@ -6,7 +6,7 @@ from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.gtid import GtidSet
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
-from airflow_cdc_provider.mysql.log_reader import LogReader
+from airflow_cdc_provider.systems.mysql.source.log_reader import LogReader
 from tests.benchmarks import subject
 
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airflow_cdc_provider.columnar.binlog.decoder import ColumnDecoder
-from airflow_cdc_provider.columnar.binlog.event_types import EventType
-from airflow_cdc_provider.columnar.binlog.file_events import read_file
-from airflow_cdc_provider.columnar.events import EventChunk
 from airflow_cdc_provider.core.gtid import GtidSet
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
+from airflow_cdc_provider.systems.mysql.binlog.event_chunks import EventChunk
+from airflow_cdc_provider.systems.mysql.binlog.events.event_types import EventType
+from airflow_cdc_provider.systems.mysql.binlog.events.file_events import read_file
+from airflow_cdc_provider.systems.mysql.binlog.transactions.decoder import ColumnDecoder
 from tests.benchmarks import subject
 
 _TYPE_AT = 4

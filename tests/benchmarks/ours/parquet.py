@@ -16,20 +16,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from airflow_cdc_provider.columnar.arrow_arrays import numbers_of
+from airflow_cdc_provider.columns.arrow_arrays import numbers_of
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.core.table_schema import TableSchema
-from airflow_cdc_provider.mysql.snapshot_reader import SnapshotReader
+from airflow_cdc_provider.engine.connecting import open_boundaries
+from airflow_cdc_provider.engine.snapshot.assigner import SplitAssigner
+from airflow_cdc_provider.engine.snapshot.assigner_server import AssignerServer
+from airflow_cdc_provider.engine.snapshot.door import AssignerAddress
+from airflow_cdc_provider.engine.snapshot.planner import Planner
+from airflow_cdc_provider.engine.snapshot.remote_assigner import RemoteAssigner
 from airflow_cdc_provider.pipeline.run import Run
-from airflow_cdc_provider.spark.assigner import SplitAssigner
-from airflow_cdc_provider.spark.assigner_server import AssignerServer
-from airflow_cdc_provider.spark.door import AssignerAddress
-from airflow_cdc_provider.spark.opening import open_boundaries
-from airflow_cdc_provider.spark.planning import Planner
-from airflow_cdc_provider.spark.remote_assigner import RemoteAssigner
 from airflow_cdc_provider.spark.session import close_session, open_session
+from airflow_cdc_provider.systems.mysql.source.snapshot_reader import SnapshotReader
 from tests.benchmarks import subject
 from tests.benchmarks.ours.copy import planned_run, warm
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.jobspec import ApplyMode
@@ -13,11 +14,10 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit
 from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
 from airflow_cdc_provider.core.table_schema import TableSchema
-from airflow_cdc_provider.mysql.connection import connect, query
-from airflow_cdc_provider.mysql.introspection import read_schema
-from airflow_cdc_provider.mysql.snapshot_reader import SnapshotReader
-from airflow_cdc_provider.sinks.opening import Sink, open_sink
-from airflow_cdc_provider.sinks.ports import Owner
+from airflow_cdc_provider.systems.mysql.server.connection import connect, query
+from airflow_cdc_provider.systems.mysql.server.introspection import read_schema
+from airflow_cdc_provider.systems.mysql.sink.mysql_sink import Sink, open_sink
+from airflow_cdc_provider.systems.mysql.source.snapshot_reader import SnapshotReader
 from tests.benchmarks import subject
 
 OWNER = Owner(PipelineName("bench"), 1)

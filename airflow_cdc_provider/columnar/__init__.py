@@ -1,1 +1,0 @@
-"""Bytes of the server become Arrow columns here; numpy and pyarrow, no I/O."""

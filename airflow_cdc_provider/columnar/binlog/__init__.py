@@ -1,1 +1,0 @@
-"""The binlog's row events become Arrow columns here, many events in one vector step."""

@@ -1,0 +1,101 @@
+"""Row changes of the log as columns, and the batches they travel in.
+
+A batch is a run of whole source transactions, so that its end is a place a checkpoint may be.
+Inside it, the changes of one table stand together as columns; `ordinal` keeps the order in
+which the log had them, across all tables of the batch. One transaction may be larger than
+memory: then it travels in several batches, and all but the last have no `end`.
+
+Values follow the value model (`systems.mysql.dialect.value_model`): the same Arrow type and the same
+canonical value whether a row came by SELECT or from the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.positions import LogPosition, TransactionPoint
+from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import StatementEffect, effect_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Op(IntEnum):
+    """What happened to a row."""
+
+    INSERT = 1
+    UPDATE = 2
+    DELETE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TableChanges:
+    """Changes of one table in log order, one entry a changed row.
+
+    `before` and `after` have the table's columns in table order, generated ones included, with
+    the schema that the log had at that time. An insert's `before` and a delete's `after` are
+    rows of nulls. The arrays all have the same length.
+    """
+
+    table: TableId
+    transaction: pa.Array
+    """int32: index into the batch's `transactions`."""
+    ordinal: pa.Array
+    """int64: place among all changes of the batch, over all tables; increasing."""
+    op: pa.Array
+    """int8: a value of `Op`."""
+    before: pa.RecordBatch
+    after: pa.RecordBatch
+
+    def __len__(self) -> int:
+        return len(self.op)
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement the log carries as text: DDL, or anything that is not a row change."""
+
+    database: str
+    sql: str
+    point: TransactionPoint
+    ansi_quotes: bool = False
+    """Double quotes hold names, as the session's sql_mode had it."""
+    backslash_escapes: bool = True
+
+    @property
+    def effect(self) -> StatementEffect:
+        """Return what it does to tables."""
+        return effect_of(
+            self.sql,
+            default_database=self.database,
+            ansi_quotes=self.ansi_quotes,
+            backslash_escapes=self.backslash_escapes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeBatch:
+    """Whole source transactions in columns, or a part of one too large for memory.
+
+    `end` covers the batch; None means that a transaction goes on in the next batch, and the
+    sink keeps its own transaction open. A `barrier` is a statement behind the batch's rows:
+    the batch ends with it, and `end` covers it.
+    """
+
+    start: LogPosition
+    end: LogPosition | None
+    transactions: Sequence[TransactionPoint]
+    """A tuple, or columns that make a record of each when asked."""
+    tables: tuple[TableChanges, ...]
+    barrier: Statement | None = None
+    bytes: int = field(default=0, compare=False)
+    """Bytes of log behind this batch."""
+
+    @property
+    def changes(self) -> int:
+        """Return the number of row changes."""
+        return sum(len(table) for table in self.tables)

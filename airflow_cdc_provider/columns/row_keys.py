@@ -1,0 +1,113 @@
+"""Keys of many rows at once: which are the same, and which lie in a range.
+
+**The same.** Keys become codes: small integers, equal for equal keys. With codes, "the last
+change of each key" is one numpy assignment and no sort. Keys are equal here if their values of
+the value model are: texts byte by byte, whatever their collation.
+
+**In a range.** Only for kinds whose order Arrow and MySQL share (`core.keys.comparable`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_cdc_provider.columns.arrow_arrays import as_numpy, numbers_of
+from airflow_cdc_provider.columns.keys import key_column
+from airflow_cdc_provider.core.errors import ValueRefusedError
+from airflow_cdc_provider.core.keys import Key, KeyRange
+
+Codes = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+KeyColumns = Sequence[pa.Array]
+"""One array for each key column, all of the same length."""
+
+_SPARSE = 4
+"""An integer range may be this many times wider than it has values to be used as codes."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCodes:
+    """Codes from 0 up to, not including, `count`, for some groups of keys."""
+
+    groups: tuple[Codes, ...]
+    count: int
+
+
+def key_codes(groups: Sequence[KeyColumns]) -> KeyCodes:
+    """Give equal keys of all groups the same code."""
+    sizes = [len(group[0]) for group in groups]
+    columns = [
+        _column_codes(pa.concat_arrays([group[i] for group in groups]))
+        for i in range(len(groups[0]))
+    ]
+    codes, count = reduce(_paired, columns)
+    if count > _SPARSE * len(codes) + 1024:
+        codes, count = _dense(codes)
+    return KeyCodes(tuple(np.split(codes, np.cumsum(sizes)[:-1])), count)
+
+
+def _column_codes(values: pa.Array) -> tuple[Codes, int]:
+    if values.null_count:
+        raise ValueRefusedError(
+            "a key column holds NULL, which no key does",
+            risk="rows could not be told apart",
+            remedy="if it is a zero date, set source.zero_dates to text or fail",
+        )
+    if pa.types.is_integer(values.type) and len(values):
+        numbers = as_numpy(values)
+        low, high = int(numbers.min()), int(numbers.max())
+        if high - low < _SPARSE * len(numbers) + 1024:
+            wide = numbers if numbers.dtype == np.uint64 else numbers.astype(np.int64)
+            return (wide - wide.dtype.type(low)).astype(np.int64), high - low + 1
+    if pa.types.is_floating(values.type):
+        values = pc.add(values, 0.0)  # -0.0 and 0.0 are one key
+    if pa.types.is_decimal(values.type) or pa.types.is_temporal(values.type):
+        values = _bytes_of(values)
+    encoded = values.dictionary_encode()
+    return as_numpy(encoded.indices).astype(np.int64), max(1, len(encoded.dictionary))
+
+
+def _bytes_of(values: pa.Array) -> pa.Array:
+    """Look at fixed-width values as bytes, which have a quicker hash."""
+    width = values.type.bit_width // 8
+    kind = {4: pa.int32(), 8: pa.int64()}.get(width, pa.binary(width))
+    return pa.Array.from_buffers(kind, len(values), [None, values.buffers()[1]], 0, values.offset)
+
+
+def _paired(left: tuple[Codes, int], right: tuple[Codes, int]) -> tuple[Codes, int]:
+    """Make one code of two; made dense first where their product could overflow."""
+    if left[1] * right[1] >= 1 << 62:
+        left, right = _dense(left[0]), _dense(right[0])
+    return left[0] * right[1] + right[0], left[1] * right[1]
+
+
+def _dense(codes: Codes) -> tuple[Codes, int]:
+    encoded = numbers_of(codes).dictionary_encode()
+    return as_numpy(encoded.indices).astype(np.int64), max(1, len(encoded.dictionary))
+
+
+def in_range(columns: KeyColumns, keys: KeyRange) -> Mask:
+    """Tell which keys lie in the range; a bound may be a prefix of the key."""
+    inside = np.ones(len(columns[0]), np.bool_)
+    if keys.start is not None:
+        inside &= ~_before(columns, keys.start)
+    if keys.end is not None:
+        inside &= _before(columns, keys.end)
+    return inside
+
+
+def _before(columns: KeyColumns, bound: Key) -> Mask:
+    before = np.zeros(len(columns[0]), np.bool_)
+    level = np.ones(len(columns[0]), np.bool_)
+    for values, part in zip(columns, bound, strict=False):
+        limit = key_column([part], values.type)[0]
+        before |= level & as_numpy(pc.less(values, limit))
+        level &= as_numpy(pc.equal(values, limit))
+    return before

@@ -1,0 +1,258 @@
+"""What of one batch a writer slot has to apply, from the position the slot is at. No I/O.
+
+A batch may come again, or lie partly behind what is committed: then what is contained is left
+out, transaction by transaction. A batch that begins behind the committed position would leave a
+gap, and is refused. Of what remains, the split filter takes what snapshots already hold (law 5),
+and the merge leaves the last change of each key: one sink transaction holds many whole source
+transactions, so the states between them are never seen.
+
+A barrier is a statement of the log behind the batch's rows. If it changes no captured table, by the
+definition the table was planned with, it is passed. Otherwise what came before it is committed, up
+to the place before the statement, and the table's change is an error.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from airflow_cdc_provider.columns.changes import ChangeBatch, Statement, TableChanges
+from airflow_cdc_provider.columns.merge import MergedChanges, merge
+from airflow_cdc_provider.columns.split_filter import filtered
+from airflow_cdc_provider.core.errors import (
+    IncomparablePositionsError,
+    IntegrityError,
+    PositionWentBackError,
+    TableChangedError,
+)
+from airflow_cdc_provider.core.gtid import Gtid, GtidSet
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.positions import Imprint, LogPosition
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
+from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import StatementEffect
+from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates, arrow_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class TableWork:
+    """What one table has to take."""
+
+    plan: TablePlan
+    merged: MergedChanges
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What of a batch is to be applied from one position."""
+
+    tables: tuple[TableWork, ...]
+    changes: int
+    """Row changes before they were merged."""
+    transactions: int
+    committed_us: int
+
+
+class CapturedTables:
+    """The plans of a pipeline's tables, and the columns their changes must have."""
+
+    def __init__(self, plans: Sequence[TablePlan], zero_dates: ZeroDates) -> None:
+        self.plans: Mapping[TableId, TablePlan] = {plan.schema.table: plan for plan in plans}
+        self._schemas = {
+            plan.schema.table: arrow_schema(plan.schema.columns, zero_dates) for plan in plans
+        }
+
+    def plan_of(self, changes: TableChanges) -> TablePlan:
+        """Return the plan of a table; changes of another shape than planned are refused."""
+        plan = self.plans.get(changes.table)
+        if plan is None:
+            raise IntegrityError(
+                f"the log brought changes of {changes.table}, which is not in the plan",
+                where="batch of changes",
+                risk="they would be lost",
+                remedy="report this; the reader and the sink must have the same tables",
+            )
+        wanted, found = self._schemas[changes.table], changes.after.schema
+        if not found.equals(wanted):
+            raise TableChangedError(
+                f"the log's columns of {changes.table} are not the planned ones: "
+                f"{_difference(wanted, found)}",
+                where=f"table {changes.table}",
+                risk="values could land in the wrong column; nothing of the batch was kept",
+                remedy="restart the pipeline with its new definition; its tables are read again",
+            )
+        return plan
+
+    def concerned(self, barrier: Statement, stream: StreamSplit) -> list[TableId]:
+        """Return the captured tables that a statement may change and no snapshot has settled."""
+        effect = barrier.effect
+        return [
+            progress.table
+            for progress in stream.tables
+            if self._changes(effect, progress.table)
+            and not progress.applied_through.contains(barrier.point)
+        ]
+
+    def _changes(self, effect: StatementEffect, table: TableId) -> bool:
+        plan = self.plans.get(table)
+        if plan is None:
+            return effect.concerns(table, ignore_case=True)
+        return effect.changes(plan.schema, ignore_case=True)
+
+
+@dataclass(slots=True)
+class Selection:
+    """One batch, and what of it is to be done from each position it was asked for."""
+
+    batch: ChangeBatch
+    captured: CapturedTables
+    _works: dict[LogPosition, Work] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def is_contained(self, position: LogPosition) -> bool:
+        """Tell whether all of the batch is committed already."""
+        end = self.batch.end
+        return end is not None and (end == position or position.covers(end))
+
+    def check_follows(self, position: LogPosition) -> None:
+        """Refuse a batch that begins behind what is committed."""
+        start = self.batch.start
+        if start == position or position.covers(start):
+            return
+        raise PositionWentBackError(
+            f"the batch starts at {start}, the sink is at {position}",
+            where="applying changes",
+            risk="the changes in between would be lost; nothing was applied",
+            remedy="read the log again from the sink's position",
+        )
+
+    def end_within(
+        self, stream: StreamSplit
+    ) -> tuple[LogPosition | None, TableChangedError | None]:
+        """Return the position to commit, and the error if a barrier stops the stream there."""
+        barrier, end = self.batch.barrier, self.batch.end
+        if barrier is None or end is None:
+            return end, None
+        tables = self.captured.concerned(barrier, stream)
+        if not tables:
+            return end, None
+        before = _before(barrier, self.batch)
+        names = ", ".join(str(table) for table in tables)
+        return before, TableChangedError(
+            f"a statement changed {names}: {barrier.sql[:300]}",
+            where=f"log at {barrier.point.start}, transaction {barrier.point.gtid}",
+            risk="none yet: what came before the statement is committed, nothing behind it",
+            remedy="make the same change at the sink, then restart the pipeline",
+        )
+
+    def work(self, position: LogPosition, stream: StreamSplit) -> Work:
+        """Return what is to be applied by a slot that is at `position`."""
+        with self._lock:  # slots at one position share one merge
+            found = self._works.get(position)
+            if found is None:
+                found = self._works[position] = self._select(position, stream)
+            return found
+
+    def _select(self, position: LogPosition, stream: StreamSplit) -> Work:
+        batch = self.batch
+        behind = position != batch.start
+        parts: list[tuple[TablePlan, TableChanges]] = []
+        for changes in batch.tables:
+            progress = stream.progress_of(changes.table)
+            if progress is None:
+                continue  # it is being read again; its hand-off brings the stream back here
+            kept = _owned_changes(changes, batch, progress, position, behind=behind)
+            if len(kept):
+                parts.append((self.captured.plan_of(kept), kept))
+        points = batch.transactions
+        if behind:
+            points = tuple(point for point in points if not position.contains(point))
+        return Work(
+            tables=_merged(parts),
+            changes=sum(len(kept) for _, kept in parts),
+            transactions=len(points),
+            committed_us=points[-1].committed_us if points else 0,
+        )
+
+
+def _owned_changes(
+    changes: TableChanges,
+    batch: ChangeBatch,
+    progress: TableProgress,
+    position: LogPosition,
+    *,
+    behind: bool,
+) -> TableChanges:
+    key = _key_names(changes, progress)
+    if behind:
+        committed = TableProgress(changes.table, applied_through=position)
+        changes = filtered(changes, batch.transactions, committed, key)
+    if not progress.finished and _covers(position, progress.applied_through):
+        return changes  # the usual case: the table is pure, and nothing of it lies ahead
+    return filtered(changes, batch.transactions, progress, key)
+
+
+def _key_names(changes: TableChanges, progress: TableProgress) -> Sequence[str]:
+    if progress.finished:
+        return progress.finished[0].split.key_columns
+    names: list[str] = changes.after.schema.names
+    return names[:1]  # not looked at where there are no splits
+
+
+def _covers(position: LogPosition, other: LogPosition) -> bool:
+    try:
+        return position.covers(other)
+    except IncomparablePositionsError:
+        return False  # then each transaction is asked about
+
+
+def _merged(parts: Sequence[tuple[TablePlan, TableChanges]]) -> tuple[TableWork, ...]:
+    """Merge the changes of each table; one table may come in several pieces, in log order."""
+    ordered = sorted(parts, key=lambda part: (part[0].schema.table, part[1].ordinal[0].as_py()))
+    return tuple(
+        TableWork(plan, merge([changes for _, changes in pieces], plan.schema.primary_key))
+        for plan, pieces in groupby(ordered, key=lambda part: part[0])
+    )
+
+
+def _before(barrier: Statement, batch: ChangeBatch) -> LogPosition:
+    """Return the position just before the barrier's statement."""
+    point, end = barrier.point, batch.end
+    if end is not None and isinstance(end.gtids, GtidSet) and isinstance(point.gtid, Gtid):
+        number = point.gtid.number
+        own = GtidSet({point.gtid.source: ((number, number + 1),)})
+        gtids = end.gtids.subtract(own)
+        return LogPosition(end.server_uuid, point.start, gtids, _imprint_behind(batch))
+    passed = (each for each in batch.transactions if each != point)
+    reached = reduce(LogPosition.after, passed, batch.start)
+    return replace(
+        reached,
+        server_uuid=point.server_uuid,
+        binlog=point.start,
+        imprint=_imprint_behind(batch),
+    )
+
+
+def _imprint_behind(batch: ChangeBatch) -> Imprint | None:
+    """Return what identifies the log before a batch, if it began in the same server's log."""
+    end = batch.end
+    same = end is not None and batch.start.server_uuid == end.server_uuid
+    return batch.start.imprint if same else None
+
+
+def _difference(wanted: pa.Schema, found: pa.Schema) -> str:
+    if wanted.names != found.names:
+        return f"planned {wanted.names}, found {found.names}"
+    differing = [
+        f"{one.name} planned {one.type}, found {other.type}"
+        for one, other in zip(wanted, found, strict=True)
+        if one.type != other.type
+    ]
+    return "; ".join(differing) or "they differ in what may be NULL"

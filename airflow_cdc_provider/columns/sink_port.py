@@ -1,0 +1,167 @@
+"""What the jobs ask of a sink.
+
+A sink is opened for one pipeline and one generation. Every commit checks the generation in its
+own transaction and raises `FencedError` when a newer owner has taken over (law 8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from airflow_cdc_provider.columns.changes import ChangeBatch
+from airflow_cdc_provider.columns.rows import SplitRows
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.stream_split import StreamSplit
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who writes: a pipeline under one generation."""
+
+    pipeline: PipelineName
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedBatch:
+    """What a sink committed."""
+
+    end: LogPosition
+    changes: int
+    transactions: int
+    committed_us: int
+    """The original commit time of the last source transaction; 0 if there was none."""
+
+
+class SplitSink(Protocol):
+    """Takes finished splits."""
+
+    def publish(self, split: SnapshotSplit, rows: SplitRows, report: SplitReport) -> None:
+        """Replace all the sink holds in the split's range by `rows`, and store the report.
+
+        One transaction: the split is there whole, with its report, or not at all (law 4).
+        """
+
+    def close(self) -> None:
+        """Let go of the connection; a transaction that is open is rolled back."""
+
+
+class ChangeSink(Protocol):
+    """Takes changes in source order."""
+
+    def stream(self) -> StreamSplit | None:
+        """Return the stream split as last committed: where to go on, and each table's progress."""
+
+    def apply(self, batch: ChangeBatch) -> AppliedBatch | None:
+        """Apply one batch and store its end in the same transaction (law 7).
+
+        Changes that a split's snapshot already holds, and those up to the committed position,
+        are left out. None when the batch has no end: the transaction stays open for the rest.
+        """
+
+    def close(self) -> None:
+        """Let go of the connections; a transaction that is open is rolled back."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCounts:
+    """What the stream has committed since the hand-off."""
+
+    batches: int = 0
+    changes: int = 0
+    transactions: int = 0
+    lag_us: int | None = None
+    """Age of the last source commit when it was committed here; None before the first."""
+
+
+class SinkLedger(Protocol):
+    """The truth about what is committed in the sink."""
+
+    def take_over(self, generation: int) -> None:
+        """Make `generation` the only one that may commit; a smaller one is `FencedError`."""
+
+    def generation(self) -> int:
+        """Return the generation that may commit, 0 for a pipeline never seen."""
+
+    def reports(self) -> Sequence[tuple[SnapshotSplit, SplitReport]]:
+        """Return every finished split of the current plan with its report."""
+
+    def start_plan(self, plan_id: str) -> None:
+        """Forget the finished splits and the stream of older plans, once, for this plan."""
+
+    def plan_id(self) -> str:
+        """Return the plan whose splits are in the ledger, empty for none."""
+
+    def store_stream(self, stream: StreamSplit) -> None:
+        """Store the stream split at hand-off; refused if the ledger already streams further."""
+
+    def stream(self) -> StreamSplit | None:
+        """Return the stream split as last committed, None before the hand-off."""
+
+    def counts(self) -> StreamCounts:
+        """Return what the stream has committed since the hand-off."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetConflict:
+    """A table of the sink that this pipeline must not write to as things are."""
+
+    table: TableId
+    pipeline: str
+    """Who owns it; empty if nobody does, and it holds rows."""
+    text: str
+    remedy: str
+
+
+class Targets(Protocol):
+    """Which of the sink's tables this pipeline owns."""
+
+    def plan_id(self) -> str:
+        """Return the plan whose splits are in the ledger, empty for none; nothing is created."""
+
+    def routes(self) -> tuple[tuple[TableId, TableId], ...]:
+        """Return what this pipeline copies where, by its claims; nothing is created."""
+
+    def conflicts(
+        self, plans: Sequence[TablePlan], *, known: Collection[TableId] = ()
+    ) -> tuple[TargetConflict, ...]:
+        """Return what stands against writing to the plans' tables; nothing is created or locked.
+
+        `known` are tables whose rows are known to be this pipeline's.
+        """
+
+    def claim(
+        self,
+        plans: Sequence[TablePlan],
+        *,
+        known: Collection[TableId] = (),
+        replace_rows: bool = False,
+    ) -> tuple[TableId, ...]:
+        """Own the plans' tables, all or none; return those taken with rows of others."""
+
+    def release(self, *, keep: Sequence[TablePlan] = ()) -> None:
+        """Give back all tables but those of `keep`; their rows stay."""
+
+
+class TableBuilder(Protocol):
+    """Makes the sink's tables."""
+
+    def require_fit(self, plans: Sequence[TablePlan]) -> None:
+        """Refuse tables there are that cannot hold the source's rows; changes nothing."""
+
+    def create_missing(self, plans: Sequence[TablePlan]) -> Mapping[TableId, bool]:
+        """Create databases and tables that do not exist; returns which were created.
+
+        Secondary unique and foreign keys are left for `finish`.
+        """
+
+    def finish(self, plans: Sequence[TablePlan]) -> tuple[str, ...]:
+        """Add secondary unique and foreign keys; only after the consistent point.
+
+        Returns remarks for people: rows that break a key, which was added all the same.
+        """

@@ -1,0 +1,198 @@
+"""Law 5 for many changes at once: which of them the stream applies.
+
+A change of a key is applied if and only if the watermark of the key's split does not contain its
+transaction, and the table's `applied_through` does not either. An update touches two keys when it
+moves one; each is judged by its own split, and what is left may be only a delete of the old key
+or only an insert of the new one.
+
+Splits are sorted by range, so a key's split is the number of split starts that are not after the
+key. A single key column is looked up by binary search, composite keys start by start. Then only
+the pairs of split and transaction that do occur are compared, and by GTID a whole split's
+transactions at a time. The answer is that of `TableProgress.owns`, key by key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from airflow_cdc_provider.columns.arrow_arrays import as_arrow, as_numpy, mask_of, numbers_of
+from airflow_cdc_provider.columns.changes import Op, TableChanges
+from airflow_cdc_provider.columns.keys import key_column
+from airflow_cdc_provider.columns.row_keys import KeyColumns, Mask, in_range
+from airflow_cdc_provider.core.gtid import Gtid, GtidSet
+from airflow_cdc_provider.core.keys import KeyRange
+from airflow_cdc_provider.core.positions import LogPosition, TransactionPoint
+from airflow_cdc_provider.core.stream_split import TableProgress
+
+Numbers = npt.NDArray[np.int64]
+
+
+class _Points:
+    """The transactions of a batch as numbers, made once; `LogPosition.contains` for many."""
+
+    def __init__(self, transactions: Sequence[TransactionPoint]) -> None:
+        transactions = tuple(transactions)  # they may be columns that make a record when asked
+        count = len(transactions)
+        self._transactions = transactions
+        gtids = [point.gtid for point in transactions]
+        self._named = all(isinstance(gtid, Gtid) for gtid in gtids)
+        named = [gtid for gtid in gtids if isinstance(gtid, Gtid)] if self._named else []
+        self._sources = list(dict.fromkeys(gtid.source for gtid in named))
+        place = {source: i for i, source in enumerate(self._sources)}
+        self._source = np.fromiter((place[gtid.source] for gtid in named), np.int64, len(named))
+        self._number = np.fromiter((gtid.number for gtid in named), np.int64, len(named))
+        self._servers = {point.server_uuid for point in transactions}
+        self._file = np.fromiter((p.end.file_number for p in transactions), np.int64, count)
+        self._offset = np.fromiter((p.end.offset for p in transactions), np.int64, count)
+
+    def within(self, position: LogPosition, chosen: Numbers) -> Mask:
+        """Tell which of the chosen transactions lie at or before a position."""
+        if isinstance(position.gtids, GtidSet) and self._named:
+            return self._in_set(position.gtids, chosen)
+        binlog = position.binlog
+        has_gtids = isinstance(position.gtids, GtidSet)
+        if binlog is not None and not has_gtids and self._servers <= {position.server_uuid}:
+            file, offset = self._file[chosen], self._offset[chosen]
+            passed: Mask = file < binlog.file_number
+            passed |= (file == binlog.file_number) & (offset <= binlog.offset)
+            return passed
+        some, back = np.unique(chosen, return_inverse=True)
+        answers = [position.contains(self._transactions[i]) for i in some.tolist()]
+        return np.array(answers, np.bool_)[back]
+
+    def _in_set(self, gtids: GtidSet, chosen: Numbers) -> Mask:
+        source, number = self._source[chosen], self._number[chosen]
+        inside = np.zeros(len(chosen), np.bool_)
+        for place, each in enumerate(self._sources):
+            spans = gtids.intervals.get(each, ())
+            if spans:
+                # An odd place in [start0, end0, start1, ...] is inside an interval.
+                found = np.searchsorted(np.array(spans).ravel(), number, side="right") % 2 == 1
+                inside |= (source == place) & found
+        return inside
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """For each change: whether its before-key, and whether its after-key, is the stream's.
+
+    An insert has no before-key and a delete no after-key: False there.
+    """
+
+    before: pa.BooleanArray
+    after: pa.BooleanArray
+
+
+def owned(
+    changes: TableChanges,
+    transactions: Sequence[TransactionPoint],
+    progress: TableProgress,
+    key: Sequence[str],
+) -> Owned:
+    """Tell which keys of the changes the stream applies; `key` names the key in index order."""
+    op = as_numpy(changes.op)
+    transaction = as_numpy(changes.transaction)
+    points = _Points(transactions)
+    fresh = ~points.within(progress.applied_through, np.arange(len(transactions)))[transaction]
+    before, after = fresh & (op != Op.INSERT), fresh & (op != Op.DELETE)
+    if progress.finished and len(op):
+        sides = [np.flatnonzero(before), np.flatnonzero(after)]
+        columns = [
+            pa.concat_arrays(
+                [
+                    rows.column(name).take(numbers_of(wanted))
+                    for rows, wanted in zip((changes.before, changes.after), sides, strict=True)
+                ]
+            )
+            for name in key
+        ]
+        of = np.concatenate([transaction[wanted] for wanted in sides])
+        applies = _after_their_split(columns, of, points, progress)
+        before[sides[0]] = applies[: len(sides[0])]
+        after[sides[1]] = applies[len(sides[0]) :]
+    return Owned(mask_of(before), mask_of(after))
+
+
+def filtered(
+    changes: TableChanges,
+    transactions: Sequence[TransactionPoint],
+    progress: TableProgress,
+    key: Sequence[str],
+) -> TableChanges:
+    """Return what the stream applies of the changes.
+
+    An update of which only one key is the stream's becomes an insert or a delete; the image that
+    is then absent is still there as columns, and means nothing.
+    """
+    if not len(changes):
+        return changes
+    found = owned(changes, transactions, progress, key)
+    before, after = (as_numpy(side) for side in (found.before, found.after))
+    op = as_numpy(changes.op).copy()
+    update = op == Op.UPDATE
+    op[update & ~before] = Op.INSERT
+    op[update & ~after] = Op.DELETE
+    kept = before | after
+    if kept.all() and np.array_equal(op, as_numpy(changes.op)):
+        return changes
+    places = numbers_of(np.flatnonzero(kept))
+    return TableChanges(
+        table=changes.table,
+        transaction=changes.transaction.take(places),
+        ordinal=changes.ordinal.take(places),
+        op=as_arrow(op[kept].astype(np.int8), None, pa.int8()),
+        before=changes.before.take(places),
+        after=changes.after.take(places),
+    )
+
+
+def _after_their_split(
+    columns: KeyColumns, transaction: Numbers, points: _Points, progress: TableProgress
+) -> Mask:
+    """Tell which keys' transactions their split's watermark does not contain."""
+    split = split_numbers(columns, progress)
+    applies = np.ones(len(split), np.bool_)
+    order = np.argsort(split, kind="stable")
+    hit, first = np.unique(split[order], return_index=True)
+    edges = [*first.tolist(), len(order)]
+    for number, start, end in zip(hit.tolist(), edges, edges[1:], strict=False):
+        rows = order[start:end]
+        applies[rows] = ~points.within(progress.finished[number].watermark, transaction[rows])
+    return applies
+
+
+def split_numbers(columns: KeyColumns, progress: TableProgress) -> Numbers:
+    """Return for each key the place of its split in `progress.finished`."""
+    starts = [finished.split.keys.start for finished in progress.finished[1:]]
+    bounds = [start for start in starts if start is not None]
+    if len(bounds) != len(starts):
+        raise ValueError(f"two splits of {progress.table} are open at the start")
+    if not bounds:
+        return np.zeros(len(columns[0]), np.int64)
+    if len(columns) == 1 and pa.types.is_integer(columns[0].type):
+        limits = key_column([bound[0] for bound in bounds], columns[0].type)
+        found: Numbers = np.searchsorted(as_numpy(limits), as_numpy(columns[0]), side="right")
+        return found
+    return _by_halves(columns, [KeyRange(start=bound) for bound in bounds])
+
+
+def _by_halves(columns: KeyColumns, from_bound: Sequence[KeyRange]) -> Numbers:
+    """Binary search over ordered bounds, with all keys that go the same way going together."""
+    numbers = np.zeros(len(columns[0]), np.int64)
+    waiting = [(np.arange(len(columns[0])), 0, len(from_bound))]
+    while waiting:
+        rows, low, high = waiting.pop()
+        if low == high or not len(rows):
+            numbers[rows] = low
+            continue
+        middle = (low + high) // 2
+        places = numbers_of(rows)
+        reaches = in_range([column.take(places) for column in columns], from_bound[middle])
+        waiting.append((rows[reaches], middle + 1, high))
+        waiting.append((rows[~reaches], low, middle))
+    return numbers

@@ -1,0 +1,72 @@
+"""Staying the owner of a pipeline, and hearing what is wanted of it, while a job runs.
+
+A thread renews the lease in the state store. Losing the state store for a while is not losing
+the pipeline: the generation in the sink's ledger is what keeps others out, so the job goes on and
+says so. Losing the generation ends the job.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from airflow_cdc_provider.core.errors import FencedError
+from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.lifecycle import Wanted
+from airflow_cdc_provider.core.ports import StateStore
+from airflow_cdc_provider.core.records import PipelineState
+from airflow_cdc_provider.engine.renewal import Renewal
+
+log = logging.getLogger(__name__)
+
+
+class Ownership:
+    """Renews a lease while it is open; a context manager.
+
+    `on_end` is called with None when the pipeline is to stop, or when `stop` is set, and with the
+    error when fenced. What is under way may take a while to end, and the lease is kept until then.
+    """
+
+    def __init__(
+        self,
+        store: StateStore,
+        name: PipelineName,
+        generation: int,
+        *,
+        on_end: Callable[[FencedError | None], None],
+        stop: threading.Event | None = None,
+        every_s: float = 2.0,
+    ) -> None:
+        self._store = store
+        self._name = name
+        self._generation = generation
+        self._on_end = on_end
+        self._stop = stop or threading.Event()
+        self._is_ending = False
+        self._renewal = Renewal(name, self._renew, every_s=every_s)
+
+    def __enter__(self) -> Ownership:
+        self._heed(self._store.renew_lease(self._name, self._generation))
+        self._renewal.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._renewal.close()
+
+    def _renew(self) -> bool:
+        try:
+            self._heed(self._store.renew_lease(self._name, self._generation))
+        except FencedError as fenced:
+            log.error("a newer owner took over: pipeline=%s", self._name)
+            self._on_end(fenced)
+            return True
+        return False
+
+    def _heed(self, state: PipelineState) -> None:
+        """Pass on, once, that the job is to stop."""
+        if self._is_ending or (state.wanted is not Wanted.STOP and not self._stop.is_set()):
+            return
+        self._is_ending = True
+        log.info("asked to stop: pipeline=%s", self._name)
+        self._on_end(None)

@@ -1,0 +1,1 @@
+"""The snapshot: splits planned, handed out, read and published."""

@@ -1,0 +1,221 @@
+"""The driver's side of `core.ports.Assigner`: who reads which split.
+
+The queue decides, the state store remembers, and this class keeps both in step: a claim counts an
+attempt, a report finishes a split, a cut replaces it, a reader that died gives back what it held.
+A split that was tried too often is refused, because whatever kills its readers is in the split.
+
+The ledger in the sink is the truth about finished splits; `engine.reconcile` has brought the state
+store in line with it before a job's assigner loads what is left to read.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from airflow_cdc_provider.core.errors import FencedError, IntegrityError
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.keys import Key
+from airflow_cdc_provider.core.lifecycle import SplitStatus, TablePhase
+from airflow_cdc_provider.core.ports import StateStore
+from airflow_cdc_provider.core.split_planner import cut_in_two
+from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.engine.snapshot.split_queue import Claim, NoClaim, SplitQueue
+
+log = logging.getLogger(__name__)
+
+_TO_READ = {SplitStatus.PLANNED, SplitStatus.READING, SplitStatus.FAILED}
+
+
+@dataclass(slots=True)
+class SplitNumbers:
+    """The next number of each table's splits; the planner and cuts take from the same."""
+
+    _next: dict[TableId, int] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def used(self, split: SnapshotSplit) -> None:
+        """Never give this split's number again."""
+        with self._lock:
+            self._next[split.table] = max(self._next.get(split.table, 0), split.number + 1)
+
+    def take(self, table: TableId, count: int = 1) -> int:
+        """Give `count` consecutive numbers; returns the first."""
+        with self._lock:
+            first = self._next.get(table, 0)
+            self._next[table] = first + count
+            return first
+
+
+@dataclass(slots=True)
+class Progress:
+    """What the job's readers have reported so far."""
+
+    splits: int = 0
+    rows: int = 0
+    bytes: int = 0
+    changes: int = 0
+
+    def add(self, report: SplitReport) -> None:
+        """Count one report."""
+        self.splits += 1
+        self.rows += report.rows
+        self.bytes += report.bytes
+        self.changes += report.changes
+
+
+class SplitAssigner:
+    """Hands out a pipeline's splits under one generation; called from many threads."""
+
+    def __init__(
+        self, store: StateStore, name: PipelineName, generation: int, *, most_attempts: int = 6
+    ) -> None:
+        self.queue = SplitQueue()
+        self.numbers = SplitNumbers()
+        self.progress = Progress()
+        self._store = store
+        self._name = name
+        self._generation = generation
+        self._most_attempts = most_attempts
+        self._writing = threading.RLock()
+
+    def load(self) -> None:
+        """Let every stored split be claimed that is neither finished nor cut.
+
+        Attempts of earlier jobs do not count: what ended them may be mended by now.
+        """
+        splits = self._store.splits(self._name)
+        for state in splits:
+            self.numbers.used(state.split)
+        left = [state.split for state in splits if state.status in _TO_READ]
+        for split in left:
+            if _is_cut(split, left):
+                self._mark(split, SplitStatus.CUT)
+            else:
+                self.queue.add((split,))
+
+    def claim(self, reader: int, *, wait_s: float) -> Claim | NoClaim:
+        """Give the reader a split, or say why there is none."""
+        while True:
+            claim = self.queue.claim(reader, wait_s=wait_s)
+            if isinstance(claim, NoClaim):
+                return claim
+            if claim.attempt <= self._most_attempts:
+                self._mark(claim.split, SplitStatus.READING)
+                return claim
+            error = IntegrityError(
+                f"reading {claim.split.split_id} failed {claim.attempt - 1} times without a reason",
+                where=f"table {claim.split.table}, keys {claim.split.keys}",
+                risk="none: nothing of the split was published",
+                remedy="look for killed Python workers; smaller splits or fewer readers need less "
+                "memory",
+            )
+            self.refuse(claim.split, str(error))
+
+    def report(self, report: SplitReport) -> None:
+        """Note that a split is published; noting it twice is harmless."""
+        split = self.queue.finish(report.split_id)
+        if split is None:
+            return
+        with self._writing:
+            self.progress.add(report)
+        self._mark(split, SplitStatus.FINISHED, report=report)
+        self.note_if_read(split.table)
+        log.info(
+            "split read: split=%s rows=%d changes=%d read_s=%.2f publish_s=%.2f",
+            report.split_id,
+            report.rows,
+            report.changes,
+            report.read_s,
+            report.publish_s,
+        )
+
+    def cut(self, split: SnapshotSplit, middle: Key) -> None:
+        """Put two halves in the place of a split that is too big."""
+        number = self.numbers.take(split.table, 2)
+        halves = cut_in_two(split, middle, next_number=number)
+        with self._writing:
+            # the halves first: after a crash in between `load` completes the cut, while the
+            # other order would lose the range
+            self._store.add_splits(self._name, self._generation, halves)
+            self._mark(split, SplitStatus.CUT)
+        self.queue.cut(split, halves)
+        log.info("split too big, cut: split=%s halves=%d,%d", split.split_id, number, number + 1)
+
+    def refuse(self, split: SnapshotSplit, error: str) -> None:
+        """Note that a split cannot be read; its table is given up, the others go on."""
+        self.queue.finish(split.split_id)
+        self._mark(split, SplitStatus.FAILED, error=error)
+        log.error("split refused: split=%s error=%s", split.split_id, error)
+        self.refuse_table(split.table, error)
+
+    def refuse_table(self, table: TableId, error: str) -> None:
+        """Give up a table; the others go on."""
+        with self._writing:
+            self._store.mark_table(self._name, self._generation, table, TablePhase.FAILED, error)
+        self.queue.fail_table(table, error)
+
+    def plan(self, splits: Sequence[SnapshotSplit]) -> None:
+        """Store newly planned splits and let them be claimed."""
+        with self._writing:
+            self._store.add_splits(self._name, self._generation, splits)
+        self.queue.add(splits)
+
+    def planned(self, table: TableId) -> None:
+        """Note that a table's splits are all planned."""
+        with self._writing:
+            self._store.finish_planning(self._name, self._generation, table)
+        self.queue.finish_planning(table)
+        self.note_if_read(table)
+
+    def note_if_read(self, table: TableId) -> None:
+        """Note that a table is read, once nothing of it is left."""
+        if self.queue.is_read(table):
+            with self._writing:
+                self._store.mark_table(self._name, self._generation, table, TablePhase.READ)
+
+    def reader_lost(self, reader: int) -> None:
+        """Give what a dead reader held to the next one."""
+        for claim in self.queue.give_back(reader):
+            log.warning(
+                "reader lost, split given out again: split=%s attempt=%d",
+                claim.split.split_id,
+                claim.attempt,
+            )
+
+    def _mark(
+        self,
+        split: SnapshotSplit,
+        status: SplitStatus,
+        *,
+        report: SplitReport | None = None,
+        error: str = "",
+    ) -> None:
+        try:
+            with self._writing:
+                self._store.mark_split(
+                    self._name, self._generation, split, status, report=report, error=error
+                )
+        except FencedError as fenced:
+            self.queue.stop(fenced)
+            raise
+
+
+def _is_cut(split: SnapshotSplit, others: Sequence[SnapshotSplit]) -> bool:
+    """Tell whether the halves of this split are in the plan: a cut that was not noted to its end.
+
+    Halves are numbered one after the other, behind the split they replace.
+    """
+    lefts = {other.number: other.keys for other in others if other.table == split.table}
+    for number, left in lefts.items():
+        right = lefts.get(number + 1)
+        if number <= split.number or right is None:
+            continue
+        if (left.start, right.end) == (
+            split.keys.start,
+            split.keys.end,
+        ) and left.end == right.start:
+            return True
+    return False

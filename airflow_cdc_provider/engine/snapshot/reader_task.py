@@ -1,0 +1,160 @@
+"""One snapshot reader: what runs in one Spark task on an executor.
+
+A reader pulls splits until none is left: claim, read with watermarks, publish with the report in
+one sink transaction, report, and the next. It opens its connections when it gets its first split
+and keeps them. What may pass is tried again in place with growing waits, over fresh connections;
+a split that is too big is cut in two; what reading again does not mend is refused. Expected
+failures leave as rows, never as exceptions, of which Spark would keep only the text.
+
+Nothing here knows the state store: the driver does, and the ledger in the sink has the truth.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from airflow_cdc_provider.columns.arrow_arrays import numbers_of, texts_of
+from airflow_cdc_provider.columns.sink_port import SplitSink
+from airflow_cdc_provider.core.codec import report_to_json
+from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.errors import (
+    CdcError,
+    FencedError,
+    RetryableError,
+    SplitTooBigError,
+)
+from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.engine.backoff import BackOff
+from airflow_cdc_provider.engine.connecting import (
+    SplitReader,
+    open_split_reader,
+    split_middle_of,
+)
+from airflow_cdc_provider.engine.errors_as_records import error_to_json
+from airflow_cdc_provider.engine.scrubbing import Secrets
+from airflow_cdc_provider.engine.snapshot.door import AssignerAddress
+from airflow_cdc_provider.engine.snapshot.remote_assigner import RemoteAssigner
+from airflow_cdc_provider.systems.mysql.sink.mysql_sink import Sink
+
+log = logging.getLogger(__name__)
+
+ROW_SCHEMA = "reader int, kind string, body string"
+_ARROW_SCHEMA = pa.schema([("reader", pa.int32()), ("kind", pa.string()), ("body", pa.string())])
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderTask:
+    """All that a reader needs; it travels in Spark's pickled closure and nowhere else."""
+
+    source: Endpoint
+    sink: Sink
+    assigner: AssignerAddress
+    secrets: Secrets
+    server_id_first: int
+    """The first reader's id on the source; the others count on from it."""
+    backfill: bool = True
+    max_split_bytes: int = 64 * 1024 * 1024
+    back_off: BackOff = field(default_factory=BackOff)
+
+
+def read_splits(task: ReaderTask, reader: int) -> Iterator[pa.RecordBatch]:
+    """Read splits until none is left; yields one row a report, or one row with an error."""
+    try:
+        with (
+            closing(RemoteAssigner(task.assigner)) as assigner,
+            closing(_Reader(task, reader)) as mine,
+        ):
+            while (split := assigner.claim()) is not None:
+                report = mine.read(split, assigner)
+                if report is not None:
+                    yield _row(reader, "report", report_to_json(report))
+    except CdcError as error:
+        yield _row(reader, "error", error_to_json(error))
+
+
+class _Reader:
+    """The connections of one reader; opened when first needed, and again after a failure."""
+
+    def __init__(self, task: ReaderTask, number: int) -> None:
+        self._task = task
+        self._number = number
+        self._source: SplitReader | None = None
+        self._sink: SplitSink | None = None
+
+    def read(self, split: SnapshotSplit, assigner: RemoteAssigner) -> SplitReport | None:
+        """Bring one split to its end; None if it was cut or refused."""
+        failures, since = 0, time.monotonic()
+        while True:
+            try:
+                report = self._read_once(split, assigner.attempt)
+                assigner.report(report)
+                return report
+            except SplitTooBigError as too_big:
+                self.close()
+                self._cut(split, assigner, too_big)
+                return None
+            except FencedError:
+                raise
+            except RetryableError as error:
+                self.close()
+                failures += 1
+                if self._task.back_off.is_over(time.monotonic() - since):
+                    assigner.refuse(split, str(error))
+                    return None
+                log.warning("split is tried again: split=%s cause=%s", split.split_id, error)
+                time.sleep(self._task.back_off.wait_s(failures))
+            except CdcError as error:
+                self.close()
+                assigner.refuse(split, self._task.secrets.scrub(str(error)))
+                return None
+
+    def close(self) -> None:
+        """Let go of the connections; what was not committed is rolled back."""
+        source, self._source = self._source, None
+        sink, self._sink = self._sink, None
+        for opened in (source, sink):
+            if opened is not None:
+                opened.close()
+
+    def _read_once(self, split: SnapshotSplit, attempt: int) -> SplitReport:
+        if self._source is None:
+            self._source = open_split_reader(self._task, self._number)
+        if self._sink is None:
+            self._sink = self._task.sink.open_splits()
+        started = time.monotonic()
+        rows, report = self._source.read(split)
+        report = replace(report, attempt=attempt, read_s=time.monotonic() - started)
+        started = time.monotonic()
+        self._sink.publish(split, rows, report)
+        return replace(report, publish_s=time.monotonic() - started)
+
+    def _cut(
+        self, split: SnapshotSplit, assigner: RemoteAssigner, too_big: SplitTooBigError
+    ) -> None:
+        try:
+            assigner.cut(split, split_middle_of(self._task, split))
+        except FencedError:
+            raise
+        except CdcError as uncut:
+            assigner.refuse(split, f"{too_big}; and it cannot be cut: {uncut}")
+
+
+def reader_rows(task: ReaderTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Run the readers whose numbers come in; what `mapInArrow` calls."""
+    for batch in batches:
+        for reader in batch.column(0).to_pylist():
+            yield from read_splits(task, reader)
+
+
+def _row(reader: int, kind: str, body: object) -> pa.RecordBatch:
+    number = numbers_of([reader]).cast(pa.int32())
+    return pa.RecordBatch.from_arrays(
+        [number, texts_of([kind]), texts_of([json.dumps(body)])], schema=_ARROW_SCHEMA
+    )

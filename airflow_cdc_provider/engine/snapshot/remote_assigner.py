@@ -1,0 +1,77 @@
+"""The reader's side of the assigner: it runs on executors and knows the standard library only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_cdc_provider.core.codec import (
+    key_to_json,
+    report_to_json,
+    split_from_json,
+    split_to_json,
+)
+from airflow_cdc_provider.core.errors import FencedError
+from airflow_cdc_provider.core.keys import Key
+from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.engine.errors_as_records import error_from_json
+from airflow_cdc_provider.engine.snapshot.door import AssignerAddress, connect
+
+LONG_POLL_S = 5.0
+
+
+class RemoteAssigner:
+    """`core.ports.Assigner` over one connection to the driver; not for several threads."""
+
+    def __init__(self, address: AssignerAddress) -> None:
+        try:
+            self._connection = connect(address)
+        except (OSError, EOFError) as refused:
+            raise _driver_gone() from refused
+        self.attempt = 0
+        """Of the split that was claimed last."""
+
+    def claim(self) -> SnapshotSplit | None:
+        """Wait for the next split; None when all are finished and no more will come."""
+        while True:
+            answer = self._ask({"ask": "claim"})
+            if answer["answer"] == "split":
+                self.attempt = answer["attempt"]
+                return split_from_json(answer["split"])
+            if answer["answer"] == "end":
+                return None
+
+    def report(self, report: SplitReport) -> None:
+        """Tell that a split is published; telling it twice is harmless."""
+        self._ask({"ask": "report", "report": report_to_json(report)})
+
+    def cut(self, split: SnapshotSplit, middle: Key) -> None:
+        """Replace a split that is too big by its two halves."""
+        self._ask({"ask": "cut", "split": split_to_json(split), "middle": key_to_json(middle)})
+
+    def refuse(self, split: SnapshotSplit, error: str) -> None:
+        """Tell that a split failed in a way that reading it again does not mend."""
+        self._ask({"ask": "refuse", "split": split_to_json(split), "error": error})
+
+    def close(self) -> None:
+        """Leave; a split that was claimed and not reported is given to another reader."""
+        self._connection.close()
+
+    def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        try:
+            self._connection.send(message)
+            answer = self._connection.receive()
+        except (OSError, EOFError) as gone:
+            raise _driver_gone() from gone
+        if answer["answer"] == "error":
+            raise error_from_json(answer["error"])
+        return answer
+
+
+def _driver_gone() -> FencedError:
+    """Without its driver a reader has no owner any more, and so it may not go on."""
+    return FencedError(
+        "the driver that hands out splits is gone",
+        where="snapshot reader",
+        risk="none: the split that was being read is not published",
+        remedy="nothing; the next run goes on where this one stopped",
+    )

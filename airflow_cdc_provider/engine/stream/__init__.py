@@ -1,0 +1,1 @@
+"""The stream: the log followed and applied, and the heartbeat."""

@@ -1,0 +1,166 @@
+"""A `ChangeBatch` as bytes, so that changes of many tables travel in one Spark column.
+
+One batch is a 4-byte header length, a JSON header, and Arrow IPC streams one behind another: first
+the transactions as columns, then each table with its before and after images side by side. Reading
+makes no copy: the arrays look into the bytes. A batch is cut into parts of bounded size on its way
+through Spark, because a row of Spark is copied whole more than once.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from airflow_cdc_provider.columns.arrow_arrays import mask_of, numbers_of, texts_of
+from airflow_cdc_provider.columns.changes import ChangeBatch, Statement, TableChanges
+from airflow_cdc_provider.core.codec import position_from_json, position_to_json
+from airflow_cdc_provider.core.gtid import Gtid, MariaDbGtid
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.positions import AnyGtid, BinlogPosition, TransactionPoint
+
+PART_BYTES = 4 * 1024 * 1024
+_LENGTH = struct.Struct("<I")
+_FACTS = ("transaction", "ordinal", "op")
+
+
+def encode(batch: ChangeBatch) -> bytes:
+    """Write a batch."""
+    streams = [_write(_transactions(batch.transactions))]
+    streams += [_write(_side_by_side(changes)) for changes in batch.tables]
+    barrier = batch.barrier
+    header = {
+        "start": position_to_json(batch.start),
+        "end": None if batch.end is None else position_to_json(batch.end),
+        "bytes": batch.bytes,
+        "barrier": None if barrier is None else _statement_form(barrier),
+        "tables": [
+            {"table": str(changes.table), "columns": changes.before.num_columns}
+            for changes in batch.tables
+        ],
+        "lengths": [stream.size for stream in streams],
+    }
+    if barrier is not None:
+        points = _write(_transactions((barrier.point,)))
+        streams.append(points)
+        header["lengths"].append(points.size)
+    text = json.dumps(header).encode()
+    return b"".join((_LENGTH.pack(len(text)), text, *(memoryview(stream) for stream in streams)))
+
+
+def decode(encoded: bytes) -> ChangeBatch:
+    """Read what `encode` wrote; the arrays hold on to `encoded`."""
+    (length,) = _LENGTH.unpack_from(encoded)
+    header = json.loads(encoded[_LENGTH.size : _LENGTH.size + length])
+    streams = _streams(pa.py_buffer(encoded), _LENGTH.size + length, header["lengths"])
+    transactions = _points(next(streams))
+    tables = tuple(
+        _apart(TableId.parse(form["table"]), form["columns"], next(streams))
+        for form in header["tables"]
+    )
+    barrier = header["barrier"]
+    return ChangeBatch(
+        start=position_from_json(header["start"]),
+        end=None if header["end"] is None else position_from_json(header["end"]),
+        transactions=transactions,
+        tables=tables,
+        barrier=None if barrier is None else Statement(point=_points(next(streams))[0], **barrier),
+        bytes=header["bytes"],
+    )
+
+
+def _statement_form(statement: Statement) -> dict[str, object]:
+    return {
+        "database": statement.database,
+        "sql": statement.sql,
+        "ansi_quotes": statement.ansi_quotes,
+        "backslash_escapes": statement.backslash_escapes,
+    }
+
+
+def parts_of(encoded: bytes, part_bytes: int = PART_BYTES) -> Iterator[tuple[bytes, bool]]:
+    """Cut an encoded batch; each part comes with whether it is the last."""
+    view = memoryview(encoded)
+    for start in range(0, len(view), part_bytes):
+        yield bytes(view[start : start + part_bytes]), start + part_bytes >= len(view)
+
+
+def joined(parts: Iterable[tuple[bytes, bool]]) -> Iterator[bytes]:
+    """Put the parts of each batch together again."""
+    pending: list[bytes] = []
+    for part, is_last in parts:
+        pending.append(part)
+        if is_last:
+            yield pending[0] if len(pending) == 1 else b"".join(pending)
+            pending = []
+
+
+def _write(batch: pa.RecordBatch) -> pa.Buffer:
+    stream = pa.BufferOutputStream()
+    with pa.ipc.new_stream(stream, batch.schema) as writer:
+        writer.write_batch(batch)
+    return stream.getvalue()
+
+
+def _streams(buffer: pa.Buffer, offset: int, lengths: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    for length in lengths:
+        with pa.ipc.open_stream(buffer.slice(offset, length)) as reader:
+            yield reader.read_next_batch()
+        offset += length
+
+
+def _side_by_side(changes: TableChanges) -> pa.RecordBatch:
+    before, after = changes.before, changes.after
+    facts = [changes.transaction, changes.ordinal, changes.op]
+    fields = [pa.field(name, fact.type) for name, fact in zip(_FACTS, facts, strict=True)]
+    schema = pa.schema([*fields, *before.schema, *after.schema], metadata=before.schema.metadata)
+    return pa.RecordBatch.from_arrays([*facts, *before.columns, *after.columns], schema=schema)
+
+
+def _apart(table: TableId, columns: int, batch: pa.RecordBatch) -> TableChanges:
+    facts = len(_FACTS)
+    middle = facts + columns
+    before, after = (
+        pa.RecordBatch.from_arrays(
+            batch.columns[first:last],
+            schema=pa.schema(list(batch.schema)[first:last], metadata=batch.schema.metadata),
+        )
+        for first, last in ((facts, middle), (middle, batch.num_columns))
+    )
+    transaction, ordinal, op = batch.columns[:facts]
+    return TableChanges(table, transaction, ordinal, op, before, after)
+
+
+def _transactions(points: Sequence[TransactionPoint]) -> pa.RecordBatch:
+    columns: dict[str, Any] = {
+        "server": texts_of([point.server_uuid for point in points]),
+        "gtid": texts_of([None if p.gtid is None else str(p.gtid) for p in points]),
+        "mariadb": mask_of([isinstance(p.gtid, MariaDbGtid) for p in points]),
+        "start": texts_of([str(point.start) for point in points]),
+        "end": texts_of([str(point.end) for point in points]),
+        "committed_us": numbers_of([point.committed_us for point in points]),
+    }
+    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+
+def _points(batch: pa.RecordBatch) -> tuple[TransactionPoint, ...]:
+    columns = [column.to_pylist() for column in batch.columns]
+    return tuple(
+        TransactionPoint(
+            server,
+            _gtid(gtid, is_mariadb=is_mariadb),
+            BinlogPosition.parse(start),
+            BinlogPosition.parse(end),
+            committed_us,
+        )
+        for server, gtid, is_mariadb, start, end, committed_us in zip(*columns, strict=True)
+    )
+
+
+def _gtid(text: str | None, *, is_mariadb: bool) -> AnyGtid | None:
+    if text is None:
+        return None
+    return MariaDbGtid.parse(text) if is_mariadb else Gtid.parse(text)

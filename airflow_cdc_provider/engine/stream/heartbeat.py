@@ -1,0 +1,134 @@
+"""Telling the state store where the stream is, whatever the micro-batch is doing.
+
+A thread of the driver looks into the sink's ledger and asks the source where its log ends, over
+two connections of its own, and stores both. A micro-batch may take minutes, and its position is
+then still seen to move. The state store follows the ledger and never leads it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from airflow_cdc_provider.columns.sink_port import StreamCounts
+from airflow_cdc_provider.core.errors import CdcError, FencedError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.lifecycle import TablePhase
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.records import StreamState
+from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.engine.stream.log_end import LogEnd
+from airflow_cdc_provider.systems.mysql.sink.ledger import MySqlLedger
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.spark.job import Job
+
+log = logging.getLogger(__name__)
+
+
+class Heartbeat:
+    """Beats while it is open; a context manager."""
+
+    def __init__(
+        self,
+        job: Job,
+        *,
+        on_fenced: Callable[[FencedError], None],
+        every_s: float = 2.0,
+    ) -> None:
+        self._job = job
+        self._on_fenced = on_fenced
+        self._every_s = every_s
+        self._ledger: MySqlLedger | None = None
+        self._log_end: LogEnd | None = None
+        self._told_consistent: set[TableId] = set()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="cdc-heartbeat", daemon=True)
+
+    def __enter__(self) -> Heartbeat:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.set()
+        self._thread.join(timeout=60)
+        with suppress(CdcError):  # the last words; the ledger has the truth without them
+            self._beat()
+        self._let_go()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self._beat()
+            except FencedError as fenced:
+                self._on_fenced(fenced)
+                return
+            except CdcError as error:
+                log.warning("no heartbeat: pipeline=%s cause=%s", self._job.spec.pipeline, error)
+                self._let_go()
+            if self._closing.wait(self._every_s):
+                return
+
+    def _beat(self) -> None:
+        spec = self._job.spec
+        if self._ledger is None:
+            self._ledger = self._job.sink().open_ledger()
+        split = self._ledger.stream()
+        if split is None:
+            return
+        split = split.passed(split.start)  # what is consistent at this very position
+        self._job.store.beat(
+            spec.pipeline, spec.generation, self._state(split, self._ledger.counts())
+        )
+        self._tell_tables(split)
+
+    def _state(self, split: StreamSplit, counts: StreamCounts) -> StreamState:
+        source_end = self._source_end()
+        return StreamState(
+            position=split.start,
+            source_end=source_end,
+            batch=counts.batches,
+            changes=counts.changes,
+            transactions=counts.transactions,
+            lag_us=0 if _nothing_waits(split.start, source_end) else counts.lag_us,
+            heartbeat_us=time.time_ns() // 1000,
+            inconsistent=split.inconsistent,
+        )
+
+    def _source_end(self) -> LogPosition | None:
+        try:
+            if self._log_end is None:
+                self._log_end = LogEnd(self._job.servers.source, purpose="heartbeat")
+            return self._log_end.now()
+        except CdcError as error:
+            log.warning("source does not answer: cause=%s", error)
+            self._log_end = None
+            return None
+
+    def _tell_tables(self, split: StreamSplit) -> None:
+        spec = self._job.spec
+        for progress in split.tables:
+            table = progress.table
+            if table not in split.inconsistent and table not in self._told_consistent:
+                self._job.store.mark_table(
+                    spec.pipeline, spec.generation, table, TablePhase.CONSISTENT
+                )
+                self._told_consistent.add(table)
+                log.info("table is consistent: table=%s position=%s", table, split.start)
+
+    def _let_go(self) -> None:
+        for opened in (self._ledger, self._log_end):
+            if opened is not None:
+                with suppress(CdcError):
+                    opened.close()
+        self._ledger = self._log_end = None
+
+
+def _nothing_waits(position: LogPosition, source_end: LogPosition | None) -> bool:
+    if source_end is None or position.server_uuid != source_end.server_uuid:
+        return False
+    return position.binlog is not None and position.covers(source_end)

@@ -1,0 +1,46 @@
+"""Asking a server over an ordinary connection where its log ends."""
+
+from __future__ import annotations
+
+from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
+from airflow_cdc_provider.engine.stream.log_offsets import LogFile
+from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
+from airflow_cdc_provider.systems.mysql.server.connection import connect, query
+
+
+class LogEnd:
+    """One session on a server; whoever it is then, it is the same server until `close`."""
+
+    def __init__(self, endpoint: Endpoint, *, purpose: str) -> None:
+        self._connection = connect(endpoint, purpose=purpose, read_timeout_s=30.0)
+        self._capabilities = read_capabilities(self._connection)
+
+    @property
+    def server_uuid(self) -> str:
+        return self._capabilities.server_uuid
+
+    def now(self) -> LogPosition:
+        """Return the end of the log: a boundary that everything committed so far lies before."""
+        rows = query(self._connection, self._capabilities.status_statement)
+        if not rows:
+            raise RefusedError(
+                "the source has no binary log, or the account may not see it",
+                where=self._capabilities.status_statement,
+                risk="changes cannot be followed",
+                remedy="turn on log_bin and grant REPLICATION CLIENT (MariaDB: BINLOG MONITOR)",
+            )
+        file, offset = rows[0][0], rows[0][1]
+        return LogPosition(self.server_uuid, BinlogPosition.of(str(file), int(offset)))
+
+    def files(self) -> tuple[LogFile, ...]:
+        """Return the files of the log that are still there."""
+        rows = query(self._connection, "SHOW BINARY LOGS")
+        return tuple(
+            LogFile(BinlogPosition.of(str(row[0]), 0).file_number, int(row[1])) for row in rows
+        )
+
+    def close(self) -> None:
+        """Let go of the session."""
+        self._connection.close()

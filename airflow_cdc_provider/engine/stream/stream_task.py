@@ -1,0 +1,221 @@
+"""The stream's work on executors: reading the log, and applying what was read.
+
+Both run in the one task of a micro-batch, in two Python workers with Spark in between, so that
+decoding and applying overlap, and a slow sink slows the reader down instead of filling memory.
+
+Spark reuses Python workers, so the log connection and the sink stay open in them between
+micro-batches. This is an optimisation that must never be believed blindly: Spark may hand the next
+micro-batch to another worker, and then what is kept here is out of date. So a kept connection
+is used only by the micro-batch that directly follows the one it was kept by, in the same run;
+else it is closed, and reading starts where the sink's ledger says.
+
+Expected failures leave as rows, because of an exception Spark would keep only the text.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+import pyarrow as pa
+
+from airflow_cdc_provider.columns.arrow_arrays import binaries_of, mask_of, texts_of
+from airflow_cdc_provider.columns.changes import ChangeBatch
+from airflow_cdc_provider.columns.sink_port import ChangeSink
+from airflow_cdc_provider.core.codec import dumps
+from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.errors import (
+    CdcError,
+    IntegrityError,
+    SnapshotRequiredError,
+    SourceUnreachableError,
+)
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.engine.connecting import TailReader, open_log_reader
+from airflow_cdc_provider.engine.errors_as_records import error_from_json, error_to_json
+from airflow_cdc_provider.engine.stream.batch_codec import decode, encode, joined, parts_of
+from airflow_cdc_provider.systems.mysql.sink.mysql_sink import Sink
+
+log = logging.getLogger(__name__)
+
+LOG_SCHEMA = "kind string, last boolean, part binary"
+APPLIED_SCHEMA = "kind string, body string"
+_ARROW_LOG = pa.schema([("kind", pa.string()), ("last", pa.bool_()), ("part", pa.binary())])
+_ARROW_APPLIED = pa.schema([("kind", pa.string()), ("body", pa.string())])
+PART, ERROR, APPLIED = "part", "error", "applied"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTask:
+    """All that the stream's tasks need; it travels in pickled closures and nowhere else."""
+
+    source: Endpoint
+    sink: Sink
+    server_id: int
+    max_batch_changes: int = 100_000
+    max_batch_s: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Which micro-batch of which run this is."""
+
+    run: str
+    number: int
+
+    def follows(self, other: Turn) -> bool:
+        """Tell whether this is the very next one."""
+        return self == Turn(other.run, other.number + 1)
+
+
+class _Closeable(Protocol):
+    def close(self) -> None: ...
+
+
+T = TypeVar("T", bound=_Closeable)
+
+
+@dataclass(slots=True)
+class _Kept(Generic[T]):
+    """What one worker keeps open between micro-batches: one at most."""
+
+    opened: T | None = None
+    after: Turn = field(default_factory=lambda: Turn("", 0))
+
+    def take(self, turn: Turn) -> T | None:
+        """Give what was kept by the micro-batch before this one; anything else is closed."""
+        opened, self.opened = self.opened, None
+        if opened is not None and not turn.follows(self.after):
+            opened.close()
+            return None
+        return opened
+
+    def keep(self, opened: T, turn: Turn) -> None:
+        """Keep something for the next micro-batch."""
+        self.opened, self.after = opened, turn
+
+
+_log_reader: _Kept[TailReader] = _Kept()
+_change_sink: _Kept[ChangeSink] = _Kept()
+
+
+def read_log(task: StreamTask, turn: Turn, end: LogPosition) -> Iterator[pa.RecordBatch]:
+    """Read the log up to `end`; yields the parts of encoded batches, or one row with an error."""
+    reader: TailReader | None = None
+    is_whole = False
+    try:
+        reader = _log_reader.take(turn)
+        if reader is not None and reader.position.server_uuid != end.server_uuid:
+            reader.close()
+            reader = None
+        if reader is None:
+            reader = open_log_reader(task, _committed(task))
+            _check_server(reader.position, end)
+        if not _reaches(reader.position, end):
+            for batch in reader.read_to(end.binlog, batch_s=task.max_batch_s):
+                yield from _part_rows(batch)
+            _check_reached(reader.position, end)
+        is_whole = True
+    except CdcError as error:
+        yield _row(ERROR, dumps(error_to_json(error)).encode())
+    finally:
+        # also when Spark stops reading half-way: the connection is then ahead of the sink
+        if reader is not None and is_whole:
+            _log_reader.keep(reader, turn)
+        elif reader is not None:
+            reader.close()
+
+
+def apply_changes(
+    task: StreamTask, turn: Turn, rows: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Apply the batches in `rows`; yields one row that counts them, or one with an error."""
+    sink: ChangeSink | None = None
+    is_whole = False
+    changes = 0
+    try:
+        sink = _change_sink.take(turn) or task.sink.open_changes()
+        for encoded in joined(_parts(rows)):
+            committed = sink.apply(decode(encoded))
+            changes += committed.changes if committed is not None else 0
+        is_whole = True
+        log.debug("micro-batch applied: turn=%s changes=%d", turn, changes)
+        yield _applied_row(APPLIED, {"changes": changes})
+    except CdcError as error:
+        yield _applied_row(ERROR, error_to_json(error))
+    finally:
+        if sink is not None and is_whole:
+            _change_sink.keep(sink, turn)
+        elif sink is not None:
+            sink.close()
+
+
+def _committed(task: StreamTask) -> StreamSplit:
+    """Return the stream as the sink's ledger has it: where reading goes on, and what is held."""
+    with closing(task.sink.open_ledger()) as ledger:
+        stream = ledger.stream()
+    if stream is None:
+        raise SnapshotRequiredError(
+            f"the sink's ledger has no stream for {task.sink.owner.pipeline}",
+            where="sink",
+            risk="where to go on reading the log is unknown",
+            remedy="hand the snapshot off, or take a new one",
+        )
+    return stream.passed(stream.start)
+
+
+def _reaches(position: LogPosition, end: LogPosition) -> bool:
+    if position.server_uuid != end.server_uuid:
+        return False
+    return None not in (position.binlog, end.binlog) and position.covers(end)
+
+
+def _check_server(position: LogPosition, end: LogPosition) -> None:
+    """Refuse an end that is a place in another server's log: it may never come in this one's."""
+    if position.server_uuid != end.server_uuid:
+        raise SourceUnreachableError(
+            f"server {position.server_uuid} answers, the end was asked of {end.server_uuid}",
+            where="log of the source",
+            remedy="the end is asked for again",
+        )
+
+
+def _check_reached(position: LogPosition, end: LogPosition) -> None:
+    if not _reaches(position, end):
+        raise IntegrityError(
+            f"reading the log ended at {position}, before {end}",
+            where=f"log of {end.server_uuid}",
+            risk="changes in between would be missing",
+            remedy="report this; the next run reads from the sink's committed position",
+        )
+
+
+def _part_rows(batch: ChangeBatch) -> Iterator[pa.RecordBatch]:
+    for part, is_last in parts_of(encode(batch)):
+        yield _row(PART, part, is_last=is_last)
+
+
+def _row(kind: str, part: bytes, *, is_last: bool = True) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [texts_of([kind]), mask_of([is_last]), binaries_of([part])], schema=_ARROW_LOG
+    )
+
+
+def _parts(rows: Iterable[pa.RecordBatch]) -> Iterator[tuple[bytes, bool]]:
+    """Yield the parts in `rows`, or raise the error that the reader sent."""
+    for batch in rows:
+        for kind, is_last, part in zip(*(c.to_pylist() for c in batch.columns), strict=True):
+            if kind == ERROR:
+                raise error_from_json(json.loads(part))
+            yield part, is_last
+
+
+def _applied_row(kind: str, body: object) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [texts_of([kind]), texts_of([json.dumps(body)])], schema=_ARROW_APPLIED
+    )

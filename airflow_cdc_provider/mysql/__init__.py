@@ -1,1 +1,0 @@
-"""The source: MySQL and MariaDB, asked and read without locks."""

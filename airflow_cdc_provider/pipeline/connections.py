@@ -1,0 +1,180 @@
+"""From the pipeline file's references to servers one can connect to.
+
+A reference is turned into a DSN by whoever runs the steps: Airflow's hook asks Airflow for the
+connection, the command line asks the environment (`EnvironmentDsns`), which for a connection id
+looks where Airflow would: `AIRFLOW_CONN_<ID>`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import quote, unquote, urlencode
+
+from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.errors import PipelineFileError
+from airflow_cdc_provider.core.jobspec import SINK_DSN_ENV, SOURCE_DSN_ENV, STATE_DSN_ENV
+from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
+from airflow_cdc_provider.pipeline.file.model import Reference
+
+DsnOf = Callable[[Reference], str | None]
+"""Returns the DSN a reference stands for, None if there is none."""
+MasterOf = Callable[[str], str | None]
+"""Returns the Spark master that a connection id stands for, None if there is none."""
+STATE_SUFFIX = ".state.db"
+_SCHEMES = {"cdc_mysql": "mysql", "cdc-mysql": "mysql", "postgres": "postgresql"}
+"""Airflow's names of connection types, also as its URIs write them, and what a DSN begins with."""
+_MASTERS = ("local", "yarn", "k8s://", "spark://", "sc://")
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """The servers of a pipeline. The DSNs hold passwords and never show."""
+
+    source: Endpoint
+    sink: Endpoint
+    source_dsn: str = field(repr=False)
+    sink_dsn: str = field(repr=False)
+    state_dsn: str = field(repr=False)
+    default_state: Path | None = None
+    """The SQLite file beside the pipeline file, if it names no state."""
+
+    def environment(self) -> dict[str, str]:
+        """Return what a job's process finds in its environment, and nowhere else."""
+        return {
+            SOURCE_DSN_ENV: self.source_dsn,
+            SINK_DSN_ENV: self.sink_dsn,
+            STATE_DSN_ENV: self.state_dsn,
+        }
+
+
+def resolve_servers(loaded: LoadedPipeline, dsn_of: DsnOf) -> Servers:
+    """Find all servers of a pipeline, or say which lines name one that is not there."""
+    model = loaded.model
+    named: dict[str, Reference] = {"source": model.source, "sink": model.sink}
+    default_state: Path | None = None
+    if model.state is None:
+        default_state = loaded.path.resolve().with_suffix(STATE_SUFFIX)
+    else:
+        named["state"] = model.state
+    dsns = _dsns(loaded, named, dsn_of)
+    source, sink = dsns["source"], dsns["sink"]
+    state = dsns.get("state", f"sqlite:///{default_state}")
+    return Servers(
+        source=_endpoint(loaded, "source", source),
+        sink=_endpoint(loaded, "sink", sink),
+        source_dsn=source,
+        sink_dsn=sink,
+        state_dsn=state,
+        default_state=default_state,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentDsns:
+    """Finds DSNs in environment variables."""
+
+    environ: Mapping[str, str] = field(repr=False)
+
+    def __call__(self, reference: Reference) -> str | None:
+        if reference.dsn_env is not None:
+            return self.environ.get(reference.dsn_env) or None
+        stored = self.environ.get(f"AIRFLOW_CONN_{(reference.conn_id or '').upper()}", "")
+        dsn = _from_json(stored) if stored.lstrip().startswith("{") else stored or None
+        if dsn is None:
+            return None
+        scheme, mark, rest = dsn.partition("://")
+        return f"{_SCHEMES.get(scheme, scheme)}{mark}{rest}"
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentMasters:
+    """Finds Spark masters where Airflow keeps connections in the environment."""
+
+    environ: Mapping[str, str] = field(repr=False)
+
+    def __call__(self, conn_id: str) -> str | None:
+        stored = self.environ.get(f"AIRFLOW_CONN_{conn_id.upper()}", "")
+        if stored.lstrip().startswith("{"):
+            stored = _from_json(stored) or ""
+        _, _, place = stored.partition("://")
+        host = unquote(place.rpartition("@")[2].partition("/")[0].partition("?")[0])
+        if not host or host.startswith(_MASTERS):
+            return host or None
+        return f"spark://{host}" if ":" in host else f"spark://{host}:7077"
+
+
+def spark_master(loaded: LoadedPipeline, master_of: MasterOf) -> str | None:
+    """Return the master that the file names, None if it names none; never another one."""
+    conn_id = loaded.model.spark.conn_id
+    if conn_id is None:
+        return None
+    found = master_of(conn_id)
+    if found is None:
+        raise loaded.refusal(
+            (
+                ("spark", "conn_id"),
+                f"there is no connection {conn_id!r}",
+                f"add it to Airflow; outside Airflow set AIRFLOW_CONN_{conn_id.upper()}="
+                "spark://host:7077, give --master, or leave the key out for local[*]",
+            )
+        )
+    return found
+
+
+def _from_json(stored: str) -> str | None:
+    """Turn Airflow's JSON form of a connection into a DSN."""
+    try:
+        form = json.loads(stored)
+        extra = form.get("extra") or {}
+        options = json.loads(extra) if isinstance(extra, str) else extra
+    except ValueError:
+        return None
+    kind, host = form.get("conn_type") or "mysql", form.get("host") or ""
+    login, password, schema = (
+        quote(str(form.get(name) or ""), safe="") for name in ("login", "password", "schema")
+    )
+    account = f"{login}{password and ':' + password}@"
+    port = f":{form['port']}" if form.get("port") else ""
+    query = urlencode({name: _option(value) for name, value in options.items()})
+    return f"{kind}://{account}{host}{port}/{schema}{query and '?' + query}"
+
+
+def _option(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _dsns(loaded: LoadedPipeline, named: Mapping[str, Reference], dsn_of: DsnOf) -> dict[str, str]:
+    """Look all references up; those that stand for nothing are refused together."""
+    found = {section: dsn_of(reference) or "" for section, reference in named.items()}
+    missing = [_missing(section, named[section]) for section, dsn in found.items() if not dsn]
+    if missing:
+        raise loaded.refusal(*missing)
+    return found
+
+
+def _missing(section: str, reference: Reference) -> tuple[tuple[str, ...], str, str]:
+    if reference.dsn_env is not None:
+        return (
+            (section, "dsn_env"),
+            f"the environment variable {reference.dsn_env} is not set",
+            f"export {reference.dsn_env}='mysql://user:password@host:3306/'",
+        )
+    return (
+        (section, "conn_id"),
+        f"there is no connection {reference.conn_id!r}",
+        f"add it to Airflow; outside Airflow set AIRFLOW_CONN_{str(reference.conn_id).upper()}"
+        " or use dsn_env",
+    )
+
+
+def _endpoint(loaded: LoadedPipeline, section: str, dsn: str) -> Endpoint:
+    try:
+        return Endpoint.parse(dsn)
+    except ValueError as error:
+        problem: PipelineFileError = loaded.refusal(
+            ((section,), str(error), f"correct the {section}'s DSN")
+        )
+        raise problem from None

@@ -1,0 +1,1 @@
+"""The pipeline file: its model, its reading, its messages."""

@@ -1,0 +1,134 @@
+"""Types of the pipeline file's fields, with messages that say what to write instead."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, WithJsonSchema
+
+from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.pipeline.file.patterns import Route, TablePattern
+from airflow_cdc_provider.pipeline.file.problems import WrongValueError
+
+LARGEST_SERVER_ID = 2**32 - 1
+SINKS_TO_COME = ("postgres", "delta", "iceberg", "parquet", "changelog")
+_ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_RANGE = re.compile(r"([0-9]+)\s*(?:-\s*([0-9]+))?")
+_LATER = "not in this release"
+
+
+def _name(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return str(PipelineName(value))
+    except ValueError as error:
+        raise WrongValueError(str(error), "rename the pipeline, as in shop_to_dr") from None
+
+
+def _pattern(value: Any) -> Any:
+    return str(TablePattern.parse(value)) if isinstance(value, str) else value
+
+
+def _route(value: Any) -> Any:
+    if isinstance(value, dict) and all(isinstance(target, str) for target in value.values()):
+        for source, target in value.items():
+            Route.parse(source, target)
+    return value
+
+
+def _environment_name(value: Any) -> Any:
+    if isinstance(value, str) and not _ENVIRONMENT_NAME.fullmatch(value):
+        # the value is not repeated: someone may have written the DSN itself here
+        raise WrongValueError(
+            "this is not the name of an environment variable",
+            "write the variable's name, as in SHOP_DSN, and keep the DSN out of the file",
+        )
+    return value
+
+
+def _connection_id(value: Any) -> Any:
+    if isinstance(value, str) and (not value or "://" in value):
+        raise WrongValueError(
+            "this is not the id of a connection",
+            "write the connection's id, as in shop_mysql, and keep the DSN out of the file",
+        )
+    return value
+
+
+def _server_ids(value: Any) -> Any:
+    text = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
+    match = _RANGE.fullmatch(text.strip())
+    if match is None:
+        raise WrongValueError(
+            f"{value!r} is not a server id or a range of them", "write it as 5400-5499"
+        )
+    first, last = int(match[1]), int(match[2] or match[1])
+    if not 1 <= first <= last <= LARGEST_SERVER_ID:
+        raise WrongValueError(
+            f"{value!r} is not a range within 1-{LARGEST_SERVER_ID}",
+            "write the smaller id first, as in 5400-5499",
+        )
+    return f"{first}-{last}"
+
+
+def _sink_type(value: Any) -> Any:
+    if value in SINKS_TO_COME:
+        raise WrongValueError(f"sinks of type {value!r} are {_LATER}", "available is: mysql")
+    return value
+
+
+def _stream_start(value: Any) -> Any:
+    if value in ("earliest", "latest") or (
+        isinstance(value, dict) and value.keys() <= {"position", "gtid", "timestamp"}
+    ):
+        raise WrongValueError(
+            f"starting the stream at {value!r} without a snapshot is {_LATER}",
+            "write after_snapshot, or leave the key out",
+        )
+    return value
+
+
+def _stream_stop(value: Any) -> Any:
+    if value == "latest":
+        raise WrongValueError(
+            f"ending at 'latest' is {_LATER}", "write mode: bounded: each run ends caught up"
+        )
+    if isinstance(value, dict):
+        raise WrongValueError(f"stopping at {value!r} is {_LATER}", "write never")
+    return value
+
+
+def _topology(value: Any) -> Any:
+    if value is not None:
+        raise WrongValueError(
+            f"two-way sync is {_LATER}", "write null, or leave the key out: the copy is one-way"
+        )
+    return value
+
+
+def _where(value: Any) -> Any:
+    if value is not None:
+        raise WrongValueError(
+            f"copying a part of a table is {_LATER}",
+            "write null; leave the table out of source.tables if it is too large",
+        )
+    return value
+
+
+Name = Annotated[str, BeforeValidator(_name)]
+Pattern = Annotated[str, BeforeValidator(_pattern)]
+Routes = Annotated[dict[str, str], BeforeValidator(_route)]
+EnvironmentName = Annotated[str, BeforeValidator(_environment_name)]
+ConnectionId = Annotated[str, BeforeValidator(_connection_id)]
+ServerIds = Annotated[
+    str,
+    BeforeValidator(_server_ids),
+    WithJsonSchema({"type": ["string", "integer"], "pattern": r"^[0-9]+\s*(-\s*[0-9]+)?$"}),
+]
+SinkType = Annotated[Literal["mysql"], BeforeValidator(_sink_type)]
+StreamStart = Annotated[Literal["after_snapshot"], BeforeValidator(_stream_start)]
+StreamStop = Annotated[Literal["never"], BeforeValidator(_stream_stop)]
+NoTopology = Annotated[None, BeforeValidator(_topology)]
+NoCondition = Annotated[None, BeforeValidator(_where)]

@@ -1,0 +1,255 @@
+"""The pipeline file as pydantic models.
+
+Unknown keys are errors, and so is anything this release does not do: a setting is obeyed or
+refused, never ignored. Types are strict: `"8"` is not a number. Secrets are references, by
+Airflow connection id or by the name of an environment variable.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.jobspec import ApplyMode, StreamMode
+from airflow_cdc_provider.pipeline.file.field_types import (
+    ConnectionId,
+    EnvironmentName,
+    Name,
+    NoCondition,
+    NoTopology,
+    Pattern,
+    Routes,
+    ServerIds,
+    SinkType,
+    StreamStart,
+    StreamStop,
+)
+from airflow_cdc_provider.pipeline.file.patterns import Route, TablePattern, parse_routes
+from airflow_cdc_provider.pipeline.file.problems import WrongValueError
+
+
+class Section(BaseModel):
+    """A part of the file: nothing unknown, nothing changed after reading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Reference(Section):
+    """A server, by the connection or the environment variable that says how to get in."""
+
+    conn_id: ConnectionId | None = Field(
+        default=None, description="Airflow connection with the server.", examples=["shop_mysql"]
+    )
+    dsn_env: EnvironmentName | None = Field(
+        default=None,
+        description="Environment variable that holds the DSN, in the form of Airflow's "
+        "connection URIs: `mysql://user:password@host:port/?ssl_ca=...`.",
+        examples=["SHOP_DSN"],
+    )
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        if (self.conn_id is None) == (self.dsn_env is None):
+            both = "both are" if self.conn_id else "neither is"
+            raise WrongValueError(
+                f"wanted one of conn_id and dsn_env, {both} there",
+                "write conn_id: <Airflow connection>, or dsn_env: <environment variable>",
+            )
+        return self
+
+
+class SourceSection(Reference):
+    """Where the tables come from: MySQL or MariaDB."""
+
+    tables: tuple[Pattern, ...] = Field(
+        description='Tables to copy, as `"database.table"`; `*` stands for any characters. '
+        "The ledger (`airflow_cdc`) and the server's own databases are never among them.",
+        min_length=1,
+        examples=[["shop.orders", "inventory.*"]],
+    )
+    exclude: tuple[Pattern, ...] = Field(
+        default=(), description="Tables to leave out of `tables`.", examples=[["inventory.tmp_*"]]
+    )
+    server_id: ServerIds = Field(
+        default="5400-5499",
+        description="Replication server ids, `first-last`. The stream uses the first one, the "
+        "snapshot's readers the ones after it. No two live readers of one source may share an id.",
+    )
+    zero_dates: Literal["fail", "null", "text"] = Field(
+        default="fail",
+        description="What becomes of zero and partial dates: stop with an error, store NULL, or "
+        "keep them as they are.",
+    )
+
+    @property
+    def patterns(self) -> tuple[TablePattern, ...]:
+        return tuple(TablePattern.parse(text) for text in self.tables)
+
+    @property
+    def excluded(self) -> tuple[TablePattern, ...]:
+        return tuple(TablePattern.parse(text) for text in self.exclude)
+
+    @property
+    def server_ids(self) -> range:
+        first, _, last = self.server_id.partition("-")
+        return range(int(first), int(last) + 1)
+
+
+class SinkSection(Reference):
+    """Where the tables go."""
+
+    type: SinkType = Field(default="mysql", description="Kind of sink. Available is `mysql`.")
+    route: Routes = Field(
+        default_factory=dict,
+        description='Where tables go, as `"shop.*": "dr_shop.*"`; a `*` on the right is what it '
+        "was on the left. Exact tables go first, then the first pattern that fits. Without a "
+        "route a table keeps its name.",
+        examples=[{"shop.*": "dr_shop.*"}],
+    )
+    existing_rows: Literal["refuse", "replace"] = Field(
+        default="refuse",
+        description="What becomes of rows that a table of the sink holds already when the pipeline "
+        "first takes it: refuse the table, or replace all of its rows by the source's.",
+    )
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        return parse_routes(self.route)
+
+
+class StateSection(Reference):
+    """Where progress is remembered: any database that SQLAlchemy knows."""
+
+
+class SnapshotTable(Section):
+    """What is special about one table."""
+
+    key: tuple[str, ...] | None = Field(
+        default=None,
+        description="Columns to split by; they must be the table's primary key, in its order.",
+        examples=[["id"]],
+    )
+    where: NoCondition = Field(default=None, description="Not in this release; `null`.")
+
+
+class SnapshotSection(Section):
+    """How tables are read."""
+
+    split_rows: int = Field(default=50_000, ge=1, description="Rows of a split, about.")
+    max_connections: int = Field(
+        default=8, ge=1, le=1000, description="Connections to the source, all readers together."
+    )
+    backfill: bool = Field(
+        default=True,
+        description="Replay the log onto each split in memory, so that it is published as of one "
+        "position. `false` lets the stream do it, at least once in between.",
+    )
+    max_split_mb: int = Field(
+        default=64, ge=1, description="A split that holds more megabytes than this is cut in two."
+    )
+    tables: dict[Pattern, SnapshotTable] = Field(
+        default_factory=dict,
+        description='Settings of single tables: `"shop.orders": {...}`.',
+        examples=[{"shop.orders": {"key": ["id"]}}],
+    )
+
+
+class MaxBatch(Section):
+    """When a batch of changes is committed at the sink: by what comes first."""
+
+    changes: int = Field(
+        default=100_000, ge=1, description="Row changes; a larger transaction stays whole."
+    )
+    seconds: float = Field(
+        default=1.0,
+        gt=0,
+        le=3600,
+        description="Seconds of reading while the stream catches up. At the end of the log nothing "
+        "is waited for.",
+    )
+
+
+class StreamSection(Section):
+    """How the log is followed."""
+
+    start: StreamStart = Field(default="after_snapshot", description="Where the stream starts.")
+    stop: StreamStop = Field(default="never", description="Where the stream ends.")
+    mode: Literal["continuous", "bounded"] = Field(
+        default="continuous",
+        description="`bounded`: a run catches up to where the log ended at its start, and ends.",
+    )
+    apply: Literal["transactions", "merged"] = Field(
+        default="transactions",
+        description="`transactions`: source transactions in source order, atomic. `merged`: the "
+        "last change of each key, by parallel writers.",
+    )
+    writers: int = Field(default=1, ge=1, le=64, description="Parallel writers of `merged`.")
+    max_batch: MaxBatch = Field(
+        default_factory=MaxBatch, description="When a batch of changes is committed at the sink."
+    )
+
+    @property
+    def stream_mode(self) -> StreamMode:
+        return StreamMode(self.mode)
+
+    @property
+    def apply_mode(self) -> ApplyMode:
+        return ApplyMode(self.apply)
+
+
+class SparkSection(Section):
+    """Where the work is done."""
+
+    conn_id: ConnectionId | None = Field(
+        default=None,
+        description="Airflow connection of the Spark master; `local[*]` without one.",
+        examples=["spark_default"],
+    )
+    conf: dict[str, str | int | float | bool] = Field(
+        default_factory=dict,
+        description="Spark configuration.",
+        examples=[{"spark.driver.memory": "2g"}],
+    )
+
+
+class PipelineFile(Section):
+    """One pipeline: one source, one sink, a set of tables, and how they are kept in step."""
+
+    pipeline: Name = Field(
+        description="Name: a letter, then up to 62 letters, digits or underscores.",
+        examples=["shop_to_dr"],
+    )
+    source: SourceSection = Field(
+        description="Where the tables come from.",
+        examples=[{"dsn_env": "SHOP_DSN", "tables": ["shop.*"]}],
+    )
+    sink: SinkSection = Field(description="Where the tables go.", examples=[{"dsn_env": "DR_DSN"}])
+    state: StateSection | None = Field(
+        default=None,
+        description="Where progress is remembered. On the command line it may be left out: then "
+        "it is a SQLite file beside this one.",
+    )
+    snapshot: SnapshotSection = Field(
+        default_factory=SnapshotSection, description="How tables are read."
+    )
+    stream: StreamSection = Field(
+        default_factory=StreamSection, description="How the log is followed."
+    )
+    topology: NoTopology = Field(
+        default=None, description="Two-way sync: not in this release; `null`."
+    )
+    spark: SparkSection = Field(default_factory=SparkSection, description="Where the work is done.")
+
+    @property
+    def name(self) -> PipelineName:
+        return PipelineName(self.pipeline)
+
+    def picks(self, table: TableId, *, ignore_case: bool = False) -> bool:
+        """Tell whether the pipeline copies `table`."""
+
+        def any_of(patterns: tuple[TablePattern, ...]) -> bool:
+            return any(pattern.matches(table, ignore_case=ignore_case) for pattern in patterns)
+
+        return any_of(self.source.patterns) and not any_of(self.source.excluded)

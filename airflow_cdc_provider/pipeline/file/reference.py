@@ -1,0 +1,147 @@
+"""The reference page and the JSON schema of the pipeline file, made from the model.
+
+`python -m airflow_cdc_provider.pipeline.file.reference` writes both; a test fails if they are stale.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from airflow_cdc_provider.pipeline.file.model import PipelineFile
+
+FOLDER = Path(__file__).parent.parent / "docs"
+PAGE = FOLDER / "pipeline_file.md"
+SCHEMA = FOLDER / "pipeline_file.schema.json"
+
+_OPENING = """\
+# The pipeline file
+
+One YAML file is one pipeline: one source, one sink, a set of tables, and how they are kept in
+step. Unknown keys are errors, and so is anything this release does not do: a setting is obeyed or
+refused with its line and the fix, never ignored. `pipeline_file.schema.json` beside this page is
+the same as a JSON schema, for editors.
+
+The smallest useful file:
+
+```yaml
+# yaml-language-server: $schema=pipeline_file.schema.json
+pipeline: shop_to_dr
+source:
+  dsn_env: SHOP_DSN
+  tables: ["shop.*"]
+sink:
+  dsn_env: DR_DSN
+  route: {"shop.*": "dr_shop.*"}
+```
+
+Check it with `python -m airflow_cdc_provider check FILE`.
+
+## Changing the file
+
+A plan is made once, and rows are in the sink by it. Every start, of `check`, `plan`, `run` and
+`verify` as of each Airflow task, compares the file with it:
+
+| what changed | what happens |
+|---|---|
+| `stream`, `spark`, `state`, `server_id`, sizes and connections of `snapshot` | obeyed from the \
+next start on; `split_rows` for tables that are not planned yet |
+| `sink.route` of a copied table; a table taken out of `tables`, put into `exclude`, or picked \
+anew | refused with its line, what it was and what it is |
+| `source.zero_dates`; until the hand-off `snapshot.backfill` | the same |
+| the server behind `sink` | refused, unless the new one's ledger holds the plan, as a replica's \
+does |
+| the server behind `source` | refused, unless its history contains what was read; planned anew \
+if nothing was |
+| a new table at the source that fits a pattern which was there all along | not copied, and told \
+by `check`, `run`, `status` and `verify` |
+
+The way past a refusal is `restart`: the next run reads all tables again, as the file says then.
+Tables of the sink that are in no plan any more keep their rows.
+
+This page is generated from the model in `airflow_cdc_provider/pipeline/file/model.py`.
+"""
+
+
+def json_schema() -> str:
+    """Return the JSON schema of the pipeline file."""
+    schema = PipelineFile.model_json_schema()
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def reference_page() -> str:
+    """Return the reference page in Markdown."""
+    schema = PipelineFile.model_json_schema()
+    return "\n".join([_OPENING, *_sections(PipelineFile, "", schema, schema["$defs"])]) + "\n"
+
+
+def _sections(
+    model: type[BaseModel], prefix: str, schema: dict[str, Any], models: dict[str, Any]
+) -> Iterator[str]:
+    title = f"`{prefix}`" if prefix else "Top level"
+    yield f"## {title}\n"
+    if prefix:
+        yield f"{(model.__doc__ or '').strip()}\n"
+    yield "| key | type | default | meaning |\n|---|---|---|---|"
+    below: list[tuple[type[BaseModel], str]] = []
+    for key, field in model.model_fields.items():
+        section = _section(field)
+        name = f"{prefix}.{key}" if prefix else key
+        if section is not None:
+            name = f'{name}."database.table"' if _is_mapping(field) else name
+            below.append((section, name))
+        kind = "section" if section else _kind(schema["properties"][key])
+        meaning = (field.description or "").replace("|", "\\|")
+        yield f"| `{key}` | {kind} | {_default(field, section)} | {meaning} |"
+    yield ""
+    for section, name in below:
+        yield from _sections(section, name, models[section.__name__], models)
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    if "const" in schema:
+        return f"`{schema['const']}`"
+    if "anyOf" in schema:
+        return " or ".join(_kind(part) for part in schema["anyOf"] if part.get("type") != "null")
+    kind = schema["type"]
+    if kind == "array":
+        return f"list of {_kind(schema['items'])}s"
+    if kind == "object":
+        return "mapping"
+    return " or ".join(kind) if isinstance(kind, list) else str(kind)
+
+
+def _default(field: FieldInfo, section: type[BaseModel] | None) -> str:
+    if field.is_required():
+        return "required"
+    if section is not None or field.default_factory is not None or field.default in (None, ()):
+        return ""
+    return f"`{json.dumps(field.default)}`".replace('"', "")
+
+
+def _is_mapping(field: FieldInfo) -> bool:
+    return getattr(field.annotation, "__origin__", None) is dict
+
+
+def _section(field: FieldInfo) -> type[BaseModel] | None:
+    candidates = (field.annotation, *getattr(field.annotation, "__args__", ()))
+    models = (c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
+    return next(models, None)
+
+
+def write() -> None:
+    """Write the page and the schema."""
+    FOLDER.mkdir(exist_ok=True)
+    PAGE.write_text(reference_page(), encoding="utf-8")
+    SCHEMA.write_text(json_schema(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()

@@ -1,0 +1,126 @@
+"""What the shape of a pipeline file does not show: values that do not go together.
+
+Only what the file itself can tell is looked at here. What needs the server, such as tables that
+do not exist, is checked by preflight, and named with the same lines (`expansion`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.pipeline.file.model import PipelineFile
+from airflow_cdc_provider.pipeline.file.patterns import sink_table
+from airflow_cdc_provider.pipeline.file.problems import Path
+
+Found = tuple[Path, str, str]
+"""Where, what, fix."""
+CONNECTIONS_A_READER = 2
+"""One to read rows, one to read the log for the backfill."""
+
+
+def server_ids_needed(file: PipelineFile) -> int:
+    """Return how many replication ids the pipeline uses at once: the stream's and the readers'."""
+    return 1 + max(1, file.snapshot.max_connections // CONNECTIONS_A_READER)
+
+
+def check_file(file: PipelineFile) -> Iterator[Found]:
+    """Yield what does not go together."""
+    yield from _server_ids(file)
+    yield from _excluded(file)
+    yield from _one_target_each(file)
+    yield from _not_onto_itself(file)
+    yield from _table_settings(file)
+    yield from _spark_settings(file)
+    if file.stream.writers > 1 and file.stream.apply != "merged":
+        yield (
+            ("stream", "writers"),
+            "only apply: merged has parallel writers",
+            "write apply: merged, or leave writers out",
+        )
+
+
+def _server_ids(file: PipelineFile) -> Iterator[Found]:
+    ids, needed = file.source.server_ids, server_ids_needed(file)
+    if len(ids) < needed:
+        yield (
+            ("source", "server_id"),
+            f"{len(ids)} server ids are too few: the stream and the readers of "
+            f"{file.snapshot.max_connections} connections need {needed}",
+            f"write server_id: {ids.start}-{ids.start + max(needed, 100) - 1}",
+        )
+
+
+def _exact(file: PipelineFile) -> list[tuple[int, TableId]]:
+    patterns = enumerate(file.source.patterns)
+    return [(number, TableId(p.database, p.table)) for number, p in patterns if p.is_exact]
+
+
+def _excluded(file: PipelineFile) -> Iterator[Found]:
+    for number, table in _exact(file):
+        if any(pattern.matches(table) for pattern in file.source.excluded):
+            yield (
+                ("source", "tables", number),
+                f"{table} is also excluded",
+                "remove it from tables or from exclude",
+            )
+
+
+def _one_target_each(file: PipelineFile) -> Iterator[Found]:
+    seen: dict[TableId, TableId] = {}
+    for number, table in _exact(file):
+        target = sink_table(table, file.sink.routes)
+        other = seen.setdefault(target, table)
+        if other != table:
+            yield (
+                ("source", "tables", number),
+                f"{other} and {table} both go to the sink's table {target}",
+                "route one of them elsewhere: their rows would overwrite each other",
+            )
+
+
+def _not_onto_itself(file: PipelineFile) -> Iterator[Found]:
+    source, sink = file.source, file.sink
+    if (source.conn_id, source.dsn_env) != (sink.conn_id, sink.dsn_env):
+        return
+    routes = sink.routes
+    if not routes or any(sink_table(table, routes) == table for _, table in _exact(file)):
+        yield (
+            ("sink",),
+            "source and sink are the same server, and a table would be copied onto itself",
+            "name another server, or route every table to another name",
+        )
+
+
+def _table_settings(file: PipelineFile) -> Iterator[Found]:
+    for name in file.snapshot.tables:
+        if not file.picks(TableId.parse(name)):
+            yield (
+                ("snapshot", "tables", name),
+                f"{name} is not among the pipeline's tables",
+                "name one table of source.tables, without *",
+            )
+
+
+def _spark_settings(file: PipelineFile) -> Iterator[Found]:
+    conf = file.spark.conf
+    if str(conf.get("spark.speculation", "")).lower() == "true":
+        yield (
+            ("spark", "conf", "spark.speculation"),
+            "with speculation on, a second copy of a reader would load the source for nothing and "
+            "be fenced off",
+            "remove it, or write spark.speculation: false",
+        )
+    if file.spark.conn_id is not None and "spark.master" in conf:
+        yield (
+            ("spark", "conf", "spark.master"),
+            f"the master is that of the connection {file.spark.conn_id}, so this would be ignored",
+            "remove it, or leave spark.conn_id out",
+        )
+    for name in conf:
+        if not name.startswith("spark."):
+            yield (
+                ("spark", "conf", name),
+                f"{name!r} is no setting of Spark's, which ignores it",
+                f"write spark.{name} if that is meant, or remove it",
+            )

@@ -1,1 +1,0 @@
-"""Targets: one file each, a ledger for all; rows and progress are committed together."""

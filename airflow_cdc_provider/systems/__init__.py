@@ -1,0 +1,1 @@
+"""One folder a system: what is read from and written to."""

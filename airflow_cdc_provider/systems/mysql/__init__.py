@@ -1,0 +1,1 @@
+"""MySQL, MariaDB and what speaks their protocol."""

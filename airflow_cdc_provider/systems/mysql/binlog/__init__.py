@@ -1,0 +1,1 @@
+"""The binary log, decoded across events into columns."""

@@ -1,0 +1,1 @@
+"""Events: their frames, kinds, checksums, and those without rows."""

@@ -1,0 +1,214 @@
+"""From raw events to plain ones: checksums verified and cut off, compressed events unpacked.
+
+`FrameReader` yields `Frames`: events in one buffer with the places where each begins and ends,
+so that later steps work on all of them at once. A compressed transaction (MySQL's
+TRANSACTION_PAYLOAD) is unpacked as a stream and yields several `Frames`, each about 4 MB, so its
+size does not matter. MariaDB's compressed events are rewritten as the plain events they stand for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from airflow_cdc_provider.core.errors import RESTART, CorruptLogError
+from airflow_cdc_provider.systems.mysql.binlog.event_chunks import EventChunk
+from airflow_cdc_provider.systems.mysql.binlog.events.checksums import first_broken
+from airflow_cdc_provider.systems.mysql.binlog.events.compressed_events import (
+    COMPRESSED_TYPES,
+    plain_event,
+    unpacked_payload,
+)
+from airflow_cdc_provider.systems.mysql.binlog.events.event_types import (
+    CHECKSUM_BYTES,
+    HEADER_BYTES,
+    EventType,
+    type_name,
+)
+from airflow_cdc_provider.systems.mysql.binlog.octets import Ints, Octets
+
+_IN_USE_FLAG = 1
+_NO_CHECKSUM = 0
+_CRC32 = 1
+
+
+@dataclass(slots=True)
+class Frames:
+    """Plain events: event i is `octets[starts[i]:ends[i]]`, without a checksum."""
+
+    octets: Octets
+    starts: Ints
+    ends: Ints
+    types: npt.NDArray[np.uint8]
+    log_pos: Ints
+    """Where each event ends in its file, modulo 2^32; 0 if it lies in none."""
+    stored_bytes: Ints
+    """How many bytes of the log each event took."""
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def body(self, index: int) -> bytes:
+        """Copy one event without its header."""
+        return self.octets.text_at(int(self.starts[index]) + HEADER_BYTES, int(self.ends[index]))
+
+    def part(self, first: int, last: int) -> Frames:
+        """Return the events from `first` up to, not including, `last`."""
+        cut = slice(first, last)
+        return Frames(
+            self.octets,
+            self.starts[cut],
+            self.ends[cut],
+            self.types[cut],
+            self.log_pos[cut],
+            self.stored_bytes[cut],
+        )
+
+
+class FrameReader:
+    """Verifies and unpacks events in log order; remembers whether the log has checksums."""
+
+    def __init__(self) -> None:
+        self._checksums: bool | None = None
+        """None until a format description has told."""
+
+    def read(self, chunk: EventChunk) -> Iterator[Frames]:
+        """Yield the chunk's events, unpacked, in order."""
+        if not len(chunk.starts):
+            return
+        octets = Octets(chunk.buffer)
+        starts, ends = chunk.starts, chunk.ends
+        if int((ends - starts).min()) < HEADER_BYTES:
+            raise CorruptLogError("an event is shorter than its own header")
+        frames = Frames(
+            octets,
+            starts,
+            ends,
+            octets.u8[starts + 4],
+            octets.little(starts + 13, 4),
+            ends - starts,
+        )
+        first = 0
+        for place in np.flatnonzero(frames.types == EventType.FORMAT_DESCRIPTION).tolist():
+            yield from self._verified(frames.part(first, place))
+            yield self._format_description(frames.part(place, place + 1))
+            first = place + 1
+        yield from self._verified(frames.part(first, len(frames)))
+
+    def _verified(self, frames: Frames) -> Iterator[Frames]:
+        if not len(frames):
+            return
+        if self._checksums is None:
+            self._checksums = self._guess(frames)
+        if self._checksums:
+            broken = first_broken(frames.octets.buffer, frames.starts, frames.ends)
+            if broken is not None:
+                raise _corrupt(frames, broken)
+            frames.ends = frames.ends - CHECKSUM_BYTES
+        yield from _unpacked(frames)
+
+    def _guess(self, frames: Frames) -> bool:
+        """Tell whether the events before any format description carry checksums.
+
+        Only the ROTATE with which a dump begins comes so early; if its last four bytes are its
+        CRC32, they are its checksum and no part of the file's name.
+        """
+        return first_broken(frames.octets.buffer, frames.starts[:1], frames.ends[:1]) is None
+
+    def _format_description(self, frames: Frames) -> Frames:
+        """Read the checksum algorithm; this event itself always ends with a checksum."""
+        end = int(frames.ends[0]) - CHECKSUM_BYTES
+        algorithm = int(frames.octets.u8[end - 1])
+        if algorithm not in {_NO_CHECKSUM, _CRC32}:
+            raise CorruptLogError(
+                f"checksum algorithm {algorithm} is not known",
+                where=f"format description ending at {int(frames.log_pos[0])}",
+                risk="damaged events would go unseen",
+                remedy="SET GLOBAL binlog_checksum = 'CRC32'",
+            )
+        self._checksums = algorithm == _CRC32
+        if self._checksums:
+            event = bytearray(frames.octets.text_at(int(frames.starts[0]), int(frames.ends[0])))
+            event[17] &= 0xFF ^ _IN_USE_FLAG  # set while the file is written, after the checksum
+            if first_broken(event, np.zeros(1, np.int64), np.array([len(event)])) is not None:
+                raise _corrupt(frames, 0)
+        frames.ends = frames.ends - CHECKSUM_BYTES
+        return frames
+
+
+def _unpacked(frames: Frames) -> Iterator[Frames]:
+    packed = np.flatnonzero(COMPRESSED_TYPES[frames.types]).tolist()
+    if not packed:
+        yield frames
+        return
+    first, last = 0, len(frames)
+    while packed:
+        if frames.types[packed[0]] != EventType.TRANSACTION_PAYLOAD:
+            payloads = (p for p in packed if frames.types[p] == EventType.TRANSACTION_PAYLOAD)
+            until = next(payloads, last)
+            yield _rewritten(frames.part(first, until))
+            packed = [place for place in packed if place >= until]
+            first = until
+            continue
+        place = packed.pop(0)
+        if place > first:
+            yield frames.part(first, place)
+        yield from _payload_frames(frames, place)
+        first = place + 1
+    if first < last:
+        yield frames.part(first, last)
+
+
+def _payload_frames(frames: Frames, place: int) -> Iterator[Frames]:
+    """Yield the events inside one compressed transaction; they end where their wrapper ends."""
+    wrapper_bytes = int(frames.stored_bytes[place])
+    for chunk in unpacked_payload(frames.body(place)):
+        count = len(chunk.starts)
+        octets = Octets(chunk.buffer)
+        starts, ends = chunk.starts, chunk.ends
+        yield Frames(
+            octets,
+            starts,
+            ends,
+            octets.u8[starts + 4],
+            np.full(count, frames.log_pos[place], np.int64),
+            np.maximum((ends - starts), wrapper_bytes * (ends - starts) // max(len(octets), 1)),
+        )
+
+
+def _rewritten(frames: Frames) -> Frames:
+    """Replace MariaDB's compressed events by plain ones in a new buffer."""
+    buffer = bytearray()
+    starts, ends = [], []
+    types = frames.types.copy()
+    packed = COMPRESSED_TYPES[frames.types].tolist()
+    bounds = zip(frames.starts.tolist(), frames.ends.tolist(), strict=True)
+    for index, (start, end) in enumerate(bounds):
+        event = frames.octets.text_at(start, end)
+        if packed[index]:
+            event = plain_event(event)
+            types[index] = event[4]
+        starts.append(len(buffer))
+        buffer += event
+        ends.append(len(buffer))
+    return Frames(
+        Octets(bytes(buffer)),
+        np.array(starts, np.int64),
+        np.array(ends, np.int64),
+        types,
+        frames.log_pos,
+        frames.stored_bytes,
+    )
+
+
+def _corrupt(frames: Frames, index: int) -> CorruptLogError:
+    return CorruptLogError(
+        f"the checksum of an event of {type_name(int(frames.types[index]))} is wrong",
+        where=f"event ending at offset {int(frames.log_pos[index])}",
+        risk="the event's rows may be damaged; nothing of it was handed on",
+        remedy="run the server's `mysqlbinlog --verify-binlog-checksum` on the file; "
+        f"if the file is damaged, {RESTART}",
+    )

@@ -1,0 +1,287 @@
+"""Names and commit times of transactions, read from many GTID events at once."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+
+from airflow_cdc_provider.core.errors import UnknownEventError
+from airflow_cdc_provider.core.gtid import (
+    Gtid,
+    GtidSet,
+    GtidSource,
+    Interval,
+    MariaDbGtid,
+    MariaDbGtidPosition,
+)
+from airflow_cdc_provider.core.positions import AnyGtid, Gtids
+from airflow_cdc_provider.systems.mysql.binlog.events.byte_reader import ByteReader, damaged
+from airflow_cdc_provider.systems.mysql.binlog.events.event_types import HEADER_BYTES, EventType
+from airflow_cdc_provider.systems.mysql.binlog.events.frames import Frames
+from airflow_cdc_provider.systems.mysql.binlog.octets import Ints, distinct
+
+GtidOrigin = GtidSource | tuple[int, int] | None
+"""What numbers count within: uuid and tag; domain and server of MariaDB; None for anonymous."""
+
+_STANDALONE, _PREPARED_XA = 1, 64
+_NUMBER_AT = HEADER_BYTES + 17
+_COMMITTED_AT = HEADER_BYTES + 42
+_ORIGINAL_FOLLOWS = 1 << 55
+_LEAST_BYTES = {
+    EventType.GTID: _COMMITTED_AT + 7,
+    EventType.ANONYMOUS_GTID: _COMMITTED_AT + 7,
+    EventType.MARIADB_GTID: HEADER_BYTES + 13,
+    EventType.GTID_TAGGED: HEADER_BYTES,
+}
+"""By type: where the last field ends that is read of each event."""
+
+
+def gtid_of(origin: GtidOrigin, number: int) -> AnyGtid | None:
+    """Build one transaction's name."""
+    if origin is None:
+        return None
+    if isinstance(origin, GtidSource):
+        return Gtid(origin, number)
+    return MariaDbGtid(origin[0], origin[1], number)
+
+
+@dataclass(slots=True)
+class GtidColumns:
+    """The transactions that some GTID events open."""
+
+    origins: list[GtidOrigin]
+    """The distinct ones."""
+    origin: Ints
+    """Index into `origins`, an entry a transaction."""
+    number: Ints
+    committed_us: Ints
+    """0 where the event does not say: MariaDB."""
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    def gtid(self, index: int) -> AnyGtid | None:
+        """Build one name."""
+        return gtid_of(self.origins[int(self.origin[index])], int(self.number[index]))
+
+
+def read_gtids(frames: Frames, places: Ints) -> GtidColumns:
+    """Read the GTID events at these places, all of them of one type or one by one."""
+    types = distinct(frames.types[places])
+    if len(types) == 1:
+        _require_length(frames, places, _LEAST_BYTES[EventType(types[0])])
+        if types[0] == EventType.GTID:
+            return _mysql(frames, frames.starts[places])
+        if types[0] == EventType.ANONYMOUS_GTID:
+            return _anonymous(frames, frames.starts[places])
+        if types[0] == EventType.MARIADB_GTID:
+            return _mariadb(frames, frames.starts[places])
+        return joined([_tagged(frames, int(place)) for place in places])
+    return joined([read_gtids(frames, places[i : i + 1]) for i in range(len(places))])
+
+
+def _require_length(frames: Frames, places: Ints, least: int) -> None:
+    """Refuse an event cut short: what is read there would be of the event behind it."""
+    shortest = int((frames.ends[places] - frames.starts[places]).min())
+    if shortest < least:
+        raise damaged(f"a GTID event is {shortest} bytes long, {least} are the least")
+
+
+def _counted_up(numbers: Ints) -> Ints:
+    if len(numbers) and int(numbers.min()) < 1:
+        raise damaged(f"a transaction has the number {int(numbers.min())}")
+    return numbers
+
+
+def joined(parts: list[GtidColumns]) -> GtidColumns:
+    """Put columns one behind the other."""
+    if len(parts) == 1:
+        return parts[0]
+    origins: dict[GtidOrigin, int] = {}
+    indexes = []
+    for part in parts:
+        places = [origins.setdefault(origin, len(origins)) for origin in part.origins]
+        indexes.append(np.array(places, np.int64)[part.origin])
+    return GtidColumns(
+        list(origins),
+        np.concatenate([*indexes, np.zeros(0, np.int64)]),
+        np.concatenate([*(part.number for part in parts), np.zeros(0, np.int64)]),
+        np.concatenate([*(part.committed_us for part in parts), np.zeros(0, np.int64)]),
+    )
+
+
+def _committed(frames: Frames, starts: Ints) -> Ints:
+    immediate = frames.octets.little(starts + _COMMITTED_AT, 7)
+    replicated = (immediate & _ORIGINAL_FOLLOWS) != 0
+    if replicated.any():
+        original = frames.octets.little(starts + np.where(replicated, _COMMITTED_AT + 7, 0), 7)
+        return np.where(replicated, original, immediate) & (_ORIGINAL_FOLLOWS - 1)
+    return immediate
+
+
+@lru_cache(maxsize=256)
+def _source(uuid_bytes: bytes) -> GtidSource:
+    return GtidSource(str(uuid.UUID(bytes=uuid_bytes)))
+
+
+def _mysql(frames: Frames, starts: Ints) -> GtidColumns:
+    blocks = frames.octets.blocks(starts + HEADER_BYTES + 1, 16)
+    number = _counted_up(frames.octets.little(starts + _NUMBER_AT, 8))
+    committed = _committed(frames, starts)
+    if bool((blocks == blocks[0]).all()):
+        one = _source(blocks[0].tobytes())
+        return GtidColumns([one], np.zeros(len(starts), np.int64), number, committed)
+    rows = np.ascontiguousarray(blocks).view("V16").ravel()
+    different, inverse = np.unique(rows, return_inverse=True)
+    origins: list[GtidOrigin] = [_source(each.tobytes()) for each in different]
+    return GtidColumns(origins, inverse.astype(np.int64), number, committed)
+
+
+def _anonymous(frames: Frames, starts: Ints) -> GtidColumns:
+    none = np.zeros(len(starts), np.int64)
+    return GtidColumns([None], none, none, _committed(frames, starts))
+
+
+def _mariadb(frames: Frames, starts: Ints) -> GtidColumns:
+    octets = frames.octets
+    number = _counted_up(octets.little(starts + HEADER_BYTES, 8))
+    domain = octets.little(starts + HEADER_BYTES + 8, 4)
+    server = octets.little(starts + 5, 4)
+    different, inverse = np.unique(domain << 32 | server, return_inverse=True)
+    origins: list[GtidOrigin] = [
+        (code >> 32 & 0xFFFFFFFF, code & 0xFFFFFFFF) for code in different.tolist()
+    ]
+    return GtidColumns(origins, inverse.astype(np.int64), number, np.zeros(len(starts), np.int64))
+
+
+def is_standalone(frames: Frames, place: int) -> bool:
+    """Tell whether a MariaDB GTID is for the one event behind it, without BEGIN and COMMIT."""
+    return bool(_flags(frames, place) & _STANDALONE)
+
+
+def is_prepared_xa(frames: Frames, place: int) -> bool:
+    """Tell whether a MariaDB GTID opens a transaction of XA that ends with XA PREPARE."""
+    return bool(_flags(frames, place) & _PREPARED_XA)
+
+
+def _flags(frames: Frames, place: int) -> int:
+    return int(frames.octets.u8[int(frames.starts[place]) + HEADER_BYTES + 12])
+
+
+_LAST_KNOWN_FIELD = 11
+
+
+def _tagged(frames: Frames, place: int) -> GtidColumns:
+    """Read a tagged GTID event: numbered fields, each known by its number.
+
+    Source: MySQL 9.7 source documentation, "mysql::serialization".
+    """
+    reader = _FieldReader(frames.body(place))
+    reader.unsigned()  # version of the serialization
+    reader.unsigned()  # size of the message
+    reader.unsigned()  # last field that may not be ignored
+    found: dict[int, int] = {}
+    uuid_bytes, tag = b"", ""
+    while reader.left:
+        kind = reader.unsigned()
+        if kind == 1:
+            uuid_bytes = bytes(reader.octet() for _ in range(16))
+        elif kind == 3:
+            tag = reader.text(reader.unsigned())
+        elif kind in {2, 4, 5}:
+            found[kind] = reader.signed()
+        elif kind <= _LAST_KNOWN_FIELD:
+            found[kind] = reader.unsigned()
+        else:
+            break  # later servers' fields, which they say may be ignored
+    if len(uuid_bytes) != 16 or 2 not in found:
+        raise UnknownEventError(
+            "a tagged GTID event has no uuid or number",
+            risk="the position would be wrong",
+            remedy="report it with the server's version",
+        )
+    try:
+        origin = GtidSource(str(uuid.UUID(bytes=uuid_bytes)), tag)
+        numbers = np.array([[found[2]], [found.get(7, found.get(6, 0))]], np.int64)
+    except (ValueError, OverflowError) as error:
+        raise damaged(f"a tagged GTID event is of no transaction: {error}") from None
+    return GtidColumns([origin], np.zeros(1, np.int64), _counted_up(numbers[0]), numbers[1])
+
+
+class _FieldReader(ByteReader):
+    """Reads numbers whose first byte tells, by its trailing ones, how many bytes follow."""
+
+    def unsigned(self) -> int:
+        first = self.number(1)
+        extra = 0
+        while extra < 8 and first >> extra & 1:
+            extra += 1
+        if extra == 8:
+            return self.number(8)
+        rest = self.number(extra) if extra else 0
+        return (rest << 8 | first) >> (extra + 1)
+
+    def octet(self) -> int:
+        """Read a number of one byte."""
+        number = self.unsigned()
+        if number > 0xFF:
+            raise damaged(f"a byte of a GTID is {number}")
+        return number
+
+    def signed(self) -> int:
+        number = self.unsigned()
+        return -(number >> 1) - 1 if number & 1 else number >> 1
+
+
+@dataclass(slots=True)
+class GtidProgress:
+    """The transactions up to a boundary: a set, and what came since as runs of numbers."""
+
+    gtids: Gtids | None
+    _runs: dict[GtidSource, list[Interval]] = field(default_factory=dict)
+    _last: dict[int, MariaDbGtid] = field(default_factory=dict)
+
+    def add(self, columns: GtidColumns, count: int) -> None:
+        """Take the first `count` transactions."""
+        if self.gtids is None or not count:
+            return
+        for index, origin in enumerate(columns.origins):
+            numbers = columns.number[:count][columns.origin[:count] == index]
+            if origin is None or not len(numbers):
+                continue
+            if isinstance(origin, GtidSource):
+                self._add_numbers(origin, numbers)
+            else:
+                self._move(origin, int(numbers[-1]))
+
+    def _add_numbers(self, source: GtidSource, numbers: Ints) -> None:
+        cuts = np.flatnonzero(np.diff(numbers) != 1) + 1
+        firsts = numbers[np.concatenate([np.zeros(1, np.int64), cuts])].tolist()
+        lasts = numbers[np.concatenate([cuts - 1, np.array([-1])])].tolist()
+        runs = self._runs.setdefault(source, [])
+        for first, last in zip(firsts, lasts, strict=True):
+            if runs and runs[-1][1] == first:
+                runs[-1] = (runs[-1][0], last + 1)
+            else:
+                runs.append((first, last + 1))
+
+    def _move(self, origin: tuple[int, int], number: int) -> None:
+        known = self._last.get(origin[0])
+        if known is None or known.sequence < number:
+            self._last[origin[0]] = MariaDbGtid(origin[0], origin[1], number)
+
+    def current(self) -> Gtids | None:
+        """Return everything up to here."""
+        if isinstance(self.gtids, GtidSet) and self._runs:
+            self.gtids = self.gtids.union(
+                GtidSet({source: tuple(runs) for source, runs in self._runs.items()})
+            )
+            self._runs = {}
+        elif isinstance(self.gtids, MariaDbGtidPosition) and self._last:
+            for gtid in self._last.values():
+                self.gtids = self.gtids.add(gtid)
+            self._last = {}
+        return self.gtids

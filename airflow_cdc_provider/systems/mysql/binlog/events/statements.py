@@ -1,0 +1,236 @@
+"""Statements that the log carries as text: what each means for captured tables.
+
+With `binlog_format=ROW` the text is transaction control or DDL. DDL that may concern a captured
+table is a barrier; row changes as text that may concern one were never logged as rows, which is
+an error. What is not known is an error too. Nothing of the text is shown unless it is DDL of
+tables: statements about accounts hold passwords.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from airflow_cdc_provider.core.errors import (
+    RESTART,
+    IntegrityError,
+    UnknownEventError,
+    ValueRefusedError,
+)
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.systems.mysql.binlog.events.byte_reader import ByteReader
+from airflow_cdc_provider.systems.mysql.dialect.charsets import decode_member
+from airflow_cdc_provider.systems.mysql.dialect.collations import charset_of
+from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import (
+    StatementEffect,
+    StatementKind,
+    effect_of,
+)
+
+_ANSI_QUOTES, _NO_BACKSLASH_ESCAPES = 0x04, 1 << 20
+_SQL_MODE_CODE, _CHARSET_CODE, _CATALOG_CODE = 1, 4, 6
+_STATUS_BYTES = {0: 4, _SQL_MODE_CODE: 8, 3: 4, _CHARSET_CODE: 6}
+"""By their codes: flags, sql_mode, steps of AUTO_INCREMENT, charsets."""
+
+
+_UNDECODED = re.compile("[\udc80-\udcff]")
+
+
+class Meaning(Enum):
+    """What a statement is to the stream."""
+
+    BEGIN = auto()
+    COMMIT = auto()
+    ROLLBACK = auto()
+    ROLLBACK_TO_SAVEPOINT = auto()
+    XA_START = auto()
+    XA_END = auto()
+    XA_COMMIT = auto()
+    XA_ROLLBACK = auto()
+    HARMLESS = auto()
+    """Changes nothing that is captured."""
+    BARRIER = auto()
+    """Changes the definition, or all rows, of a captured table."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedStatement:
+    """A QUERY event's text and the database it ran in."""
+
+    database: str
+    sql: str
+    ansi_quotes: bool
+    backslash_escapes: bool
+
+    @property
+    def shown(self) -> str:
+        """The text, with a mark for each byte that is no character: else it could not be stored."""
+        return _UNDECODED.sub("\ufffd", self.sql)
+
+    @classmethod
+    def read(cls, body: bytes) -> LoggedStatement:
+        """Read a QUERY event behind its header."""
+        return cls.readings(body)[0]
+
+    @classmethod
+    def readings(cls, body: bytes) -> tuple[LoggedStatement, ...]:
+        """Return what the event may say: what cannot be UTF-8 is in its session's charset.
+
+        What can be UTF-8 may be either: a server logs statements as they came, but those that it
+        puts together itself in UTF-8, under the session's charset all the same.
+        """
+        reader = ByteReader(body, 8)
+        database_bytes = reader.number(1)
+        reader.take(2)
+        status = _Status.read(reader.take(reader.number(2)))
+        database = reader.text(database_bytes)
+        reader.take(1)
+        return tuple(
+            cls(
+                database,
+                sql,
+                bool(status.sql_mode & _ANSI_QUOTES),
+                not status.sql_mode & _NO_BACKSLASH_ESCAPES,
+            )
+            for sql in _texts(reader.rest(), status.collation)
+        )
+
+
+@dataclass(slots=True)
+class _Status:
+    """What a QUERY event tells of the session that ran it."""
+
+    sql_mode: int = 0
+    collation: int = 0
+    """The number of one of the text's charset; 0 if it is not told."""
+
+    @classmethod
+    def read(cls, block: bytes) -> _Status:
+        """Read the block up to what is needed; flags, sql_mode and charset come first."""
+        found, place = cls(), 0
+        while place < len(block):
+            code, place = block[place], place + 1
+            width = _STATUS_BYTES.get(code)
+            if code == _CATALOG_CODE and place < len(block):
+                width = 1 + block[place]
+            if width is None or place + width > len(block):
+                break
+            if code == _SQL_MODE_CODE:
+                found.sql_mode = int.from_bytes(block[place : place + 8], "little")
+            elif code == _CHARSET_CODE:
+                found.collation = int.from_bytes(block[place : place + 2], "little")
+                break
+            place += width
+        return found
+
+
+def _texts(octets: bytes, collation: int) -> list[str]:
+    if octets.isascii() or not collation:
+        return [octets.decode("utf-8", "surrogateescape")]
+    found = []
+    for each in dict.fromkeys(("utf8mb4", charset_of(collation))):
+        with suppress(ValueRefusedError):
+            found.append(decode_member(octets, each))
+    return found or [octets.decode("utf-8", "surrogateescape")]
+
+
+_WORDS = re.compile(r"\s*(\w+)\s*(\w*)")
+_CONTROL = {
+    "BEGIN": Meaning.BEGIN,
+    "START": Meaning.BEGIN,
+    "COMMIT": Meaning.COMMIT,
+    "ROLLBACK": Meaning.ROLLBACK,
+    "SAVEPOINT": Meaning.HARMLESS,
+    "RELEASE": Meaning.HARMLESS,
+}
+_XA_VERB = "XA "
+_XA = {
+    "START": Meaning.XA_START,
+    "BEGIN": Meaning.XA_START,
+    "END": Meaning.XA_END,
+    "COMMIT": Meaning.XA_COMMIT,
+    "ROLLBACK": Meaning.XA_ROLLBACK,
+}
+
+
+def judged(
+    readings: Sequence[LoggedStatement],
+    captured: Callable[[TableId], bool],
+    captures_in: Callable[[str], bool],
+) -> tuple[LoggedStatement, Meaning]:
+    """Return the reading that counts, and its meaning: the first that is not harmless."""
+    for statement in readings:
+        meaning = meaning_of(statement, captured, captures_in)
+        if meaning is not Meaning.HARMLESS:
+            return statement, meaning
+    return readings[0], Meaning.HARMLESS
+
+
+def meaning_of(
+    statement: LoggedStatement,
+    captured: Callable[[TableId], bool],
+    captures_in: Callable[[str], bool],
+) -> Meaning:
+    """Classify a statement; `captures_in` tells whether a database may hold captured tables."""
+    if statement.sql.startswith(_XA_VERB):  # many in some logs, and nothing else begins so
+        return _control(statement.sql)
+    effect = effect_of(
+        statement.sql,
+        default_database=statement.database,
+        ansi_quotes=statement.ansi_quotes,
+        backslash_escapes=statement.backslash_escapes,
+    )
+    if effect.kind is StatementKind.TRANSACTION:
+        return _control(statement.sql)
+    if effect.kind is StatementKind.UNKNOWN:
+        raise UnknownEventError(
+            f"the log holds a statement that is not understood: {_verb(statement.sql)} ...",
+            where=f"database {statement.database or '(none)'}",
+            risk="it could change captured tables",
+            remedy=f"see it with mysqlbinlog and report it; to go on behind it, {RESTART}",
+        )
+    if not _concerns(effect, captured, captures_in):
+        return Meaning.HARMLESS
+    if effect.kind is StatementKind.ROWS:
+        touched = ", ".join(map(str, effect.tables)) or "any table"
+        raise IntegrityError(
+            f"the log holds {_verb(statement.sql)} as a statement, not as rows",
+            where=touched,
+            risk="rows it changed are not in the log, nor are those that triggers and foreign keys "
+            "of its table changed elsewhere",
+            remedy="SET GLOBAL binlog_format = 'ROW', reconnect the writers, and restart "
+            "the pipeline: its tables are read again",
+        )
+    return Meaning.BARRIER
+
+
+def _concerns(
+    effect: StatementEffect,
+    captured: Callable[[TableId], bool],
+    captures_in: Callable[[str], bool],
+) -> bool:
+    if effect.harmless or effect.temporary:
+        return False
+    if effect.reaches_all:
+        return True
+    named = any(captured(table) for table in effect.tables)
+    return named or any(captures_in(database) for database in effect.databases)
+
+
+def _control(sql: str) -> Meaning:
+    match = _WORDS.match(sql)
+    first, second = (match[1].upper(), match[2].upper()) if match else ("", "")
+    if first == "XA":
+        return _XA.get(second, Meaning.HARMLESS)
+    meaning = _CONTROL.get(first, Meaning.HARMLESS)
+    if meaning is Meaning.ROLLBACK and second == "TO":
+        return Meaning.ROLLBACK_TO_SAVEPOINT
+    return meaning
+
+
+def _verb(sql: str) -> str:
+    match = _WORDS.match(sql)
+    return match[1].upper() if match else "?"

@@ -1,0 +1,1 @@
+"""JSON in its binary form, and partial updates of it."""

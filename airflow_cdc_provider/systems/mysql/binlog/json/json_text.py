@@ -1,0 +1,237 @@
+"""MySQL's binary JSON becomes the text that the server itself would print.
+
+The format: a type byte, then the value. Objects and arrays hold counts, sizes and offsets of 2
+bytes (small) or 4 bytes (large); scalars that fit an offset's place stand in its place. Object
+keys come in the order of the server: by length, then by bytes. The text has a blank behind each
+comma and colon, numbers print as the server prints them, and values JSON has no name for (dates,
+decimals, bits, bytes) print as their canonical text or as `base64:type<n>:...`.
+Source: MySQL 9.7 source documentation, "json_binary".
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from decimal import Decimal
+
+from airflow_cdc_provider.core.errors import CorruptLogError, UnknownTypeError
+from airflow_cdc_provider.systems.mysql.binlog.events.byte_reader import UNREADABLE
+from airflow_cdc_provider.systems.mysql.binlog.rows.wire_types import decimal_bytes
+
+SMALL_OBJECT, LARGE_OBJECT, SMALL_ARRAY, LARGE_ARRAY, LITERAL = range(5)
+INTEGERS = {0x05: "<h", 0x06: "<H", 0x07: "<i", 0x08: "<I", 0x09: "<q", 0x0A: "<Q"}
+DOUBLE, STRING, OPAQUE = 0x0B, 0x0C, 0x0F
+_LITERALS = {0: "null", 1: "true", 2: "false"}
+_DATE, _TIME, _DATETIME, _TIMESTAMP, _DECIMAL = 10, 11, 12, 7, 246
+_PLAIN_DIGITS = 15
+_LENGTH_BYTES = 5
+_DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
+
+
+class Document(bytes):
+    """A stored document that counts what is read of it.
+
+    No two values of a document share bytes. So reading more than there is means that offsets lead
+    back: values that hold themselves, or one value in many places, whose text would have no end.
+    """
+
+    left: int
+
+    @classmethod
+    def of(cls, octets: bytes) -> Document:
+        """Begin to read."""
+        document = cls(octets)
+        document.left = len(octets)
+        return document
+
+    def spend(self, size: int) -> None:
+        """Take note that bytes are read."""
+        self.left -= size
+        if self.left < 0:
+            raise IndexError("its values lie in each other")
+
+
+def broken_document(error: Exception) -> CorruptLogError:
+    """Return the error for a document that cannot be read."""
+    return CorruptLogError(
+        f"a JSON value is not whole ({error})",
+        risk="the document would change on its way",
+        remedy="check the log file with mysqlbinlog",
+    )
+
+
+def json_text(document: bytes) -> str:
+    """Print a document; empty bytes are what the server keeps for an absent value: null."""
+    if not document:
+        return "null"
+    try:
+        return _value(document[0], Document.of(document), 1)
+    except UNREADABLE as error:
+        raise broken_document(error) from None
+
+
+def _value(kind: int, octets: Document, place: int) -> str:
+    if kind <= LARGE_ARRAY:
+        return _container(kind, octets, place)
+    if kind == LITERAL:
+        return _LITERALS[octets[place]]
+    if kind in INTEGERS:
+        return str(struct.unpack_from(INTEGERS[kind], octets, place)[0])
+    if kind == DOUBLE:
+        return double_text(struct.unpack_from("<d", octets, place)[0])
+    if kind == STRING:
+        return quoted(_counted(octets, place).decode())
+    if kind == OPAQUE:
+        return _opaque(octets[place], _counted(octets, place + 1))
+    raise unknown_kind(kind)
+
+
+def unknown_kind(kind: int) -> UnknownTypeError:
+    """Return the error for a type byte that no server documents."""
+    return UnknownTypeError(
+        f"JSON holds a value of type {kind}, which is not known",
+        risk="the document would change on its way",
+        remedy="report it with the server's version",
+    )
+
+
+def _container(kind: int, octets: Document, base: int) -> str:
+    keys, places = container_parts(kind, octets, base)
+    values = [_value(child, octets, place) for child, place in places]
+    if kind in {SMALL_OBJECT, LARGE_OBJECT}:
+        names = [quoted(key.decode()) for key in keys]
+        pairs = (f"{name}: {value}" for name, value in zip(names, values, strict=True))
+        return "{" + ", ".join(pairs) + "}"
+    return "[" + ", ".join(values) + "]"
+
+
+def container_parts(
+    kind: int, octets: Document, base: int
+) -> tuple[list[bytes], list[tuple[int, int]]]:
+    """Return an object's keys (none of an array), and the type and place of each value."""
+    large = kind in {LARGE_OBJECT, LARGE_ARRAY}
+    width = 4 if large else 2
+    offset_form = "<I" if large else "<H"
+    count = struct.unpack_from(offset_form, octets, base)[0]
+    place = base + 2 * width
+    octets.spend(2 * width + count * (width + 1))
+    keys: list[bytes] = []
+    if kind in {SMALL_OBJECT, LARGE_OBJECT}:
+        for index in range(count):
+            entry = place + index * (width + 2)
+            start = base + struct.unpack_from(offset_form, octets, entry)[0]
+            length = struct.unpack_from("<H", octets, entry + width)[0]
+            keys.append(taken(octets, start, start + length))
+        place += count * (width + 2)
+    places = []
+    for index in range(count):
+        entry = place + index * (width + 1)
+        child = octets[entry]
+        if child == LITERAL or child in {5, 6} or (large and child in {7, 8}):
+            places.append((child, entry + 1))
+        else:
+            offset = struct.unpack_from(offset_form, octets, entry + 1)[0]
+            places.append((child, base + offset))
+    return keys, places
+
+
+def taken(octets: Document, start: int, end: int) -> bytes:
+    """Copy a part of a document, which is read only once."""
+    octets.spend(end - start)
+    return copied(octets, start, end)
+
+
+def copied(octets: Document, start: int, end: int) -> bytes:
+    """Copy a part of a document, all of which must be there."""
+    if end > len(octets):
+        raise IndexError(f"{end} bytes were expected of {len(octets)}")
+    return octets[start:end]
+
+
+def _counted(octets: Document, place: int) -> bytes:
+    length, start = read_length(octets, place)
+    return taken(octets, start, start + length)
+
+
+def read_length(octets: bytes, place: int) -> tuple[int, int]:
+    """Read a length of seven bits a byte; return it and where it ends."""
+    length = 0
+    for shift in range(0, 7 * _LENGTH_BYTES, 7):
+        octet = octets[place]
+        place += 1
+        length |= (octet & 0x7F) << shift
+        if not octet & 0x80:
+            return length, place
+    raise IndexError(f"a length takes more than {_LENGTH_BYTES} bytes")
+
+
+def quoted(text: str) -> str:
+    """Quote a string as the server does: only what JSON demands is escaped."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def double_text(number: float) -> str:
+    """Print a double: the shortest digits that read back the same, never without a mark.
+
+    It is written out if the point stands among the digits or up to 15 places from them, else with
+    an exponent.
+    """
+    sign, digits, exponent = Decimal(repr(number)).as_tuple()
+    text = "".join(map(str, digits)).lstrip("0")
+    point = len(text) + int(exponent)  # the value is 0.text times 10 to this power
+    text = text.rstrip("0")
+    if not text:
+        written = "0.0"
+    elif not (-_PLAIN_DIGITS < point <= _PLAIN_DIGITS or 0 < point < len(text)):
+        mantissa = text[0] + ("." + text[1:] if len(text) > 1 else "")
+        written = f"{mantissa}e{point - 1}"
+    elif point <= 0:
+        written = "0." + "0" * -point + text
+    else:
+        whole = text[:point].ljust(point, "0")
+        written = f"{whole}.{text[point:] or '0'}"
+    return "-" + written if sign else written
+
+
+def _opaque(kind: int, octets: bytes) -> str:
+    if kind in {_DATE, _DATETIME, _TIMESTAMP, _TIME}:
+        return quoted(_temporal(kind, int.from_bytes(octets[:8], "little", signed=True)))
+    if kind == _DECIMAL:
+        return _decimal(octets)
+    return quoted(f"base64:type{kind}:{base64.b64encode(octets).decode()}")
+
+
+def _temporal(kind: int, packed: int) -> str:
+    size = abs(packed)
+    micro, whole = size & 0xFFFFFF, size >> 24
+    if kind == _TIME:
+        sign = "-" if packed < 0 else ""
+        clock = f"{whole >> 12 & 0x3FF:02d}:{whole >> 6 & 63:02d}:{whole & 63:02d}"
+        return f"{sign}{clock}.{micro:06d}"
+    date, second = whole >> 17, whole & 0x1FFFF
+    months = date >> 5
+    text = f"{months // 13:04d}-{months % 13:02d}-{date & 31:02d}"
+    if kind == _DATE:
+        return text
+    return f"{text} {second >> 12:02d}:{second >> 6 & 63:02d}:{second & 63:02d}.{micro:06d}"
+
+
+def _decimal(octets: bytes) -> str:
+    precision, scale = octets[0], octets[1]
+    if scale > precision:
+        raise IndexError(f"a decimal has {scale} of {precision} digits behind its point")
+    packed = bytearray(octets[2 : 2 + decimal_bytes(precision, scale)])
+    negative = packed[0] < 0x80
+    if negative:
+        packed = bytearray(octet ^ 0xFF for octet in packed)
+    packed[0] ^= 0x80
+    whole = precision - scale
+    value, place = 0, 0
+    for digits in (whole % 9, *[9] * (whole // 9), *[9] * (scale // 9), scale % 9):
+        width = _DIGIT_BYTES[digits]
+        value = value * 10**digits + int.from_bytes(packed[place : place + width], "big")
+        place += width
+    text = str(value).rjust(scale + 1, "0")
+    sign = "-" if negative else ""
+    return f"{sign}{text[:-scale]}.{text[-scale:]}" if scale else sign + text

@@ -1,0 +1,1 @@
+"""Row events: table maps, rows and cells."""

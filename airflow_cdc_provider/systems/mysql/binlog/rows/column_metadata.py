@@ -1,0 +1,153 @@
+"""The optional metadata at the end of a table map: names, signs, charsets, members, keys.
+
+Fields are type, length, value. Fields of a type unknown here are skipped by their length: they
+only add facts (a column type that needs them is refused on its own).
+
+A field names no columns: its values belong to all columns of a kind, in their order. Which columns
+a server counts to a kind is its own matter (MySQL gives VECTOR a charset, MariaDB its geometries),
+and a count that is off by one gives every later column its neighbour's charset. So each field must
+be used up exactly, and columns that cannot be text must have the charset `binary`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from airflow_cdc_provider.core.errors import UnknownTypeError
+from airflow_cdc_provider.systems.mysql.binlog.events.byte_reader import ByteReader, as_text
+from airflow_cdc_provider.systems.mysql.binlog.rows.wire_types import Wire
+
+
+class _Field(IntEnum):
+    SIGNEDNESS = 1
+    DEFAULT_CHARSET = 2
+    COLUMN_CHARSET = 3
+    COLUMN_NAME = 4
+    SET_MEMBERS = 5
+    ENUM_MEMBERS = 6
+    GEOMETRY_TYPE = 7
+    SIMPLE_PRIMARY_KEY = 8
+    PRIMARY_KEY_WITH_PREFIX = 9
+    MEMBERS_DEFAULT_CHARSET = 10
+    MEMBERS_COLUMN_CHARSET = 11
+    VISIBILITY = 12
+    VECTOR_DIMENSIONS = 13
+
+
+_BINARY = 63
+"""The collation of columns that hold no text."""
+_NEVER_TEXT = frozenset({"vector", "geometry"})
+
+
+@dataclass(slots=True)
+class OptionalMetadata:
+    """Facts by column place."""
+
+    names: tuple[str, ...] = ()
+    unsigned: dict[int, bool] = field(default_factory=dict)
+    collations: dict[int, int] = field(default_factory=dict)
+    members: dict[int, tuple[bytes, ...]] = field(default_factory=dict)
+    geometries: dict[int, int] = field(default_factory=dict)
+    dimensions: dict[int, int] = field(default_factory=dict)
+    primary_key: tuple[int, ...] = ()
+    visible: tuple[bool, ...] = ()
+
+    @classmethod
+    def read(cls, octets: bytes, wires: Sequence[Wire]) -> OptionalMetadata:
+        """Read all fields; places of a field count only the columns it is about."""
+        found = cls()
+        reader = ByteReader(octets)
+        while reader.left:
+            kind = reader.number(1)
+            value = ByteReader(reader.counted())
+            found._read_field(kind, value, wires)
+            if value.left:
+                raise _miscounted(f"field {kind} has {value.left} bytes more than columns")
+        found._check_collations(wires)
+        return found
+
+    def _check_collations(self, wires: Sequence[Wire]) -> None:
+        """Notice values that were taken for another column's."""
+        for place, collation in self.collations.items():
+            if wires[place].kind in _NEVER_TEXT and collation != _BINARY:
+                raise _miscounted(f"a {wires[place].kind} column has collation {collation}")
+
+    def _read_field(self, kind: int, value: ByteReader, wires: Sequence[Wire]) -> None:
+        match kind:
+            case _Field.SIGNEDNESS:
+                places = _places(wires, "numeric")
+                self.unsigned = dict(zip(places, _top_bits(value, len(places)), strict=True))
+            case _Field.DEFAULT_CHARSET:
+                self._default_charset(value, _places(wires, "text"))
+            case _Field.MEMBERS_DEFAULT_CHARSET:
+                self._default_charset(value, _places(wires, "members"))
+            case _Field.COLUMN_CHARSET:
+                self.collations.update({p: value.packed() for p in _places(wires, "text")})
+            case _Field.MEMBERS_COLUMN_CHARSET:
+                self.collations.update({p: value.packed() for p in _places(wires, "members")})
+            case _Field.COLUMN_NAME:
+                self.names = tuple(as_text(value.counted()) for _ in wires)
+            case _Field.SET_MEMBERS:
+                self._members(value, _places(wires, "set"))
+            case _Field.ENUM_MEMBERS:
+                self._members(value, _places(wires, "enum"))
+            case _:
+                self._read_rare(kind, value, wires)
+
+    def _read_rare(self, kind: int, value: ByteReader, wires: Sequence[Wire]) -> None:
+        match kind:
+            case _Field.GEOMETRY_TYPE:
+                self.geometries = {p: value.packed() for p in _places(wires, "geometry")}
+            case _Field.VECTOR_DIMENSIONS:
+                self.dimensions = {p: value.packed() for p in _places(wires, "vector")}
+            case _Field.SIMPLE_PRIMARY_KEY:
+                self._primary_key(value, len(wires), prefixed=False)
+            case _Field.PRIMARY_KEY_WITH_PREFIX:
+                self._primary_key(value, len(wires), prefixed=True)
+            case _Field.VISIBILITY:
+                self.visible = tuple(_top_bits(value, len(wires)))
+            case _:
+                value.rest()
+
+    def _default_charset(self, value: ByteReader, places: Sequence[int]) -> None:
+        default = value.packed()
+        self.collations.update(dict.fromkeys(places, default))
+        while value.left:
+            place = value.packed()
+            if place >= len(places):
+                raise _miscounted(f"a charset is about text column {place} of {len(places)}")
+            self.collations[places[place]] = value.packed()
+
+    def _members(self, value: ByteReader, places: Sequence[int]) -> None:
+        for place in places:
+            count = value.packed()
+            self.members[place] = tuple(value.counted() for _ in range(count))
+
+    def _primary_key(self, value: ByteReader, columns: int, *, prefixed: bool) -> None:
+        places = []
+        while value.left:
+            places.append(value.packed())
+            if prefixed:
+                value.packed()
+        if any(place >= columns for place in places):
+            raise _miscounted(f"the primary key holds column {max(places)} of {columns}")
+        self.primary_key = tuple(places)
+
+
+def _places(wires: Sequence[Wire], group: str) -> list[int]:
+    return [place for place, wire in enumerate(wires) if group in wire.groups]
+
+
+def _top_bits(value: ByteReader, count: int) -> list[bool]:
+    octets = value.take((count + 7) // 8)
+    return [bool(octets[place // 8] >> 7 - place % 8 & 1) for place in range(count)]
+
+
+def _miscounted(what: str) -> UnknownTypeError:
+    return UnknownTypeError(
+        f"the table map counts its columns in another way than this reader: {what}",
+        risk="columns would be read with each other's charsets and signs",
+        remedy="leave the table out, and report its definition and the server's version",
+    )

@@ -1,0 +1,159 @@
+"""Integers, floats, packed decimals and bits, a whole column at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from airflow_cdc_provider.columns.arrow_arrays import as_arrow
+from airflow_cdc_provider.core.errors import CorruptLogError
+from airflow_cdc_provider.systems.mysql.binlog.octets import Bools, Ints
+from airflow_cdc_provider.systems.mysql.binlog.rows.row_walk import Cells
+from airflow_cdc_provider.systems.mysql.binlog.rows.wire_types import Wire
+
+_DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
+_WORD_BYTES = 8
+_INT64_DIGITS = 18
+_LIMB_BITS = np.uint64(32)
+_LIMB = np.uint64(0xFFFFFFFF)
+
+
+def integers(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
+    """Decode TINYINT to BIGINT."""
+    unsigned = pa.types.is_unsigned_integer(wanted)
+    if wire.width == 3:
+        values = cells.octets.little(cells.places, 3)
+        if not unsigned:
+            values = values - ((values & 0x800000) << 1)
+        return as_arrow(values.astype(np.int32), cells.nulls, wanted)
+    kind = f"<{'u' if unsigned else 'i'}{wire.width}"
+    return as_arrow(cells.octets.typed(cells.places, kind), cells.nulls, wanted)
+
+
+def reals(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
+    """Decode FLOAT and DOUBLE, bit by bit."""
+    return as_arrow(cells.octets.typed(cells.places, f"<f{wire.width}"), cells.nulls, wanted)
+
+
+def bits(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
+    """Decode BIT(n): big-endian bytes."""
+    values = cells.octets.big(cells.places, wire.width)
+    return as_arrow(values.view(np.uint64), cells.nulls, wanted)
+
+
+def years(cells: Cells, wanted: pa.DataType) -> pa.Array:
+    """Decode YEAR: years since 1900, and 0 for 0000."""
+    stored = cells.octets.little(cells.places, 1)
+    values = np.where(stored == 0, 0, stored + 1900).astype(np.uint16)
+    return as_arrow(values, cells.nulls, wanted)
+
+
+def decimals(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
+    """Decode packed decimals: groups of nine digits, big-endian, the sign in the top bit."""
+    if wire.width < _WORD_BYTES:
+        return _narrow(cells, wire, wanted)
+    groups, inverted = _groups(cells, wire)
+    _require_digits(groups, cells.nulls)
+    if wire.length > _INT64_DIGITS:
+        return _wide(groups, inverted == 0, cells.nulls, wanted)
+    return _of_int64(_signed(_joined(groups), inverted), cells.nulls, wanted)
+
+
+def _narrow(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
+    """Decode decimals of up to seven bytes as one number each, cut into groups by shifts."""
+    left = 8 * wire.width
+    packed = cells.octets.big(cells.places, wire.width)
+    inverted = (packed >> (left - 1)) - 1
+    packed ^= inverted
+    packed &= (1 << (left - 1)) - 1
+    groups: list[tuple[int, Ints]] = []
+    for digits, width in _group_widths(wire):
+        left -= 8 * width
+        groups.append((digits, packed >> left & ((1 << (8 * width)) - 1)))
+    _require_digits(groups, cells.nulls)
+    return _of_int64(_signed(_joined(groups), inverted), cells.nulls, wanted)
+
+
+def _require_digits(groups: list[tuple[int, Ints]], nulls: Bools | None) -> None:
+    """Refuse a group that is more than its digits can say: it would run into those before it."""
+    for digits, group in groups:
+        limit = 10**digits
+        if not len(group) or int(group.max()) < limit:
+            continue
+        if nulls is None or bool(((group >= limit) & ~nulls).any()):
+            raise CorruptLogError(
+                f"{digits} digits of a DECIMAL hold a larger number",
+                risk="the value would be another one",
+                remedy="check the log file with mysqlbinlog",
+            )
+
+
+def _joined(groups: list[tuple[int, Ints]]) -> Ints:
+    value = groups[0][1]
+    for digits, group in groups[1:]:
+        value *= 10**digits
+        value += group
+    return value
+
+
+def _signed(size: Ints, inverted: Ints) -> Ints:
+    """Negate where `inverted` is -1; it is 0 elsewhere."""
+    size ^= inverted
+    size -= inverted
+    return size
+
+
+def _of_int64(value: Ints, nulls: Bools | None, wanted: pa.DataType) -> pa.Array:
+    limbs = np.empty((len(value), wanted.bit_width // 64), np.int64)
+    limbs[:, 0] = value
+    limbs[:, 1:] = (value >> 63)[:, None]
+    return as_arrow(limbs, nulls, wanted)
+
+
+def _group_widths(wire: Wire) -> list[tuple[int, int]]:
+    """Return the digits and bytes of each group."""
+    whole, scale = wire.length - wire.scale, wire.scale
+    groups = (whole % 9, *[9] * (whole // 9), *[9] * (scale // 9), scale % 9)
+    return [(digits, _DIGIT_BYTES[digits]) for digits in groups if digits]
+
+
+def _groups(cells: Cells, wire: Wire) -> tuple[list[tuple[int, Ints]], Ints]:
+    """Read each group; -1 marks negative numbers, all of whose bits are inverted, 0 the others."""
+    found: list[tuple[int, Ints]] = []
+    inverted = np.zeros(0, np.int64)
+    place = cells.places
+    for digits, width in _group_widths(wire):
+        group = cells.octets.big(place, width)
+        if not found:
+            inverted = (group >> (8 * width - 1)) - 1
+            group ^= 1 << (8 * width - 1)
+        group ^= inverted & ((1 << (8 * width)) - 1)
+        found.append((digits, group))
+        place = place + width
+    return found, inverted
+
+
+def _wide(
+    groups: list[tuple[int, npt.NDArray[np.int64]]],
+    positive: Bools,
+    nulls: Bools | None,
+    wanted: pa.DataType,
+) -> pa.Array:
+    """Add the groups up in limbs of 32 bits, as one would on paper."""
+    limbs = [np.zeros(len(positive), np.uint64) for _ in range(wanted.bit_width // 32)]
+    for digits, group in groups:
+        carry = group.astype(np.uint64)
+        factor = np.uint64(10**digits)
+        for place, limb in enumerate(limbs):
+            total = limb * factor + carry
+            limbs[place] = total & _LIMB
+            carry = total >> _LIMB_BITS
+    carry = (~positive).astype(np.uint64)  # two's complement: invert, add one
+    flip = np.where(positive, np.uint64(0), _LIMB)
+    stacked = np.empty((len(positive), len(limbs)), np.uint32)
+    for place, limb in enumerate(limbs):
+        total = (limb ^ flip) + carry
+        stacked[:, place] = (total & _LIMB).astype(np.uint32)
+        carry = total >> _LIMB_BITS
+    return as_arrow(stacked, nulls, wanted)

@@ -1,0 +1,199 @@
+"""Row events of one table become changes: before and after columns, in log order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from airflow_cdc_provider.columns.arrow_arrays import numbers_of
+from airflow_cdc_provider.columns.changes import Op
+from airflow_cdc_provider.core.errors import RESTART, CdcError, CorruptLogError, IntegrityError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.systems.mysql.binlog.events.event_types import HEADER_BYTES, EventType
+from airflow_cdc_provider.systems.mysql.binlog.events.frames import Frames
+from airflow_cdc_provider.systems.mysql.binlog.octets import Bools, Ints, Octets
+from airflow_cdc_provider.systems.mysql.binlog.rows.absent_rows import absent_rows
+from airflow_cdc_provider.systems.mysql.binlog.rows.cell_values import decode_cells
+from airflow_cdc_provider.systems.mysql.binlog.rows.partial_updates import whole_updates
+from airflow_cdc_provider.systems.mysql.binlog.rows.row_walk import Images, RowLayout, Side
+from airflow_cdc_provider.systems.mysql.binlog.rows.system_versions import current_changes
+from airflow_cdc_provider.systems.mysql.binlog.rows.table_map import TableMap
+from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates, arrow_schema
+
+_OPS = np.zeros(256, np.int8)
+_OPS[[EventType.WRITE_ROWS_V1, EventType.WRITE_ROWS]] = Op.INSERT
+_OPS[[EventType.UPDATE_ROWS_V1, EventType.UPDATE_ROWS, EventType.PARTIAL_UPDATE_ROWS]] = Op.UPDATE
+_OPS[[EventType.DELETE_ROWS_V1, EventType.DELETE_ROWS]] = Op.DELETE
+
+ROW_EVENTS = _OPS > 0
+"""By event type: whether it carries rows."""
+
+
+@dataclass(slots=True)
+class RowChanges:
+    """Decoded changes of some events."""
+
+    counts: Ints
+    """Changes of each event."""
+    op: npt.NDArray[np.int8]
+    before: pa.RecordBatch
+    after: pa.RecordBatch
+
+
+def date_policies(table_map: TableMap, zero_dates: ZeroDates) -> list[ZeroDates]:
+    """Return each column's policy: a key is never NULL, or its row could not be found again."""
+    in_key = ZeroDates.FAIL if zero_dates is ZeroDates.NULL else zero_dates
+    keys = frozenset(table_map.primary_key)
+    return [in_key if place in keys else zero_dates for place in range(len(table_map.wires))]
+
+
+def incomplete_image(table: TableId) -> IntegrityError:
+    """Return the error for rows of which the log does not hold all columns."""
+    return IntegrityError(
+        f"the log holds incomplete row images of {table}",
+        where=str(table),
+        risk="columns that are not in the log would be lost",
+        remedy=f"SET GLOBAL binlog_row_image = 'FULL', reconnect the writers, and {RESTART}",
+    )
+
+
+class TableDecoder:
+    """Decodes the row events that follow one table map."""
+
+    def __init__(self, table_map: TableMap, zero_dates: ZeroDates) -> None:
+        self.map = table_map
+        self.schema = arrow_schema(table_map.columns, zero_dates)
+        self.nulled: Counter[str] = Counter()
+        """Zero dates that became NULL, by column."""
+        self._layout = RowLayout(table_map.wires)
+        self._policies = date_policies(table_map, zero_dates)
+
+    def decode(self, frames: Frames, places: Ints) -> RowChanges:
+        """Decode the row events at these places."""
+        if (frames.types[places] == EventType.PARTIAL_UPDATE_ROWS).any():
+            frames = whole_updates(frames, places, self.map)
+            places = np.arange(len(frames))
+        types = frames.types[places]
+        starts = self._row_starts(frames, places, types)
+        images = self._layout.walk(frames.octets, starts, frames.ends[places])
+        op = _OPS[types]
+        counts = np.bincount(images.event, minlength=len(places))
+        before, after, ops, changes = _sides(images, op, counts)
+        decoded = RowChanges(changes, ops, *self._both(frames.octets, images, before, after))
+        if self.map.row_end is None or not len(ops):
+            return decoded
+        return _current_only(decoded, self.map.row_end, self.map.hidden)
+
+    def _row_starts(self, frames: Frames, places: Ints, types: npt.NDArray[np.uint8]) -> Ints:
+        """Return where the first image of each event begins; the images must be whole."""
+        octets = frames.octets
+        place = frames.starts[places] + HEADER_BYTES + 8
+        second = types >= EventType.WRITE_ROWS  # version 2 has extra facts behind the table id
+        if second.all():
+            place = place + octets.little(place, 2)
+        elif second.any():
+            place = place + np.where(second, octets.little(place, 2), 0)
+        columns = octets.little(place, 1)
+        if bool((columns == 0xFC).all()):
+            columns = octets.little(place + 1, 2)
+            place = place + 2
+        place = place + 1
+        if not bool((columns == self._layout.columns).all()):
+            raise CorruptLogError(
+                f"rows of {self.map.table} have {int(columns.max())} columns, "
+                f"their table map has {self._layout.columns}",
+                risk="values would be taken for other columns",
+                remedy="check the log file with mysqlbinlog",
+            )
+        size = self._layout.bitmap_bytes
+        self._require_whole(frames, place)
+        place = place + size
+        updates = _OPS[types] == Op.UPDATE
+        if updates.any():
+            self._require_whole(frames, place[updates])
+            place = place + np.where(updates, size, 0)
+        return place
+
+    def _require_whole(self, frames: Frames, places: Ints) -> None:
+        bitmaps = frames.octets.blocks(places, self._layout.bitmap_bytes)
+        spare = -self._layout.columns % 8
+        last = 0xFF >> spare
+        whole = (bitmaps[:, :-1] == 0xFF).all() and (bitmaps[:, -1] & last == last).all()
+        if not whole:
+            raise incomplete_image(self.map.table)
+
+    def _both(
+        self, octets: Octets, images: Images, before: Ints, after: Ints
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """Decode both sides, in one go if there are rows on both: a step costs more than a cell."""
+        count = len(before)
+        if not (before >= 0).any():
+            return absent_rows(self.schema, count), self._rows(Side(octets, images, after))
+        if not (after >= 0).any():
+            return self._rows(Side(octets, images, before)), absent_rows(self.schema, count)
+        both = self._rows(Side(octets, images, np.concatenate([before, after])))
+        return both.slice(0, count), both.slice(count)
+
+    def _rows(self, side: Side) -> pa.RecordBatch:
+        arrays = []
+        wires = self.map.wires
+        for cells, wire, column, wanted, policy in zip(
+            side.columns(), wires, self.map.columns, self.schema.types, self._policies, strict=True
+        ):
+            try:
+                decoded = decode_cells(cells, wire, column.type, wanted, policy)
+            except CdcError as error:
+                where = f"table {self.map.table}, column {column.name}"
+                raise type(error)(error.what, where, error.risk, error.remedy) from error
+            if decoded.nulled:
+                self.nulled[column.name] += decoded.nulled
+            arrays.append(decoded.array)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _sides(
+    images: Images, op: npt.NDArray[np.int8], counts: Ints
+) -> tuple[Ints, Ints, npt.NDArray[np.int8], Ints]:
+    """Pair the images: which is a change's before, which its after; -1 is none."""
+    every = np.arange(len(images))
+    updates = op == Op.UPDATE
+    if (counts[updates] % 2).any():
+        raise CorruptLogError(
+            "an update event has a before image without an after image",
+            risk="rows would be paired wrong",
+            remedy="check the log file with mysqlbinlog",
+        )
+    if not updates.any():
+        ops = op[images.event]
+        before = np.where(ops == Op.DELETE, every, -1)
+        return before, np.where(ops == Op.INSERT, every, -1), ops, counts
+    if updates.all():
+        before = every[0::2]
+        return before, before + 1, np.full(len(before), Op.UPDATE, np.int8), counts // 2
+    first = np.cumsum(counts) - counts
+    odd: Bools = ((every - first[images.event]) & 1).astype(np.bool_)
+    leading = every[~(odd & updates[images.event])]
+    ops = op[images.event[leading]]
+    before = np.where(ops == Op.INSERT, -1, leading)
+    after = np.where(ops == Op.INSERT, leading, np.where(ops == Op.UPDATE, leading + 1, -1))
+    return before, after, ops, np.where(updates, counts // 2, counts)
+
+
+def _current_only(changes: RowChanges, row_end: int, hidden: int) -> RowChanges:
+    """Leave out what only happened to a versioned table's past."""
+    kept, kinds, after = current_changes(
+        changes.op.astype(np.int64), changes.before, changes.after, row_end
+    )
+    event = np.repeat(np.arange(len(changes.counts)), changes.counts)
+    places = numbers_of(np.flatnonzero(kept))
+    shown = changes.before.schema.names[: changes.before.num_columns - hidden]
+    return RowChanges(
+        np.bincount(event[kept], minlength=len(changes.counts)),
+        kinds[kept].astype(np.int8),
+        changes.before.select(shown).take(places),
+        after.select(shown).take(places),
+    )

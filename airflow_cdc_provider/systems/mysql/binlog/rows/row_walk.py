@@ -1,0 +1,267 @@
+"""Find every cell of many row events of one table, without looking at the values.
+
+A row image is a bitmap of NULLs and then the cells that are not NULL, one behind the other, so a
+cell's place depends on the lengths before it. Image k of every event is walked in one vector step
+(lockstep): as many steps as the longest event has images, whatever the number of events. Between
+two columns of variable length the widths are fixed; such a run of columns takes no steps of its
+own, only its start is kept, and places inside are sums of widths where not NULL, computed once for
+all images. A few long events are walked one image after the other instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from airflow_cdc_provider.core.errors import CorruptLogError
+from airflow_cdc_provider.systems.mysql.binlog.octets import Bools, Bytes2D, Ints, Octets
+from airflow_cdc_provider.systems.mysql.binlog.rows.wire_types import Wire
+
+_LOCKSTEP_FROM = 12
+"""With fewer events, one image at a time is cheaper than vector steps."""
+_BITS_OF = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little").astype(
+    np.int64
+)
+"""By a byte's value: which of its bits are set."""
+
+
+@dataclass(slots=True)
+class Images:
+    """Row images in log order and where their cells lie."""
+
+    event: Ints
+    """Index of each image's event among the walked ones."""
+    nulls: Bools | None
+    """Columns x images; None if there is no NULL at all."""
+    run_starts: list[Ints]
+    """For each run of columns that ends with one of variable length: where it starts."""
+    layout: RowLayout
+
+    def __len__(self) -> int:
+        return len(self.event)
+
+
+class RowLayout:
+    """A table's columns as runs: fixed widths, then at most one of variable length."""
+
+    def __init__(self, wires: Sequence[Wire]) -> None:
+        self.columns = len(wires)
+        self.bitmap_bytes = (len(wires) + 7) // 8
+        self.runs: list[tuple[int, int, int]] = []
+        """First column, column behind the fixed ones, bytes of the length of the last (0: none)."""
+        self.widths = np.array([wire.width for wire in wires], np.int64)
+        first = 0
+        for place, wire in enumerate(wires):
+            if wire.prefix:
+                self.runs.append((first, place, wire.prefix))
+                first = place + 1
+        if first < len(wires) or not self.runs:
+            self.runs.append((first, len(wires), 0))
+        self._fixed = [int(self.widths[first:behind].sum()) for first, behind, _ in self.runs]
+        """Bytes of each run's fixed columns, if none is NULL."""
+        self._missing = [self._missing_widths(first, behind) for first, behind, _ in self.runs]
+        used = np.full(self.bitmap_bytes, 0xFF, np.uint8)
+        if used.size:
+            used[-1] >>= -self.columns % 8
+        self._used_bits = used
+
+    def _missing_widths(self, first: int, behind: int) -> list[tuple[int, Ints]]:
+        """For each byte of the bitmap about these columns: the bytes less, by the byte's value."""
+        widths = np.zeros(8 * self.bitmap_bytes, np.int64)
+        widths[first:behind] = self.widths[first:behind]
+        by_byte = widths.reshape(self.bitmap_bytes, 8)
+        return [
+            (int(number), _BITS_OF @ by_byte[number])
+            for number in np.flatnonzero(by_byte.any(axis=1))
+        ]
+
+    def walk(self, octets: Octets, starts: Ints, ends: Ints) -> Images:
+        """Find the images in `octets[starts[i]:ends[i]]` of every event i."""
+        if (starts > ends).any():
+            raise _overrun()
+        if len(starts) < _LOCKSTEP_FROM:
+            return self._walk_singly(octets, starts, ends)
+        return self._walk_lockstep(octets, starts, ends)
+
+    def _walk_lockstep(self, octets: Octets, starts: Ints, ends: Ints) -> Images:
+        place, bounds, index = starts, ends, np.arange(len(starts))
+        events: list[Ints] = []
+        bitmaps: list[Bytes2D] = []
+        found: list[list[Ints]] = [[] for _ in self.runs]
+        while len(place):
+            left = bounds - place
+            least = left.min()
+            if least <= 0:
+                if least < 0:
+                    raise _overrun()
+                going = left > 0
+                place, bounds, index = place[going], bounds[going], index[going]
+                continue
+            bits = octets.blocks(place, self.bitmap_bytes)
+            place = self._step(octets, place + self.bitmap_bytes, bits, found)
+            events.append(index)
+            bitmaps.append(bits)
+        if not events:
+            return self._images(
+                np.zeros(0, np.int64), np.zeros((0, self.bitmap_bytes), np.uint8), found
+            )
+        event, packed = np.concatenate(events), np.concatenate(bitmaps)
+        if len(events) == 1:
+            return self._images(event, packed, found)
+        order = np.argsort(event, kind="stable")
+        joined = [[np.concatenate(run)[order]] for run in found]
+        return self._images(event[order], packed[order], joined)
+
+    def _step(self, octets: Octets, place: Ints, bits: Bytes2D, found: list[list[Ints]]) -> Ints:
+        """Go over one image of every event; return the places behind it."""
+        lengths = octets.u8
+        any_null = bool((bits & self._used_bits).any())
+        for run, (_, behind, prefix) in enumerate(self.runs):
+            found[run].append(place)
+            place = place + self._fixed[run]
+            if any_null:
+                for number, widths in self._missing[run]:
+                    place -= widths[bits[:, number]]
+            if not prefix:
+                continue
+            if any_null and (gone := bits[:, behind >> 3] & (1 << (behind & 7))).any():
+                filled = np.flatnonzero(gone == 0)
+                place[filled] += octets.little(place[filled], prefix) + prefix
+            else:
+                place += lengths[place] if prefix == 1 else octets.little(place, prefix)
+                place += prefix
+        return place
+
+    def _walk_singly(self, octets: Octets, starts: Ints, ends: Ints) -> Images:
+        buffer = memoryview(octets.buffer)
+        events: list[int] = []
+        bitmaps = bytearray()
+        found: list[list[int]] = [[] for _ in self.runs]
+        widths = self.widths.tolist()
+        bounds = zip(starts.tolist(), ends.tolist(), strict=True)
+        for event, (start, end) in enumerate(bounds):
+            place = start
+            while place < end:
+                events.append(event)
+                bits = int.from_bytes(buffer[place : place + self.bitmap_bytes], "little")
+                bitmaps += buffer[place : place + self.bitmap_bytes]
+                place += self.bitmap_bytes
+                for run, (first, behind, prefix) in enumerate(self.runs):
+                    found[run].append(place)
+                    for column in range(first, behind):
+                        if not bits >> column & 1:
+                            place += widths[column]
+                    if prefix and not bits >> behind & 1:
+                        length = int.from_bytes(buffer[place : place + prefix], "little")
+                        place += prefix + length
+                if place > end:
+                    raise _overrun()
+        packed = np.frombuffer(bitmaps, np.uint8).reshape(len(events), self.bitmap_bytes)
+        joined = [[np.array(run, np.int64)] for run in found]
+        return self._images(np.array(events, np.int64), packed, joined)
+
+    def _images(self, event: Ints, packed: Bytes2D, found: list[list[Ints]]) -> Images:
+        empty = np.zeros(0, np.int64)
+        runs = [np.concatenate(run) if run else empty for run in found]
+        nulls = None
+        if (packed & self._used_bits).any():
+            by_column = np.unpackbits(packed, axis=1, bitorder="little")[:, : self.columns].T
+            nulls = np.ascontiguousarray(by_column).view(np.bool_)
+        return Images(event, nulls, runs, self)
+
+
+def _overrun() -> CorruptLogError:
+    return CorruptLogError(
+        "a row is longer than its event",
+        risk="the columns were taken for others than they are; nothing was handed on",
+        remedy="check the log file with mysqlbinlog, and report the table's definition",
+    )
+
+
+@dataclass(slots=True)
+class Cells:
+    """One column of some images: where its values are."""
+
+    octets: Octets
+    places: Ints
+    lengths: Ints | None
+    """None for a fixed width."""
+    nulls: Bools | None
+    """True where there is no value; the place is then any readable one."""
+
+
+class Side:
+    """The before or the after rows among images, `chosen` in log order; -1 is no row at all."""
+
+    def __init__(self, octets: Octets, images: Images, chosen: Ints) -> None:
+        self._octets = octets
+        self._images = images
+        self._missing: Bools | None = None
+        missing = chosen < 0
+        if missing.any():
+            self._missing = missing
+            chosen = np.where(missing, 0, chosen)
+        self._chosen = chosen
+        whole = len(chosen) == len(images) and self._missing is None
+        self._all = whole and bool((chosen == np.arange(len(chosen))).all())
+
+    def __len__(self) -> int:
+        return len(self._chosen)
+
+    def _pick(self, values: Ints) -> Ints:
+        return values if self._all else values[self._chosen]
+
+    def columns(self) -> list[Cells]:
+        """Return the cells of each column."""
+        layout = self._images.layout
+        nulls = self._images.nulls
+        if nulls is not None and not self._all:
+            nulls = nulls[:, self._chosen]
+        cells: list[Cells] = []
+        for run, (first, behind, prefix) in enumerate(layout.runs):
+            start = self._pick(self._images.run_starts[run])
+            behind_run = None
+            if run + 1 < len(layout.runs):
+                behind_run = self._pick(self._images.run_starts[run + 1])
+            cells.extend(self._run_cells(start, behind_run, nulls, (first, behind, prefix)))
+        return cells
+
+    def _run_cells(
+        self, place: Ints, behind_run: Ints | None, nulls: Bools | None, run: tuple[int, int, int]
+    ) -> list[Cells]:
+        first, behind, prefix = run
+        widths = self._images.layout.widths
+        cells: list[Cells] = []
+        last = behind + (prefix > 0)
+        for column in range(first, last):
+            absent = None
+            if nulls is not None and nulls[column].any():
+                absent = nulls[column]
+            if column < behind:
+                readable = place if absent is None else np.where(absent, 0, place)
+                cells.append(Cells(self._octets, readable, None, self._without(absent)))
+                width = int(widths[column])
+                place = place + (width if absent is None else width * ~absent)
+            else:
+                cells.append(self._variable(place, behind_run, prefix, absent))
+        return cells
+
+    def _variable(
+        self, place: Ints, behind: Ints | None, prefix: int, absent: Bools | None
+    ) -> Cells:
+        """Find values behind their lengths; each ends where the next run of columns begins."""
+        if absent is not None:
+            place = np.where(absent, 0, place)
+        places = place + prefix
+        lengths = self._octets.little(place, prefix) if behind is None else behind - places
+        if absent is not None:
+            lengths = np.where(absent, 0, lengths)
+            places = np.where(absent, 0, places)
+        return Cells(self._octets, places, lengths, self._without(absent))
+
+    def _without(self, absent: Bools | None) -> Bools | None:
+        if self._missing is None:
+            return absent
+        return self._missing if absent is None else self._missing | absent

@@ -1,0 +1,190 @@
+"""TABLE_MAP events: what the log itself says about a table's columns.
+
+Each statement's row events follow a table map with the columns' wire types and, with
+`binlog_row_metadata=FULL`, names, signedness, charsets and the members of ENUM and SET. That is
+the definition at that moment, so it stays right over every ALTER TABLE. What the log does not say
+(which columns are generated, MariaDB's UUID and INET types) comes from a schema, if one is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from airflow_cdc_provider.core.errors import (
+    RESTART,
+    IntegrityError,
+    UnknownTypeError,
+    ValueRefusedError,
+)
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
+from airflow_cdc_provider.systems.mysql.binlog.events.byte_reader import ByteReader
+from airflow_cdc_provider.systems.mysql.binlog.rows.column_metadata import OptionalMetadata
+from airflow_cdc_provider.systems.mysql.binlog.rows.system_versions import (
+    hidden_columns,
+    row_end_place,
+)
+from airflow_cdc_provider.systems.mysql.binlog.rows.wire_types import Wire, logged_type, read_wire
+
+SchemaSource = Callable[[TableId], TableSchema | None]
+"""Returns a table's definition as the server states it, None if it is not known."""
+
+
+def no_schema(_table: TableId) -> TableSchema | None:
+    """Know nothing: the log's own words have to do."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class TableMap:
+    """One table as the log described it."""
+
+    table: TableId
+    columns: tuple[Column, ...]
+    wires: tuple[Wire, ...]
+    primary_key: tuple[int, ...] = ()
+    """Places of the key's columns, as far as the log says."""
+    row_end: int | None = None
+    """MariaDB: the place of a system-versioned table's ROW END."""
+    hidden: int = 0
+    """Columns at the end that the server added and its catalogue does not show."""
+
+
+def read_table_id(body: bytes) -> TableId:
+    """Read only whose map this is; `body` is the event behind its header."""
+    reader = ByteReader(body, 8)
+    names = []
+    for _ in range(2):
+        names.append(reader.text(reader.number(1)))
+        reader.take(1)
+    return TableId(*names)
+
+
+def read_table_map(body: bytes, schemas: SchemaSource, flavour: str) -> TableMap:
+    """Read a whole table map."""
+    reader = ByteReader(body, 8)
+    names = []
+    for _ in range(2):
+        names.append(reader.text(reader.number(1)))
+        reader.take(1)
+    table = TableId(*names)
+    count = reader.packed()
+    codes = reader.take(count)
+    details = ByteReader(reader.counted())
+    wires = tuple(read_wire(code, details) for code in codes)
+    if flavour == "mariadb":  # it counts geometries among the columns that have a charset
+        wires = tuple(
+            replace(wire, groups=wire.groups | {"text"}) if wire.kind == "geometry" else wire
+            for wire in wires
+        )
+    nullable = _bits(reader.take((count + 7) // 8), count)
+    metadata = _metadata(table, reader.rest(), wires)
+    if not metadata.names:
+        raise IntegrityError(
+            f"the log does not name the columns of {table}",
+            where=str(table),
+            risk="values would be written into wrong columns",
+            remedy=f"SET GLOBAL binlog_row_metadata = 'FULL', and {RESTART}",
+        )
+    columns = tuple(
+        Column(
+            name=metadata.names[place],
+            type=_column_type(table, wire, metadata, place),
+            nullable=nullable[place],
+            invisible=bool(metadata.visible) and not metadata.visible[place],
+        )
+        for place, wire in enumerate(wires)
+    )
+    if flavour == "mariadb":
+        columns = tuple(_as_mariadb(column) for column in columns)
+    schema = schemas(table)
+    if schema is not None:
+        columns = _completed(columns, wires, schema)
+    _refuse_untold_fractions(table, columns, wires, schema)
+    row_end, hidden = None, 0
+    if flavour == "mariadb":
+        row_end = row_end_place(columns, metadata.primary_key, schema)
+        hidden = hidden_columns(columns, schema)
+    return TableMap(table, columns, wires, metadata.primary_key, row_end, hidden)
+
+
+def _bits(octets: bytes, count: int) -> tuple[bool, ...]:
+    return tuple(bool(octets[place // 8] >> place % 8 & 1) for place in range(count))
+
+
+def _metadata(table: TableId, octets: bytes, wires: tuple[Wire, ...]) -> OptionalMetadata:
+    try:
+        return OptionalMetadata.read(octets, wires)
+    except UnknownTypeError as error:
+        raise UnknownTypeError(error.what, str(table), error.risk, error.remedy) from None
+
+
+def _column_type(table: TableId, wire: Wire, metadata: OptionalMetadata, place: int) -> ColumnType:
+    try:
+        return logged_type(wire, metadata, place)
+    except (UnknownTypeError, ValueRefusedError) as error:
+        where = f"{table}, column {metadata.names[place]}"
+        raise type(error)(error.what, where, error.risk, error.remedy) from None
+
+
+def _as_mariadb(column: Column) -> Column:
+    if column.type.name == "geomcollection":  # its catalogue kept the older name
+        return replace(column, type=replace(column.type, name="geometrycollection"))
+    return column
+
+
+def _refuse_untold_fractions(
+    table: TableId,
+    columns: tuple[Column, ...],
+    wires: tuple[Wire, ...],
+    schema: TableSchema | None,
+) -> None:
+    """Refuse a column of an old format unless the catalogue says that it has no fraction.
+
+    MariaDB keeps fractions in formats of its own from before 10.1, under the same type numbers
+    and in more bytes; the log does not tell of them.
+    """
+    stated = {} if schema is None else {column.name: column.type for column in schema.columns}
+    for column, wire in zip(columns, wires, strict=True):
+        known = stated.get(column.name)
+        if wire.is_old and (known is None or known.name != column.type.name or known.fraction):
+            raise UnknownTypeError(
+                f"{column.type.name.upper()} in the format of before MySQL 5.6, "
+                "of which the log does not tell whether it has a fraction",
+                f"{table}, column {column.name}",
+                "its values, and all columns behind it, would be read wrong",
+                "rebuild the table with a current type (ALTER TABLE ... FORCE; MariaDB: "
+                "mysql56_temporal_format=ON), or leave it out",
+            )
+
+
+_ONLY_IN_SCHEMA = {"uuid": 16, "inet6": 16, "inet4": 4}
+
+
+def _completed(
+    columns: tuple[Column, ...], wires: tuple[Wire, ...], schema: TableSchema
+) -> tuple[Column, ...]:
+    """Add what only the catalogue knows, column by column of the same name."""
+    known = {column.name: column for column in schema.columns}
+    completed = []
+    for column, wire in zip(columns, wires, strict=True):
+        stated = known.get(column.name)
+        if stated is None:
+            completed.append(column)
+            continue
+        kind = column.type
+        fixed = kind.name == "binary" and wire.length == _ONLY_IN_SCHEMA.get(stated.type.name)
+        if fixed:
+            kind = stated.type
+        elif stated.type.is_json_text and kind.name == "longtext":
+            kind = replace(kind, is_json_text=True)
+        completed.append(
+            replace(
+                column,
+                type=kind,
+                generated=stated.generated,
+                auto_increment=stated.auto_increment,
+            )
+        )
+    return tuple(completed)

@@ -1,0 +1,89 @@
+"""The table maps in force, by the id that row events name.
+
+A map is in force until another of its id or another file, whatever statements come in between: a
+map that only repeats it may have been left out by who sorted the events, many at a time. What is
+made of a map's bytes is another matter: that is forgotten with the catalogue it was read by, and
+made anew from the same bytes when rows ask for it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from airflow_cdc_provider.core.errors import CorruptLogError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.systems.mysql.binlog.rows.row_events import TableDecoder
+from airflow_cdc_provider.systems.mysql.binlog.rows.table_map import (
+    SchemaSource,
+    read_table_id,
+    read_table_map,
+)
+from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
+
+
+class TableMaps:
+    """Table maps of one file, and a decoder for each that is captured, kept by their bytes."""
+
+    def __init__(
+        self,
+        captured: Callable[[TableId], bool],
+        zero_dates: ZeroDates,
+        schemas: SchemaSource,
+        flavour: str,
+    ) -> None:
+        self._captured = captured
+        self._zero_dates = zero_dates
+        self._schemas = schemas
+        self._flavour = flavour
+        self.known: dict[int, bytes] = {}
+        """The bytes of the last map by table id."""
+        self._decoders: dict[int, TableDecoder | None] = {}
+        self._by_bytes: dict[bytes, TableDecoder] = {}
+        self._nulled: Counter[str] = Counter()
+        """By decoders that were forgotten."""
+
+    def begin_file(self) -> None:
+        """Forget all ids: another file may use them for other tables."""
+        self.known.clear()
+        self._decoders.clear()
+
+    def forget_schemas(self) -> None:
+        """Forget what was read with the help of the catalogue, which has changed."""
+        self._nulled = self.nulled()
+        self._decoders.clear()
+        self._by_bytes.clear()
+
+    def add(self, body: bytes) -> None:
+        """Put a map in force."""
+        number = int.from_bytes(body[:6], "little")
+        self.known[number] = body
+        self._decoders[number] = self._decoder_of(body)
+
+    def _decoder_of(self, body: bytes) -> TableDecoder | None:
+        decoder = self._by_bytes.get(body[8:])
+        if decoder is None and self._captured(read_table_id(body)):
+            table_map = read_table_map(body, self._schemas, self._flavour)
+            decoder = TableDecoder(table_map, self._zero_dates)
+            self._by_bytes[body[8:]] = decoder
+        return decoder
+
+    def decoder(self, number: int) -> TableDecoder | None:
+        """Return the decoder for a table id, None if its table is not captured."""
+        if number not in self._decoders and number in self.known:
+            self._decoders[number] = self._decoder_of(self.known[number])
+        if number not in self._decoders:
+            raise CorruptLogError(
+                f"rows came for table id {number}, which no table map announced",
+                risk="rows would be lost",
+                remedy="start at a boundary between transactions",
+            )
+        return self._decoders[number]
+
+    def nulled(self) -> Counter[str]:
+        """Return how many zero dates became NULL, by `table.column`."""
+        total = self._nulled.copy()
+        for decoder in self._by_bytes.values():
+            for column, count in decoder.nulled.items():
+                total[f"{decoder.map.table}.{column}"] += count
+        return total

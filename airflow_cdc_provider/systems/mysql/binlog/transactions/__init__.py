@@ -1,0 +1,1 @@
+"""Transactions: events become batches of whole ones."""

@@ -1,0 +1,185 @@
+"""Batches are put together here: how far the log is decoded, and where a batch may end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from airflow_cdc_provider.columns.changes import ChangeBatch, Statement
+from airflow_cdc_provider.core.errors import IntegrityError
+from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
+from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
+from airflow_cdc_provider.systems.mysql.binlog.events.gtid_events import GtidColumns, GtidProgress
+from airflow_cdc_provider.systems.mysql.binlog.octets import Bools, Ints
+from airflow_cdc_provider.systems.mysql.binlog.transactions.pending import (
+    PendingChanges,
+    Piece,
+    table_changes,
+)
+from airflow_cdc_provider.systems.mysql.binlog.transactions.transaction_points import (
+    TransactionPoints,
+)
+
+
+@dataclass(slots=True)
+class Commits:
+    """Transactions that ended, in log order."""
+
+    number: Ints
+    """The decoder's own count of transactions."""
+    ordinal_after: Ints
+    """The place among all changes behind each one's last."""
+    bytes_after: Ints
+    """Bytes of log read up to its end."""
+    captured: Bools
+    """Whether it has rows, or had rows handed on, of captured tables."""
+    points: TransactionPoints
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+
+class BatchAssembly:
+    """Collects changes and transaction ends; cuts batches where limits or a barrier ask for it."""
+
+    def __init__(self, start: LogPosition, server_uuid: str, limits: BatchLimits) -> None:
+        self.server_uuid = server_uuid
+        self._binlog = start.binlog if start.server_uuid == server_uuid else None
+        self._file = self._binlog
+        self.pending = PendingChanges()
+        self._limits = limits
+        self._gtids = GtidProgress(start.gtids)
+        self._start = start
+        self._moved = False
+        self._points: list[TransactionPoints] = []
+        self._numbers: list[Ints] = []
+        self._first_ordinal = 0
+        self._committed_ordinal = 0
+        self._first_byte = 0
+        self._committed_byte = 0
+
+    @property
+    def position(self) -> LogPosition:
+        """Return the last boundary."""
+        if not self._moved:
+            return self._start
+        return LogPosition(self.server_uuid, self._binlog, self._gtids.current())
+
+    @property
+    def committed_ordinal(self) -> int:
+        """Return the place behind the last committed change."""
+        return self._committed_ordinal
+
+    def at(self, offset: int) -> BinlogPosition:
+        """Return a place in the current file."""
+        if self._file is None:
+            raise IntegrityError(
+                "events came before the log told its file's name",
+                risk="the position would be unknown",
+                remedy="give the decoder a start position with a file, or the events from a dump",
+            )
+        return self._file.at(offset)
+
+    def move_to(self, place: BinlogPosition) -> None:
+        """Move the boundary over events that are in no transaction; never back."""
+        if self._binlog is None or place > self._binlog:
+            self._binlog = place
+            self._moved = True
+
+    def begin_file(self, place: BinlogPosition) -> None:
+        """Read on in another file."""
+        self._file = place
+        self.move_to(place)
+
+    def add_commits(self, commits: Commits) -> Iterator[ChangeBatch]:
+        """Take transactions that ended; yield the batches they fill."""
+        done = 0
+        while done < len(commits):
+            by_changes = np.searchsorted(
+                commits.ordinal_after, self._first_ordinal + self._limits.changes
+            )
+            by_bytes = np.searchsorted(commits.bytes_after, self._first_byte + self._limits.bytes)
+            stop = max(int(min(by_changes, by_bytes)), done) + 1
+            if stop > len(commits):
+                break
+            self._advance(commits, done, stop)
+            yield self.emit()
+            done = stop
+        self._advance(commits, done, len(commits))
+
+    def _advance(self, commits: Commits, first: int, last: int) -> None:
+        if first == last:
+            return
+        gtids = commits.points.gtids
+        if last - first < len(commits):
+            gtids = GtidColumns(
+                gtids.origins,
+                gtids.origin[first:last],
+                gtids.number[first:last],
+                gtids.committed_us[first:last],
+            )
+        self._gtids.add(gtids, last - first)
+        self.move_to(self.at(int(commits.points.end[last - 1])))
+        self._moved = True
+        self._committed_ordinal = int(commits.ordinal_after[last - 1])
+        self._committed_byte = int(commits.bytes_after[last - 1])
+        kept = np.flatnonzero(commits.captured[first:last]) + first
+        if len(kept):
+            every = len(kept) == len(commits)
+            self._points.append(commits.points if every else commits.points.chosen(kept))
+            self._numbers.append(commits.number[kept])
+
+    def emit(self, barrier: Statement | None = None) -> ChangeBatch:
+        """Return all that is committed as a batch."""
+        pieces = self.pending.before(self._committed_ordinal)
+        batch = self._batch(pieces, self.position, self._committed_byte, barrier)
+        self._first_ordinal = self._committed_ordinal
+        return batch
+
+    def flush(self) -> ChangeBatch | None:
+        """Return what is committed, None if nothing moved."""
+        if not self._points and self.position == self._start:
+            return None
+        return self.emit()
+
+    def overflow(
+        self, number: int, point: TransactionPoints, ordinal: int, byte: int
+    ) -> Iterator[ChangeBatch]:
+        """Hand on what an open transaction has so far, if it alone is over the limits.
+
+        Yields what is committed first, in a batch of its own; the part has no end.
+        """
+        changes, size = ordinal - self._committed_ordinal, byte - self._committed_byte
+        large = changes > self._limits.changes or size > self._limits.bytes
+        if not large or not changes:
+            return
+        committed = self.flush()
+        if committed is not None:
+            yield committed
+        self._points.append(point)
+        self._numbers.append(np.array([number], np.int64))
+        pieces = self.pending.before(ordinal)
+        yield self._batch(pieces, None, byte, None)
+        self._first_ordinal = self._committed_ordinal = ordinal
+        self._committed_byte = byte
+
+    def _batch(
+        self, pieces: list[Piece], end: LogPosition | None, byte: int, barrier: Statement | None
+    ) -> ChangeBatch:
+        numbers = np.concatenate([*self._numbers, np.zeros(0, np.int64)])
+        batch = ChangeBatch(
+            start=self._start,
+            end=end,
+            transactions=TransactionPoints.joined(self._points) if self._points else (),
+            tables=table_changes(pieces, numbers, self._first_ordinal),
+            barrier=barrier,
+            bytes=byte - self._first_byte,
+        )
+        self._points, self._numbers = [], []
+        self._first_byte = byte
+        if end is not None:
+            self._start = end
+            self._moved = False
+        return batch

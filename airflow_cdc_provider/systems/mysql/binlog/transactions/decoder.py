@@ -1,0 +1,318 @@
+"""The column decoder: raw events in log order become batches of changes, many events at a time.
+
+A log is mostly one pattern: GTID, BEGIN, table map, rows, XID. Runs of such events are followed in
+vector steps (`_run`): which transaction each event belongs to is a running count of the events
+that open one, the rows of one table are decoded together, and the transactions' names, places and
+times stay columns. Only what is rare is looked at alone (`_single`): files' beginnings and ends,
+new table maps, statements, distributed transactions.
+
+What the decoder does not understand is an error that says where, never skipped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from airflow_cdc_provider.columns.changes import ChangeBatch, Statement
+from airflow_cdc_provider.core.errors import CdcError, IntegrityError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
+from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits, EventChunk
+from airflow_cdc_provider.systems.mysql.binlog.events.byte_reader import UNREADABLE, damaged
+from airflow_cdc_provider.systems.mysql.binlog.events.event_kinds import Kind, Kinds, kinds_of
+from airflow_cdc_provider.systems.mysql.binlog.events.event_types import (
+    ARTIFICIAL_FLAG,
+    EventType,
+)
+from airflow_cdc_provider.systems.mysql.binlog.events.frames import FrameReader, Frames
+from airflow_cdc_provider.systems.mysql.binlog.events.log_place import LogPlace
+from airflow_cdc_provider.systems.mysql.binlog.events.special_events import (
+    heartbeat_place,
+    refuse,
+    rotate_target,
+)
+from airflow_cdc_provider.systems.mysql.binlog.events.statements import (
+    LoggedStatement,
+    Meaning,
+    judged,
+)
+from airflow_cdc_provider.systems.mysql.binlog.octets import Ints
+from airflow_cdc_provider.systems.mysql.binlog.rows.table_map import SchemaSource, no_schema
+from airflow_cdc_provider.systems.mysql.binlog.rows.table_maps import TableMaps
+from airflow_cdc_provider.systems.mysql.binlog.transactions.assembly import BatchAssembly
+from airflow_cdc_provider.systems.mysql.binlog.transactions.pending import restamped
+from airflow_cdc_provider.systems.mysql.binlog.transactions.prepared import (
+    Prepared,
+    PreparedBefore,
+    PreparedTransactions,
+    RowsPart,
+    XaName,
+    nothing_before,
+    read_xa_prepare,
+    xa_name_of,
+)
+from airflow_cdc_provider.systems.mysql.binlog.transactions.transaction_runs import (
+    TransactionRuns,
+    parts_were_handed_on,
+)
+from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
+
+_HELD_BATCHES = 4
+"""Prepared transactions may hold this many times a batch's bytes."""
+
+Captured = Callable[[TableId], bool] | Collection[TableId]
+
+
+class ColumnDecoder:
+    """Turns raw events into batches of changes of the captured tables."""
+
+    def __init__(  # noqa: PLR0913 - each option is one a caller chooses by name
+        self,
+        start: LogPosition,
+        *,
+        server_uuid: str,
+        flavour: str = "mysql",
+        captured: Captured,
+        limits: BatchLimits | None = None,
+        zero_dates: ZeroDates = ZeroDates.FAIL,
+        schemas: SchemaSource = no_schema,
+        before: PreparedBefore = nothing_before,
+        prepared_as_committed: bool = False,
+    ) -> None:
+        """With `prepared_as_committed`, rows of XA come at XA PREPARE, in parts if need be."""
+        limits = limits or BatchLimits()
+        kept_bytes = _HELD_BATCHES * limits.bytes
+        self._holds_back = not prepared_as_committed
+        self._captured, self._captures_in = _captured_by(captured)
+        self._frames = FrameReader()
+        self._maps = TableMaps(self._captured, zero_dates, schemas, flavour)
+        self._assembly = BatchAssembly(start, server_uuid, limits)
+        self._runs = TransactionRuns(
+            self._assembly, self._maps, kept_bytes=kept_bytes if self._holds_back else None
+        )
+        self._prepared = PreparedTransactions(kept_bytes, before)
+        self._place = LogPlace(start.binlog.offset if start.binlog else 4)
+
+    @property
+    def position(self) -> LogPosition:
+        """Return the last boundary seen, with the GTIDs up to there."""
+        return self._assembly.position
+
+    @property
+    def in_transaction(self) -> bool:
+        """Tell whether the log goes on inside a transaction."""
+        return self._runs.open is not None
+
+    @property
+    def nulled(self) -> Counter[str]:
+        """Return how many zero dates became NULL, by `table.column`."""
+        return self._maps.nulled()
+
+    def prepared(self, name: XaName) -> Prepared | None:
+        """Return a transaction that is prepared and not committed by now, None if it is not."""
+        return self._prepared.named(name)
+
+    def flush(self) -> ChangeBatch | None:
+        """Return what is complete but not yet handed out: up to the last transaction boundary.
+
+        A batch without changes still moves the position; None if nothing moved.
+        """
+        return self._assembly.flush()
+
+    def feed(self, chunk: EventChunk) -> Iterator[ChangeBatch]:
+        """Take events in log order; yield the batches that the limits or a barrier end."""
+        try:
+            for frames in self._frames.read(chunk):
+                yield from self._take(frames)
+        except CdcError as error:
+            raise self._located(error) from error
+        except UNREADABLE as error:
+            found = damaged(f"an event cannot be read ({type(error).__name__}: {error})")
+            raise self._located(found) from error
+
+    def _located(self, error: CdcError) -> CdcError:
+        """Add where in the log it happened."""
+        where = f"log behind {self.position.binlog or self.position}"
+        if self._runs.open is not None:
+            where += f", in transaction {self._runs.open.gtids.gtid(0) or 'without GTID'}"
+        both = f"{error.where}; {where}" if error.where else where
+        return type(error)(error.what, both, error.risk, error.remedy)
+
+    def _take(self, frames: Frames) -> Iterator[ChangeBatch]:
+        kinds = kinds_of(frames, self._maps.known)
+        first = 0
+        for place in np.flatnonzero(kinds == Kind.SPECIAL).tolist():
+            yield from self._run(frames.part(first, place), kinds[first:place])
+            yield from self._single(frames.part(place, place + 1))
+            first = place + 1
+        yield from self._run(frames.part(first, len(frames)), kinds[first:])
+
+    def _run(self, frames: Frames, kinds: Kinds) -> Iterator[ChangeBatch]:
+        if len(frames):
+            yield from self._runs.follow(frames, kinds, self._ends(frames))
+
+    def _ends(self, frames: Frames) -> Ints:
+        return self._place.ends(frames.log_pos)
+
+    def _single(self, frames: Frames) -> Iterator[ChangeBatch]:
+        """Take one event that is not ordinary."""
+        kind = int(frames.types[0])
+        start = int(frames.starts[0])
+        self._runs.byte += int(frames.stored_bytes[0])
+        match kind:
+            case EventType.TABLE_MAP:
+                self._ends(frames)
+                self._maps.add(frames.body(0))
+            case EventType.QUERY:
+                yield from self._statement(frames)
+            case EventType.XA_PREPARE:
+                yield from self._xa_prepare(frames)
+            case EventType.ROTATE:
+                self._rotate(rotate_target(frames.body(0)))
+            case EventType.FORMAT_DESCRIPTION:
+                self._maps.begin_file()
+                artificial = frames.octets.u8[start + 17] & ARTIFICIAL_FLAG
+                if not artificial and frames.log_pos[0]:
+                    self._assembly.move_to(self._assembly.at(int(self._ends(frames)[0])))
+            case EventType.HEARTBEAT | EventType.HEARTBEAT_V2:
+                self._heartbeat(kind, frames)
+            case _:
+                raise refuse(kind, self._where(frames), frames.body(0))
+
+    def _where(self, frames: Frames) -> str:
+        return f"event ending at {self._assembly.at(int(self._ends(frames)[0]))}"
+
+    def _rotate(self, target: BinlogPosition) -> None:
+        if self._runs.open is not None:
+            raise IntegrityError(
+                "the log file ends inside a transaction",
+                risk="the transaction's end is missing; the server may have crashed",
+                remedy="start again from the last position; the server does not send such a tail",
+            )
+        self._maps.begin_file()
+        self._place.begin_file(target.offset)
+        self._assembly.begin_file(target)
+
+    def _heartbeat(self, kind: int, frames: Frames) -> None:
+        """Move over a gap that the server did not send because we have it already."""
+        file, offset = heartbeat_place(kind, frames.body(0), int(frames.log_pos[0]))
+        current = self._assembly.at(offset)
+        if self._runs.open is None and offset and file == current.file:
+            self._assembly.move_to(current)
+
+    def _statement(self, frames: Frames) -> Iterator[ChangeBatch]:
+        """Take a statement: transaction control or DDL."""
+        end = int(self._ends(frames)[0])
+        second = int(frames.octets.little(frames.starts, 4)[0])
+        readings = LoggedStatement.readings(frames.body(0))
+        logged, meaning = judged(readings, self._captured, self._captures_in)
+        match meaning:
+            case Meaning.BARRIER:
+                yield from self._barrier(logged, end, second)
+            case Meaning.BEGIN:
+                self._begin(distributed=False)
+            case Meaning.ROLLBACK:
+                yield from self._roll_back(end, second)
+            case Meaning.ROLLBACK_TO_SAVEPOINT:
+                self._runs.roll_back_to(logged.sql)
+            case Meaning.COMMIT:
+                yield from self._runs.end(end, second)
+            case Meaning.HARMLESS:
+                if not self._is_begun:
+                    yield from self._runs.end(end, second)
+            case _:
+                yield from self._xa(meaning, logged.sql, end, second)
+
+    def _xa(self, meaning: Meaning, sql: str, end: int, second: int) -> Iterator[ChangeBatch]:
+        """Follow a distributed transaction; its rows belong to the one that commits it."""
+        if meaning is Meaning.XA_START:
+            self._begin(distributed=self._holds_back)
+        elif meaning is Meaning.XA_COMMIT:
+            parts = self._prepared.commit(xa_name_of(sql), self._opened_at(end))
+            yield from self._commit(parts, end, second)
+        elif meaning is Meaning.XA_ROLLBACK:
+            self._prepared.roll_back(xa_name_of(sql))
+            yield from self._runs.end(end, second)
+
+    def _commit(self, parts: Iterator[RowsPart], end: int, second: int) -> Iterator[ChangeBatch]:
+        """End the open transaction with rows from elsewhere, which may be more than one batch."""
+        for part in parts:
+            self._runs.put_rows(restamped(part.pieces, self._runs.number, self._runs.ordinal))
+            self._runs.byte += part.bytes
+            yield from self._runs.hand_on_part(end)
+        is_in_parts = self._runs.open is not None and self._runs.open.in_parts
+        yield from self._runs.end(end, second)
+        # Reading them took a while: nobody should have to do it again if the log's end is lost.
+        batch = self.flush() if is_in_parts else None
+        if batch is not None:
+            yield batch
+
+    def _opened_at(self, end: int) -> BinlogPosition:
+        """Return where the open transaction begins."""
+        opened = self._runs.open
+        return self._assembly.at(end) if opened is None else opened.start
+
+    @property
+    def _is_begun(self) -> bool:
+        """Tell whether a statement belongs to a group that something else ends."""
+        opened = self._runs.open
+        if opened is None:
+            return False
+        return opened.begun or opened.distributed
+
+    def _begin(self, *, distributed: bool) -> None:
+        if self._runs.open is not None:
+            self._runs.open.begun = True
+            self._runs.open.distributed = distributed
+
+    def _barrier(self, logged: LoggedStatement, end: int, second: int) -> Iterator[ChangeBatch]:
+        """End the batch with DDL.
+
+        DDL inside a transaction (CREATE TABLE ... SELECT logs its rows behind it) ends a batch
+        at the boundary before that transaction: what comes behind it is not applied yet.
+        """
+        point = self._runs.first_point(end, second)
+        statement = Statement(
+            logged.database, logged.shown, point, logged.ansi_quotes, logged.backslash_escapes
+        )
+        if not self._is_begun:
+            yield from self._runs.end(end, second)
+        self._maps.forget_schemas()
+        yield self._assembly.emit(statement)
+
+    def _roll_back(self, end: int, second: int) -> Iterator[ChangeBatch]:
+        opened = self._runs.open
+        if opened is not None and opened.in_parts:
+            raise parts_were_handed_on()
+        self._runs.take_rows()
+        yield from self._runs.end(end, second, dropped=True)
+
+    def _xa_prepare(self, frames: Frames) -> Iterator[ChangeBatch]:
+        end = int(self._ends(frames)[0])
+        second = int(frames.octets.little(frames.starts, 4)[0])
+        one_phase, name = read_xa_prepare(frames.body(0))
+        opened = self._runs.open
+        is_shed = opened is not None and opened.shed
+        place = Prepared(self._opened_at(end), self._assembly.at(end), None)
+        if one_phase and opened is not None and is_shed:
+            opened.distributed = opened.shed = False
+            yield from self._commit(self._prepared.again(place), end, second)
+        elif one_phase or not self._holds_back:
+            yield from self._runs.end(end, second)
+        else:
+            pieces = self._runs.take_rows()
+            self._prepared.hold(name, place if is_shed else replace(place, pieces=pieces))
+            yield from self._runs.end(end, second, dropped=True)
+
+
+def _captured_by(captured: Captured) -> tuple[Callable[[TableId], bool], Callable[[str], bool]]:
+    """Return whether a table is captured, and whether a database may hold captured tables."""
+    if callable(captured):
+        return captured, lambda _database: True
+    tables = frozenset(captured)
+    databases = frozenset(table.database for table in tables)
+    return tables.__contains__, databases.__contains__

@@ -1,0 +1,1 @@
+"""The dialect: types and their values, names, statements, character sets."""

@@ -1,0 +1,195 @@
+"""Whether a table of the sink can hold every row of a table of the source, unchanged.
+
+Preflight and the sink itself ask the same question at different moments, so both ask it here: what
+preflight lets through, the sink takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from airflow_cdc_provider.core.keys import KeyKind
+from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
+from airflow_cdc_provider.systems.mysql.dialect.collation_order import counterpart, is_same_name
+
+_SAME = {"geomcollection": "geometrycollection"}
+_UNIVERSAL = "utf8mb4"
+_LONGEST_MEMBERS = 160
+"""Characters of an ENUM's or SET's members that are written out."""
+
+
+class MismatchKind(StrEnum):
+    """What stands in the way."""
+
+    ENGINE = "engine"
+    PRIMARY_KEY = "primary_key"
+    COLUMN = "column"
+    """It is missing, or one side computes it."""
+    COLUMN_TYPE = "column_type"
+    COLUMN_NULL = "column_null"
+    COLUMN_CHARSET = "column_charset"
+    KEY_COLLATION = "key_collation"
+    UNIQUE_KEY = "unique_key"
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """One thing that stands in the way."""
+
+    kind: MismatchKind
+    text: str
+    """What is so, in words that follow the table's name."""
+    wanted: str
+    subject: str = ""
+    """The column or the key it is about."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def mismatches(source: TableSchema, sink: TableSchema) -> Iterator[Mismatch]:
+    """Yield everything that stands in the way."""
+    if sink.engine.lower() != "innodb":
+        text = f"its engine is {sink.engine}, not InnoDB, so nothing could be rolled back"
+        yield Mismatch(MismatchKind.ENGINE, text, "ENGINE = InnoDB")
+    if sink.primary_key != source.primary_key or _prefixes(sink) != _prefixes(source):
+        text = f"its primary key is {_shown_key(sink)}, the source's is {_shown_key(source)}"
+        yield Mismatch(MismatchKind.PRIMARY_KEY, text, f"PRIMARY KEY {_shown_key(source)}")
+    columns = {column.name.lower(): column for column in sink.columns}
+    for column in source.columns:
+        other = columns.get(column.name.lower())
+        if other is None:
+            text = f"column {column.name} is missing"
+            yield Mismatch(MismatchKind.COLUMN, text, "the source's columns", column.name)
+            continue
+        yield from _of_column(column, other)
+        if column.name in source.primary_key and column.type.collation and not column.generated:
+            yield from _of_order(column, other, source.flavour, sink.flavour)
+    known = {key.columns for key in source.unique_keys}
+    for key in sink.unique_keys:
+        if key.columns not in known:
+            text = f"it has a unique key {key.name} over {', '.join(key.columns)} of its own"
+            wanted = "the source's unique keys, which are added after the consistent point"
+            yield Mismatch(MismatchKind.UNIQUE_KEY, text, wanted, key.name)
+
+
+def _of_column(source: Column, sink: Column) -> Iterator[Mismatch]:
+    name = source.name
+    if source.generated != sink.generated:
+        here, there = (
+            "computed" if column.generated else "stored as given" for column in (sink, source)
+        )
+        text = f"column {name} is {here}, at the source it is {there}"
+        yield Mismatch(MismatchKind.COLUMN, text, f"a column that is {there}", name)
+        return
+    if source.generated:
+        return
+    if source.nullable and not sink.nullable:
+        text = f"column {name} does not take NULL"
+        yield Mismatch(MismatchKind.COLUMN_NULL, text, "a column that does", name)
+    if not _holds(sink.type, source.type):
+        here, there = _shown_types(sink.type, source.type)
+        text = f"column {name} is {here}, at the source it is {there}"
+        yield Mismatch(MismatchKind.COLUMN_TYPE, text, there, name)
+    elif source.type.charset not in (None, sink.type.charset) and sink.type.charset != _UNIVERSAL:
+        text = f"column {name} has the charset {sink.type.charset}, not {source.type.charset}"
+        wanted = f"{source.type.charset}, or {_UNIVERSAL}"
+        yield Mismatch(MismatchKind.COLUMN_CHARSET, text, wanted, name)
+
+
+def _of_order(source: Column, sink: Column, family: str, other: str) -> Iterator[Mismatch]:
+    """Compare order and equality of a key column with a collation."""
+    if source.type.key_kind is not KeyKind.TEXT:
+        return
+    theirs, ours = str(source.type.collation), str(sink.type.collation)
+    wanted = counterpart(theirs, family, other)
+    if wanted is None:
+        text = f"key column {source.name} has the collation {theirs}, whose order {other} lacks"
+        wanted = "utf8mb4_bin, utf8mb4_unicode_ci or VARBINARY, at source and sink"
+    elif is_same_name(ours, wanted):
+        return
+    else:
+        text = f"key column {source.name} has the collation {ours}, not {wanted}"
+    yield Mismatch(MismatchKind.KEY_COLLATION, text, wanted, source.name)
+
+
+def _holds(sink: ColumnType, source: ColumnType) -> bool:
+    """Tell whether each value of one type is the same value in the other."""
+    if _json(sink) and _json(source):
+        return True  # JSON at one family, a checked LONGTEXT at the other
+    if _name(sink) != _name(source) or sink.unsigned != source.unsigned:
+        return False
+    if sink.members != source.members or sink.fraction < source.fraction:
+        return False
+    if sink.scale is not None:  # DECIMAL, and the FLOAT(7,3) that rounds what it is given
+        return (sink.precision, sink.scale) == (source.precision, source.scale)
+    if source.length is None or sink.length is None:
+        return True
+    if source.name in {"varchar", "varbinary", "char"}:
+        return sink.length >= source.length
+    if source.name in {"binary", "bit", "vector"}:
+        return sink.length == source.length
+    return True
+
+
+def _name(kind: ColumnType) -> str:
+    return _SAME.get(kind.name, kind.name)
+
+
+def _json(kind: ColumnType) -> bool:
+    return kind.name == "json" or kind.is_json_text
+
+
+def _shown_types(sink: ColumnType, source: ColumnType) -> tuple[str, str]:
+    """Write two types so that what differs is seen."""
+    here, there = _type(sink), _type(source)
+    if here != there or not sink.members:
+        return here, there
+    # longer lists of members than are written out, and they differ behind that
+    number = next(
+        at
+        for at in range(max(len(sink.members), len(source.members)))
+        if sink.members[at : at + 1] != source.members[at : at + 1]
+    )
+    return _member_at(sink, number), _member_at(source, number)
+
+
+def _member_at(kind: ColumnType, number: int) -> str:
+    member = _quoted(kind.members[number]) if number < len(kind.members) else "missing"
+    return f"{kind.name} of {len(kind.members)} members, the one at {number + 1} {member}"
+
+
+def _type(kind: ColumnType) -> str:
+    if kind.members:
+        members = ",".join(map(_quoted, kind.members))
+        if len(members) > _LONGEST_MEMBERS:
+            members = f"{members[:_LONGEST_MEMBERS]}..."
+        return f"{kind.name}({members})"
+    size = "" if kind.scale is None else f"({kind.precision},{kind.scale})"
+    if kind.length is not None and not size:
+        size = f"({kind.length})"
+    if kind.fraction:
+        size = f"({kind.fraction})"
+    return f"{kind.name}{size}{' unsigned' if kind.unsigned else ''}"
+
+
+def _quoted(member: str) -> str:
+    return "'" + member.replace("'", "''") + "'"
+
+
+def _prefixes(schema: TableSchema) -> tuple[int, ...]:
+    return schema.key_prefixes if any(schema.key_prefixes) else ()
+
+
+def _shown_key(schema: TableSchema) -> str:
+    """Write a primary key, with the prefixes that are part of it."""
+    if not schema.primary_key:
+        return "missing"
+    prefixes = _prefixes(schema) or (0,) * len(schema.primary_key)
+    parts = (
+        f"{name}({prefix})" if prefix else name
+        for name, prefix in zip(schema.primary_key, prefixes, strict=True)
+    )
+    return f"({', '.join(parts)})"

@@ -1,0 +1,124 @@
+"""Arrow arrays of the value model become the text that MySQL reads back to the same value.
+
+No quotes, no escapes: that is the business of `sql_text` and `load_text`. Two traps are avoided
+here. Arrow prints small decimals with an exponent, and MySQL takes `1E-7` for a float; so those
+are printed digit by digit. A FLOAT is printed as the DOUBLE it is equal to, because the nearest
+double of a float's own shortest text need not round back to the same float.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_cdc_provider.columns.arrow_arrays import as_arrow, as_numpy, texts_of
+from airflow_cdc_provider.core.table_schema import ColumnType
+
+_PLAIN_DECIMAL_SCALE = 6
+"""Up to this scale Arrow prints a decimal without an exponent."""
+_SUBSECOND_UNITS = {0: "s", 3: "ms", 6: "us"}
+_SECONDS_TEXT = len("YYYY-MM-DD hh:mm:ss")
+_DURATION_TEXT = len("-hhh:mm:ss.ffffff")
+
+
+def value_text(array: pa.Array, column_type: ColumnType) -> pa.Array:
+    """Return the text of a column's values, as strings; binary stays binary."""
+    kind = array.type
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return array
+    if pa.types.is_decimal(kind):
+        return _decimal_text(array)
+    if pa.types.is_float32(kind):
+        return array.cast(pa.float64()).cast(pa.string())
+    if pa.types.is_timestamp(kind):
+        return _timestamp_text(array, column_type.fraction)
+    if pa.types.is_duration(kind):
+        return _duration_text(array, column_type.fraction)
+    text = array.cast(pa.string())
+    if column_type.name == "year":  # as text, 0 would be 2000
+        return pc.utf8_lpad(text, 4, "0")
+    return text
+
+
+def _decimal_text(array: pa.Array) -> pa.Array:
+    scale = array.type.scale
+    text = array.cast(pa.string())
+    if scale <= _PLAIN_DECIMAL_SCALE or not (string_octets(text) == ord("E")).any():
+        return text
+    wide = pa.types.is_decimal256(array.type)
+    unscaled_type = pa.decimal256(76, 0) if wide else pa.decimal128(38, 0)
+    unscaled = pa.Array.from_buffers(
+        unscaled_type, len(array), array.buffers(), array.null_count, array.offset
+    ).cast(pa.string())
+    digits = pc.utf8_lpad(pc.utf8_ltrim(unscaled, "-"), scale + 1, "0")
+    sign = pc.if_else(pc.starts_with(unscaled, "-"), "-", "")
+    whole = pc.utf8_slice_codeunits(digits, 0, -scale)
+    return pc.binary_join_element_wise(
+        pc.binary_join_element_wise(sign, whole, ""), pc.utf8_slice_codeunits(digits, -scale), "."
+    )
+
+
+def _timestamp_text(array: pa.Array, fraction: int) -> pa.Array:
+    """Print as many digits of the fraction as the column has."""
+    wall_clock = array.cast(pa.timestamp("us"))
+    unit = _SUBSECOND_UNITS.get(fraction)
+    if unit is not None:
+        return wall_clock.cast(pa.timestamp(unit)).cast(pa.string())
+    text = wall_clock.cast(pa.string())
+    return pc.utf8_slice_codeunits(text, 0, _SECONDS_TEXT + 1 + fraction)
+
+
+def _duration_text(array: pa.Array, fraction: int) -> pa.Array:
+    """Print `[-]hh[h]:mm:ss[.ffffff]` as the server does, by columns of digits.
+
+    In `(k1, k2) IN (..)` MySQL compares a TIME with a text as texts.
+    """
+    if len(array) == 0:
+        return texts_of([])
+    micros = as_numpy(array.cast(pa.int64()).fill_null(0))
+    left = np.abs(micros)
+    text = np.full((len(micros), _DURATION_TEXT), ord("-"), np.uint8)
+    text[:, 4] = text[:, 7] = ord(":")
+    text[:, 10] = ord(".")
+    for places, base in (
+        ((16, 15, 14, 13, 12, 11), 10),
+        ((9, 8), 60),
+        ((6, 5), 60),
+        ((3, 2, 1), 1000),
+    ):
+        left, part = np.divmod(left, 1_000_000 if len(places) == 6 else base)
+        for place in places:
+            part, digit = np.divmod(part, 10)
+            text[:, place] = digit + ord("0")
+    two_digits = text[:, 1] == ord("0")
+    text[two_digits, 1] = ord("-")
+    start = np.arange(len(micros)) * _DURATION_TEXT
+    offsets = np.empty(2 * len(micros), np.int32)
+    offsets[0::2] = start + (micros >= 0) + two_digits
+    offsets[1::2] = start + _DURATION_TEXT - (6 - fraction if fraction else 7)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text)]
+    with_gaps = pa.Array.from_buffers(pa.string(), 2 * len(micros) - 1, buffers)
+    null = as_numpy(array.is_null()) if array.null_count else None
+    even = np.arange(0, 2 * len(micros), 2, dtype=np.int32)
+    return with_gaps.take(as_arrow(even, null, pa.int32()))
+
+
+def string_offsets(array: pa.Array) -> npt.NDArray[np.int64]:
+    """Return where each value of a string or binary array begins, and the last one's end."""
+    wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+    buffer = array.buffers()[1]
+    if buffer is None or len(array) == 0:
+        return np.zeros(1, np.int64)
+    offsets = np.frombuffer(buffer, np.int64 if wide else np.int32)
+    return offsets[array.offset : array.offset + len(array) + 1].astype(np.int64)
+
+
+def string_octets(array: pa.Array) -> npt.NDArray[np.uint8]:
+    """Return the bytes of a string or binary array's values, one after the other."""
+    offsets = string_offsets(array)
+    buffer = array.buffers()[2]
+    if buffer is None:
+        return np.empty(0, np.uint8)
+    return np.frombuffer(buffer, np.uint8)[offsets[0] : offsets[-1]]

@@ -1,0 +1,1 @@
+"""Preflight: what is looked at before anything is read."""

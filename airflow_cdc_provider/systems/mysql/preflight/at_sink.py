@@ -1,0 +1,254 @@
+"""Preflight of the sink: may we write there, and are the tables that exist the right ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_cdc_provider.core.errors import CdcError
+from airflow_cdc_provider.core.findings import Finding, Level
+from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
+from airflow_cdc_provider.core.keys import KeyKind
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.systems.mysql.dialect.collation_order import counterpart
+from airflow_cdc_provider.systems.mysql.dialect.table_ddl import sink_create_statement
+from airflow_cdc_provider.systems.mysql.dialect.table_match import (
+    Mismatch,
+    MismatchKind,
+    mismatches,
+)
+from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities
+from airflow_cdc_provider.systems.mysql.server.catalogue import triggers
+from airflow_cdc_provider.systems.mysql.server.connection import Role
+from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
+
+_SMALL_PACKET = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """What preflight knows of the sink server."""
+
+    connection: ServerConnection
+    capabilities: Capabilities
+    subject: str
+
+
+def sink_findings(
+    sink: Sink, source: Capabilities, plans: Sequence[TablePlan]
+) -> Iterator[Finding]:
+    """Yield what is to be said about the sink and the tables rows go to."""
+    yield from _server(sink, source)
+    yield from _same_tables(sink, source, plans)
+    targets = [plan.sink_table for plan in plans]
+    yield from _clashing_names(sink, targets)
+    found = read_schemas(sink.connection, targets, with_statement=False, role=Role.SINK)
+    firing = triggers(sink.connection, targets, role=Role.SINK)
+    for plan in plans:
+        yield from _unique_texts(plan, sink.capabilities.flavour.value)
+        there = found.get(plan.sink_table)
+        if there is None:
+            yield from _creatable(sink, plan)
+        else:
+            yield from _existing(plan, there, firing)
+
+
+def _server(sink: Sink, source: Capabilities) -> Iterator[Finding]:
+    there = sink.capabilities
+    yield Finding("sink.server", Level.INFO, sink.subject, f"{there.flavour} {there.version_text}")
+    if there.is_read_only:
+        yield Finding(
+            "sink.read_only",
+            Level.BLOCK,
+            sink.subject,
+            "the server is read-only",
+            "a server that takes writes",
+            "it may be a replica, or the wrong server",
+            "SET GLOBAL super_read_only = OFF; SET GLOBAL read_only = OFF;",
+        )
+    if not there.allows_local_infile:
+        yield Finding(
+            "sink.local_infile",
+            Level.INFO,
+            sink.subject,
+            "local_infile = OFF",
+            "local_infile = ON",
+            "snapshots load about twice as fast with LOAD DATA LOCAL; without it rows are inserted",
+            "SET GLOBAL local_infile = ON;",
+        )
+    wanted = max(_SMALL_PACKET, source.max_allowed_packet)
+    if there.max_allowed_packet < wanted:
+        yield Finding(
+            "sink.max_allowed_packet",
+            Level.WARN,
+            sink.subject,
+            f"max_allowed_packet = {there.max_allowed_packet}",
+            f"max_allowed_packet = {wanted}",
+            "a row that the source could take may be too large for one statement here",
+            f"SET GLOBAL max_allowed_packet = {wanted};",
+        )
+
+
+def _same_tables(sink: Sink, source: Capabilities, plans: Sequence[TablePlan]) -> Iterator[Finding]:
+    if sink.capabilities.server_uuid != source.server_uuid:
+        return
+    captured = {plan.schema.table for plan in plans}
+    for plan in plans:
+        if plan.sink_table in captured:
+            yield Finding(
+                "sink.same_table",
+                Level.BLOCK,
+                str(plan.sink_table),
+                "source and sink are one server, and the rows would go to a table that is copied",
+                "a table of its own",
+                "the copy would be read as a change and copied again",
+                "give it a route to another database in sink.route",
+            )
+
+
+def _clashing_names(sink: Sink, targets: Sequence[TableId]) -> Iterator[Finding]:
+    if not sink.capabilities.names_fold_case:
+        return
+    folded = Counter(str(target).casefold() for target in targets)
+    for target in targets:
+        if folded[str(target).casefold()] > 1:
+            yield Finding(
+                "sink.name_case",
+                Level.BLOCK,
+                str(target),
+                "another table goes to a name that differs by case alone",
+                "names that differ otherwise",
+                "this sink does not tell them apart (lower_case_table_names)",
+                "give one of them another name in sink.route",
+            )
+
+
+def _creatable(sink: Sink, plan: TablePlan) -> Iterator[Finding]:
+    if not plan.schema.create_statement:
+        return
+    flavour = sink.capabilities.flavour.value
+    try:
+        sink_create_statement(plan.schema, plan.sink_table, sink_flavour=flavour)
+    except CdcError as error:
+        yield Finding(
+            "sink.create_table",
+            Level.BLOCK,
+            str(plan.sink_table),
+            error.what,
+            f"a definition that {flavour} has too",
+            error.risk,
+            error.remedy,
+        )
+
+
+def _unique_texts(plan: TablePlan, flavour: str) -> Iterator[Finding]:
+    """Yield the unique keys over texts that the sink's family compares by another collation."""
+    types = {column.name: column.type for column in plan.schema.columns}
+    for key in plan.schema.unique_keys:
+        for name in key.columns:
+            found = types.get(name)
+            if found is None or found.collation is None or found.key_kind is not KeyKind.TEXT:
+                continue
+            if counterpart(found.collation, plan.schema.flavour, flavour) is None:
+                yield Finding(
+                    "sink.unique_collation",
+                    Level.WARN,
+                    str(plan.sink_table),
+                    f"unique key {key.name} has the column {name} with the collation "
+                    f"{found.collation}, whose equality {flavour} does not have",
+                    "a collation both have, such as utf8mb4_bin or utf8mb4_unicode_ci",
+                    "two texts that the source tells apart may be one at the sink: the run then "
+                    "stops with CDC-SNK-003, or when it adds the key behind the snapshot",
+                    "give the column such a collation at the source; or create the sink's table "
+                    "yourself, without this key",
+                )
+
+
+def _existing(
+    plan: TablePlan, there: TableSchema, firing: Mapping[TableId, tuple[str, ...]]
+) -> Iterator[Finding]:
+    subject = str(plan.sink_table)
+    for mismatch in mismatches(plan.schema, there):
+        code, why = _OF_MISMATCH[mismatch.kind]
+        yield Finding(
+            code,
+            Level.BLOCK,
+            subject,
+            mismatch.text,
+            mismatch.wanted,
+            why,
+            _fix(plan, mismatch),
+        )
+    for name in firing.get(plan.sink_table, ()):
+        yield Finding(
+            "sink.trigger",
+            Level.BLOCK,
+            subject,
+            f"trigger {name}",
+            "no triggers",
+            "what the source's triggers did is copied already; these would change rows again",
+            f"DROP TRIGGER {quote_identifier(plan.sink_table.database)}.{quote_identifier(name)};",
+        )
+    here = {column.name.lower() for column in plan.schema.columns}
+    for column in there.columns:
+        if column.name.lower() in here or column.generated:
+            continue
+        yield Finding(
+            "sink.extra_column",
+            Level.INFO if column.nullable else Level.WARN,
+            subject,
+            f"column {column.name} is not in the source",
+            why="it gets its default; without one, rows are refused",
+        )
+
+
+_OF_MISMATCH = {
+    MismatchKind.ENGINE: ("sink.engine", "rows and progress are committed in one transaction"),
+    MismatchKind.PRIMARY_KEY: (
+        "sink.primary_key",
+        "rows are written and removed by the source's key",
+    ),
+    MismatchKind.COLUMN: ("sink.column", "its values would have no place"),
+    MismatchKind.COLUMN_TYPE: (
+        "sink.column_type",
+        "a value that does not fit is refused, and one that fits may be stored as another one",
+    ),
+    MismatchKind.COLUMN_NULL: ("sink.column_null", "rows with NULL would be refused"),
+    MismatchKind.COLUMN_CHARSET: (
+        "sink.column_charset",
+        "texts would be refused, or lose characters",
+    ),
+    MismatchKind.KEY_COLLATION: (
+        "sink.key_collation",
+        "another order or equality of keys could merge two rows, or remove rows of a neighbouring "
+        "split",
+    ),
+    MismatchKind.UNIQUE_KEY: (
+        "sink.unique_key",
+        "a row the source took would be refused, or take another row's place",
+    ),
+}
+"""Code and reason of each. All block, because the run refuses such a table."""
+
+
+def _fix(plan: TablePlan, mismatch: Mismatch) -> str:
+    table = f"ALTER TABLE {quote_table(plan.sink_table)}"
+    match mismatch.kind:
+        case MismatchKind.ENGINE:
+            return f"{table} ENGINE = InnoDB;"
+        case MismatchKind.PRIMARY_KEY:
+            key = ", ".join(map(quote_identifier, plan.schema.primary_key))
+            return f"{table} DROP PRIMARY KEY, ADD PRIMARY KEY ({key});"
+        case MismatchKind.UNIQUE_KEY:
+            return f"{table} DROP INDEX {quote_identifier(mismatch.subject)};"
+        case _:
+            return (
+                f"define the column {mismatch.subject} as the source does, or rename or drop the "
+                "table and let it be created"
+            )

@@ -1,0 +1,259 @@
+"""Preflight of a source server: is its log complete, decodable, kept long enough and readable.
+
+The settings are data: name, accepted values, level, reason and fix. What depends on more than one
+setting is a function of its own; what is to be said of a source that is a replica, and of its
+open transactions, are modules of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_cdc_provider.core.findings import Finding, Level
+from airflow_cdc_provider.systems.mysql.preflight.looks import (
+    CannotTell,
+    Doubt,
+    NotThere,
+    Seen,
+    grant_everywhere,
+    look,
+    unseen,
+)
+from airflow_cdc_provider.systems.mysql.preflight.open_transactions import open_transactions
+from airflow_cdc_provider.systems.mysql.preflight.replica import replica_findings
+from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities, WatermarkMode
+from airflow_cdc_provider.systems.mysql.server.connection import query_named
+from airflow_cdc_provider.systems.mysql.server.privileges import account_name
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
+
+_OLDEST_MYSQL = (8, 0, 0)
+_OLDEST_MARIADB = (10, 5, 0)
+_SHORT_RETENTION_S = 3 * 86400
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """One variable and what it has to be; a server that lacks it is not asked."""
+
+    name: str
+    accepted: tuple[str, ...]
+    level: Level
+    why: str
+
+
+_SETTINGS = (
+    _Setting(
+        "binlog_format",
+        ("ROW",),
+        Level.BLOCK,
+        "changes logged as statements have no rows to copy; sessions that are already open keep "
+        "the old format, so let clients reconnect",
+    ),
+    _Setting(
+        "binlog_row_image",
+        ("FULL",),
+        Level.BLOCK,
+        "a partial image does not tell the columns that did not change from those set to NULL",
+    ),
+    _Setting(
+        "binlog_row_metadata",
+        ("FULL",),
+        Level.BLOCK,
+        "without it the log has no column names, signedness or charsets, and after an ALTER TABLE "
+        "old events would be read with the new columns; it holds for events written from now on",
+    ),
+    _Setting(
+        "binlog_row_value_options",
+        ("",),
+        Level.INFO,
+        "PARTIAL_JSON logs parts of documents; the reader puts them together with the rows before "
+        "the change, which costs it CPU",
+    ),
+    _Setting(
+        "binlog_order_commits",
+        ("ON", "1"),
+        Level.BLOCK,
+        "rows become visible in another order than the log's, and gtid_executed gets gaps: a low "
+        "watermark would not bound what a read sees",
+    ),
+    _Setting(
+        "sync_binlog",
+        ("1",),
+        Level.WARN,
+        "after a crash of the machine the source may lack transactions the sink already has",
+    ),
+)
+
+
+def log_findings(
+    connection: ServerConnection, capabilities: Capabilities, subject: str
+) -> Iterator[Finding]:
+    """Yield what is to be said about the server and its log."""
+    yield from _server(capabilities, subject)
+    yield _watermark(capabilities, subject)
+    if not capabilities.has_log:
+        return
+    for setting in _SETTINGS:
+        value = capabilities.settings.get(setting.name)
+        if value is not None and value.upper() not in setting.accepted:
+            yield _wrong_setting(setting, value, capabilities, subject)
+    yield from _gtids(capabilities, subject)
+    yield from _compression(capabilities, subject)
+    yield from _retention(capabilities, subject)
+    yield from _log_filters(connection, capabilities, subject)
+    yield from replica_findings(connection, capabilities, subject)
+    yield from open_transactions(connection, capabilities, subject)
+
+
+def set_statement(capabilities: Capabilities, name: str, value: str) -> str:
+    """Return the statement that sets a variable, and keeps it where the family can."""
+    text = value if value.isdigit() else f"'{value}'"
+    if capabilities.is_mariadb:
+        return f"SET GLOBAL {name} = {text}; -- and {name} = {value} in the server's option file"
+    return f"SET PERSIST {name} = {text};"
+
+
+def _wrong_setting(
+    setting: _Setting, value: str, capabilities: Capabilities, subject: str
+) -> Finding:
+    wanted = setting.accepted[0]
+    return Finding(
+        f"source.{setting.name}",
+        setting.level,
+        subject,
+        f"{setting.name} = {value or '(empty)'}",
+        f"{setting.name} = {wanted or '(empty)'}",
+        setting.why,
+        set_statement(capabilities, setting.name, wanted),
+    )
+
+
+def _server(capabilities: Capabilities, subject: str) -> Iterator[Finding]:
+    yield Finding(
+        "source.server",
+        Level.INFO,
+        subject,
+        f"{capabilities.flavour} {capabilities.version_text}, identity {capabilities.server_uuid}",
+    )
+    oldest = _OLDEST_MARIADB if capabilities.is_mariadb else _OLDEST_MYSQL
+    if capabilities.version < oldest:
+        yield Finding(
+            "source.version",
+            Level.BLOCK,
+            subject,
+            capabilities.version_text,
+            ".".join(map(str, oldest)) + " or later",
+            "older logs lack the metadata that a change is decoded with",
+            "upgrade the server, or read from a newer replica of it",
+        )
+
+
+def _watermark(capabilities: Capabilities, subject: str) -> Finding:
+    modes = capabilities.watermark_modes
+    if modes:
+        return Finding(
+            "source.watermark",
+            Level.INFO,
+            subject,
+            f"low watermarks are taken by {modes[0]}",
+            why="the way that is a lower bound of what a read sees on this server",
+        )
+    reason = "the server writes no log (log_bin = OFF)"
+    fix = "log_bin = ON and a server_id in the server's option file, then restart it"
+    if capabilities.has_log:
+        reason = "Aurora and Galera offer no place in the log that bounds what a read sees"
+        fix = "read from an ordinary replica of this server"
+    return Finding(
+        "source.watermark",
+        Level.BLOCK,
+        subject,
+        reason,
+        ", ".join(WatermarkMode),
+        "without a safe watermark changes around a read are lost",
+        fix,
+    )
+
+
+def _gtids(capabilities: Capabilities, subject: str) -> Iterator[Finding]:
+    if capabilities.is_mariadb or capabilities.has_gtids:
+        return
+    yield Finding(
+        "source.gtid_mode",
+        Level.WARN,
+        subject,
+        f"gtid_mode = {capabilities.setting('gtid_mode')}",
+        "gtid_mode = ON",
+        "without GTIDs a place in the log means nothing on another server: a failover of the "
+        "source needs a new snapshot, and low watermarks lie further back",
+        "SET PERSIST enforce_gtid_consistency = ON; then SET PERSIST gtid_mode = OFF_PERMISSIVE; "
+        "SET PERSIST gtid_mode = ON_PERMISSIVE; SET PERSIST gtid_mode = ON;",
+    )
+
+
+def _compression(capabilities: Capabilities, subject: str) -> Iterator[Finding]:
+    for name in ("binlog_transaction_compression", "log_bin_compress"):
+        if capabilities.is_on(name):
+            yield Finding(
+                f"source.{name}",
+                Level.INFO,
+                subject,
+                f"{name} = ON",
+                why="compressed transactions are decompressed by the reader, which costs it CPU",
+            )
+
+
+def _retention(capabilities: Capabilities, subject: str) -> Iterator[Finding]:
+    seconds = capabilities.retention_s
+    if 0 < seconds < _SHORT_RETENTION_S:
+        yield Finding(
+            "source.retention",
+            Level.WARN,
+            subject,
+            f"the log is kept for {seconds / 3600:.1f} hours",
+            "twice the snapshot's duration plus the longest pause to be survived",
+            "when log is purged that was not applied, the tables have to be read again",
+            set_statement(capabilities, "binlog_expire_logs_seconds", "604800"),
+        )
+
+
+def _log_filters(
+    connection: ServerConnection, capabilities: Capabilities, subject: str
+) -> Iterator[Finding]:
+    privilege = "BINLOG MONITOR" if capabilities.is_mariadb else "REPLICATION CLIENT"
+    match look(lambda: query_named(connection, capabilities.status_statement)):
+        case Seen(rows):
+            yield from _filters(rows[0], subject)
+        case CannotTell() as denied:
+            yield unseen(
+                "source.replication_client",
+                Level.BLOCK,
+                subject,
+                denied,
+                Doubt(
+                    what="where the log ends and whether it is filtered",
+                    why="what a filter leaves out never reaches the log, and without its end no "
+                    "split can be read",
+                    grant=grant_everywhere(privilege, account_name(connection)),
+                ),
+            )
+        case NotThere():
+            pass  # it writes no log: source.watermark blocks
+
+
+def _filters(row: dict[str, Any], subject: str) -> Iterator[Finding]:
+    for name in ("Binlog_Do_DB", "Binlog_Ignore_DB"):
+        value = row.get(name)
+        if value:
+            yield Finding(
+                f"source.{name.lower()}",
+                Level.BLOCK,
+                subject,
+                f"{name} = {value}",
+                "no filter on the log",
+                "changes that a filter leaves out never reach the log",
+                f"remove {name.lower().replace('_', '-')} from the option file and restart",
+            )

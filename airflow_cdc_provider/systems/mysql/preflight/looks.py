@@ -1,0 +1,77 @@
+"""What became of a look at a server: it was seen, it is not there, or nobody can tell, and why.
+
+A look that was denied says nothing about what it would have shown. So whoever looks gets one of
+three values and has to say what each of them means; an empty answer and a denied one are never the
+same. What cannot be told is a finding: it blocks where rows are at risk, and names the grant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from airflow_cdc_provider.core.errors import AccessDeniedError
+from airflow_cdc_provider.core.findings import Finding, Level
+
+Sight = TypeVar("Sight")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen(Generic[Sight]):
+    """The server answered, and this is there."""
+
+    what: Sight
+
+
+@dataclass(frozen=True, slots=True)
+class NotThere:
+    """The server answered that there is nothing of the kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class CannotTell:
+    """The server did not let the account look."""
+
+    reason: str
+    """What the server said."""
+
+
+Look = Seen[Sight] | NotThere | CannotTell
+
+
+def look(ask: Callable[[], Sight]) -> Look[Sight]:
+    """Ask a server; an empty answer means that there is nothing, a denial that nobody can tell.
+
+    Any other error is one: the look goes wrong, it does not end.
+    """
+    try:
+        seen = ask()
+    except AccessDeniedError as denied:
+        return CannotTell(denied.what)
+    return Seen(seen) if seen else NotThere()
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """What a denied look leaves open."""
+
+    what: str
+    """What cannot be told: `whether this server is a replica`."""
+    why: str
+    """What that may hide."""
+    grant: str
+    """The statement that would let the account see."""
+
+
+def unseen(code: str, level: Level, subject: str, denied: CannotTell, doubt: Doubt) -> Finding:
+    """Say that something could not be looked at, what that may hide, and what would mend it."""
+    observed = f"cannot tell {doubt.what}: {denied.reason}"
+    return Finding(
+        code, level, subject, observed, "an account that may look", doubt.why, doubt.grant
+    )
+
+
+def grant_everywhere(privilege: str, account: str) -> str:
+    """Return the statement that gives a privilege on the whole server."""
+    return f"GRANT {privilege} ON *.* TO {account};"

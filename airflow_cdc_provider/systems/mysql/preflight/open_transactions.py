@@ -1,0 +1,109 @@
+"""Preflight of a source's open transactions: those prepared for XA, and those open for long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from airflow_cdc_provider.core.findings import Finding, Level
+from airflow_cdc_provider.systems.mysql.preflight.looks import (
+    CannotTell,
+    Doubt,
+    NotThere,
+    Seen,
+    grant_everywhere,
+    look,
+    unseen,
+)
+from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities
+from airflow_cdc_provider.systems.mysql.server.connection import query
+from airflow_cdc_provider.systems.mysql.server.privileges import account_name
+from airflow_cdc_provider.systems.mysql.source.prepared_transactions import prepared_transactions
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
+
+_LONG_TRANSACTION_S = 600
+_SHOWN_XA = 3
+
+
+def open_transactions(
+    connection: ServerConnection, capabilities: Capabilities, subject: str
+) -> Iterator[Finding]:
+    """Yield what is to be said about transactions that are open now."""
+    yield from _prepared(connection, capabilities, subject)
+    yield from _long_transactions(connection, subject)
+
+
+def _prepared(
+    connection: ServerConnection, capabilities: Capabilities, subject: str
+) -> Iterator[Finding]:
+    level = Level.WARN if capabilities.has_gtids else Level.BLOCK
+    match look(lambda: prepared_transactions(connection, is_mariadb=capabilities.is_mariadb)):
+        case Seen(prepared):
+            yield _are_prepared(prepared, level, subject)
+        case CannotTell() as denied:
+            # with GTIDs a low watermark is right whatever is prepared
+            yield unseen(
+                "source.unseen",
+                Level.INFO if capabilities.has_gtids else Level.BLOCK,
+                subject,
+                denied,
+                Doubt(
+                    what="whether XA transactions are prepared",
+                    why="the stream stops if the log with their rows is purged by their commit; "
+                    "without GTIDs every split asks for them, and is not read without an answer",
+                    grant=grant_everywhere("XA_RECOVER_ADMIN", account_name(connection)),
+                ),
+            )
+        case NotThere():
+            pass
+
+
+def _are_prepared(prepared: list[str], level: Level, subject: str) -> Finding:
+    return Finding(
+        "source.prepared_transactions",
+        level,
+        subject,
+        f"{len(prepared)} XA transactions are prepared and not committed: "
+        + "; ".join([*prepared[:_SHOWN_XA], *(["..."] if prepared[_SHOWN_XA:] else [])]),
+        "none while a snapshot is taken",
+        "their rows are in the log before anyone can see them and are read back at their "
+        "commit: the stream stops if that part of the log is purged by then; on MariaDB and "
+        "without GTIDs the snapshot waits for them and then stops",
+        "wait for them, or end each by its name before the snapshot starts: "
+        f"XA COMMIT {prepared[0]}; or XA ROLLBACK {prepared[0]};",
+    )
+
+
+def _long_transactions(connection: ServerConnection, subject: str) -> Iterator[Finding]:
+    sql = (
+        "SELECT TIMESTAMPDIFF(SECOND, trx_started, NOW()) FROM information_schema.INNODB_TRX "
+        f"WHERE trx_started < NOW() - INTERVAL {_LONG_TRANSACTION_S} SECOND"
+    )
+    match look(lambda: [int(row[0]) for row in query(connection, sql)]):
+        case Seen(ages):
+            yield Finding(
+                "source.long_transactions",
+                Level.WARN,
+                subject,
+                f"{len(ages)} transactions are open, the longest for {max(ages)} s",
+                f"none older than {_LONG_TRANSACTION_S} s",
+                "their changes reach the log as one piece when they commit, and old row versions "
+                "slow every read",
+                "SELECT * FROM information_schema.INNODB_TRX ORDER BY trx_started;",
+            )
+        case CannotTell() as denied:
+            yield unseen(
+                "source.unseen",
+                Level.INFO,
+                subject,
+                denied,
+                Doubt(
+                    what="whether transactions are open for long",
+                    why="no row is at risk: their changes come as one piece when they commit",
+                    grant=grant_everywhere("PROCESS", account_name(connection)),
+                ),
+            )
+        case NotThere():
+            pass

@@ -1,0 +1,293 @@
+"""Preflight: everything that stands in the way of a correct copy, all at once, before it starts.
+
+It fails closed: what cannot be looked at for lack of a privilege is itself a finding. Nothing is
+changed on either server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.errors import CdcError
+from airflow_cdc_provider.core.findings import Finding, Level, refuse_if_blocked, sorted_findings
+from airflow_cdc_provider.core.identifiers import quote_identifier, quote_table
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.systems.mysql.preflight.at_sink import Sink, sink_findings
+from airflow_cdc_provider.systems.mysql.preflight.both_sides import (
+    clock_findings,
+    copied_bytes,
+    disk_findings,
+    read_clock,
+    reference_findings,
+    retention_findings,
+)
+from airflow_cdc_provider.systems.mysql.preflight.definitions import definition_findings
+from airflow_cdc_provider.systems.mysql.preflight.foreign_keys import (
+    ForeignKey,
+    foreign_keys,
+    keys_in,
+)
+from airflow_cdc_provider.systems.mysql.preflight.hidden_tables import PickedBy, hidden_findings
+from airflow_cdc_provider.systems.mysql.preflight.log_settings import log_findings, set_statement
+from airflow_cdc_provider.systems.mysql.preflight.looks import (
+    CannotTell,
+    Doubt,
+    NotThere,
+    Seen,
+    grant_everywhere,
+    look,
+    unseen,
+)
+from airflow_cdc_provider.systems.mysql.preflight.source_tables import (
+    left_out_findings,
+    migration_findings,
+    partition_findings,
+    table_findings,
+)
+from airflow_cdc_provider.systems.mysql.server.capabilities import (
+    Capabilities,
+    WatermarkMode,
+    read_capabilities,
+)
+from airflow_cdc_provider.systems.mysql.server.catalogue import LEDGER_DATABASE, TableFacts
+from airflow_cdc_provider.systems.mysql.server.connection import Role, connect, query, query_named
+from airflow_cdc_provider.systems.mysql.server.privileges import Grants, account_name, read_grants
+from airflow_cdc_provider.systems.mysql.source.watermarks import may_read_log_status
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
+
+__all__ = ["Finding", "Level", "preflight", "refuse_if_blocked"]
+
+_SINK_PRIVILEGES = ("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "INDEX", "DROP")
+_TO_SEE_TRIGGERS = "TRIGGER"
+"""MySQL hides a table's triggers from accounts without it, and they would fire unseen."""
+
+
+def preflight(  # noqa: PLR0913 - each option is one a caller chooses by name
+    source: Endpoint,
+    sink: Endpoint,
+    plans: Sequence[TablePlan],
+    *,
+    server_ids: range = range(0),
+    max_connections: int = 0,
+    picked: Iterable[TableFacts] = (),
+    patterns: Iterable[PickedBy] = (),
+) -> tuple[Finding, ...]:
+    """Look at both servers and all tables; what blocks comes first.
+
+    `picked` are the tables that the `patterns` pick, of whatever kind, so that those no copy can be
+    made of are named.
+    """
+    picked = tuple(picked)
+    found: list[Finding] = [*left_out_findings(picked), *partition_findings(picked)]
+    found += migration_findings(plan.schema.table for plan in plans)
+    with closing(connect(source, purpose="preflight")) as connection:
+        capabilities = read_capabilities(connection)
+        keys = _foreign_keys(connection, plans)
+        found += _source(connection, capabilities, str(source), plans, keys)
+        found += hidden_findings(read_grants(connection), capabilities, str(source), patterns)
+        found += _server_ids(connection, capabilities, str(source), server_ids)
+        found += _room(connection, capabilities, str(source), max_connections)
+        size = copied_bytes(connection, plans)
+        found += retention_findings(capabilities, str(source), size)
+        clock = read_clock(connection)
+    with closing(connect(sink, purpose="preflight", role=Role.SINK)) as connection:
+        there = Sink(connection, read_capabilities(connection, role=Role.SINK), str(sink))
+        found += clock_findings(there, read_clock(connection, role=Role.SINK), clock)
+        found += sink_findings(there, capabilities, plans)
+        found += _sink_privileges(there, plans)
+        found += reference_findings(there, keys, plans)
+        found += disk_findings(there, size)
+    return sorted_findings(found)
+
+
+def _source(
+    connection: ServerConnection,
+    capabilities: Capabilities,
+    subject: str,
+    plans: Sequence[TablePlan],
+    keys: Sequence[ForeignKey],
+) -> Iterator[Finding]:
+    yield from log_findings(connection, capabilities, subject)
+    schemas = [plan.schema for plan in plans]
+    estimates = {plan.schema.table: plan.estimated_rows for plan in plans}
+    yield from table_findings(capabilities, schemas, keys, estimates)
+    yield from definition_findings(connection, schemas)
+    yield from _source_privileges(connection, capabilities, subject, plans)
+
+
+def _source_privileges(
+    connection: ServerConnection,
+    capabilities: Capabilities,
+    subject: str,
+    plans: Sequence[TablePlan],
+) -> Iterator[Finding]:
+    grants = read_grants(connection)
+    if not grants.holds("REPLICATION SLAVE"):
+        yield Finding(
+            "source.replication_slave",
+            Level.BLOCK,
+            subject,
+            f"the account {grants.account} lacks REPLICATION SLAVE",
+            "REPLICATION SLAVE",
+            "the log cannot be read",
+            grant_everywhere("REPLICATION SLAVE", grants.account),
+        )
+    by_status = WatermarkMode.LOG_STATUS in capabilities.watermark_modes
+    if by_status and not may_read_log_status(connection):
+        yield Finding(
+            "source.backup_admin",
+            Level.WARN,
+            subject,
+            "the account may not read performance_schema.log_status",
+            "BACKUP_ADMIN, and SELECT on performance_schema.log_status",
+            "low watermarks are the start of the current log file instead of performance_schema."
+            "log_status, so more log is replayed",
+            f"GRANT BACKUP_ADMIN ON *.* TO {grants.account}; "
+            f"GRANT SELECT ON performance_schema.log_status TO {grants.account};",
+        )
+    for plan in plans:
+        yield from _readable(connection, plan, grants)
+
+
+def _readable(connection: ServerConnection, plan: TablePlan, grants: Grants) -> Iterator[Finding]:
+    """Try to read every column, rather than believe the grants: the star asks for hidden ones."""
+    names = [quote_identifier(column.name) for column in plan.schema.copied_columns]
+    columns = ", ".join(["t.*", *(f"t.{name}" for name in names)])
+    sql = f"SELECT {columns} FROM {quote_table(plan.schema.table)} t LIMIT 0"
+    subject = str(plan.schema.table)
+    try:
+        tried = look(lambda: query(connection, sql))
+    except CdcError as error:
+        yield Finding("source.select", Level.BLOCK, subject, error.what, "", "", error.remedy)
+        return
+    if isinstance(tried, CannotTell):
+        database = quote_identifier(plan.schema.table.database)
+        yield Finding(
+            "source.select",
+            Level.BLOCK,
+            subject,
+            "the account may not read all of its columns",
+            "SELECT",
+            "the table cannot be copied",
+            f"GRANT SELECT ON {database}.* TO {grants.account};",
+        )
+
+
+def _foreign_keys(
+    connection: ServerConnection, plans: Sequence[TablePlan]
+) -> tuple[ForeignKey, ...]:
+    """Return the keys of all tables; of those whose definition is not known it is asked for."""
+    known = [plan.schema for plan in plans if plan.schema.create_statement]
+    others = [plan.schema.table for plan in plans if not plan.schema.create_statement]
+    keys = [key for schema in known for key in keys_in(schema.table, schema.create_statement)]
+    return (*keys, *foreign_keys(connection, others))
+
+
+def _sink_privileges(sink: Sink, plans: Sequence[TablePlan]) -> Iterator[Finding]:
+    grants = read_grants(sink.connection, role=Role.SINK)
+    hides = not sink.capabilities.is_mariadb
+    wanted = (*_SINK_PRIVILEGES, *((_TO_SEE_TRIGGERS,) if hides else ()))
+    lacking = grants.missing_on(wanted, [plan.sink_table for plan in plans])
+    ledger = {p for p in _SINK_PRIVILEGES if not grants.holds(p, LEDGER_DATABASE)}
+    if ledger:
+        lacking[LEDGER_DATABASE] = ledger
+    for database, privileges in sorted(lacking.items()):
+        names = ", ".join(p for p in wanted if p in privileges)
+        yield Finding(
+            "sink.privileges",
+            Level.BLOCK,
+            sink.subject,
+            f"the account {grants.account} lacks {names} on {database}",
+            ", ".join(_SINK_PRIVILEGES if database == LEDGER_DATABASE else wanted),
+            "progress is kept there, beside the rows"
+            if database == LEDGER_DATABASE
+            else "tables are created and rows written there, and triggers would change them",
+            f"GRANT {names} ON {quote_identifier(database)}.* TO {grants.account};",
+        )
+
+
+def _server_ids(
+    connection: ServerConnection, capabilities: Capabilities, subject: str, server_ids: range
+) -> Iterator[Finding]:
+    if capabilities.server_id in server_ids:
+        yield Finding(
+            "source.server_id",
+            Level.BLOCK,
+            subject,
+            f"the source itself has server_id {capabilities.server_id}",
+            "a range without it",
+            "a server sends no log to a reader with its own id",
+            "choose another range in source.server_id",
+        )
+    if capabilities.has_log and capabilities.server_id == 0:
+        yield Finding(
+            "source.server_id_unset",
+            Level.BLOCK,
+            subject,
+            "server_id = 0",
+            "an id of its own",
+            "such a server refuses every reader of its log",
+            set_statement(capabilities, "server_id", "1"),
+        )
+    match look(lambda: query_named(connection, capabilities.replicas_statement)):
+        case Seen(readers):
+            yield from _taken(readers, subject, server_ids)
+        case CannotTell() as denied:
+            privilege = (
+                "REPLICATION MASTER ADMIN" if capabilities.is_mariadb else "REPLICATION SLAVE"
+            )
+            yield unseen(
+                "source.unseen",
+                Level.INFO,
+                subject,
+                denied,
+                Doubt(
+                    what="which ids other readers of the log have",
+                    why="no row is at risk: two readers with one id throw each other out, and each "
+                    "says so; give this pipeline a range that nobody else uses",
+                    grant=grant_everywhere(privilege, account_name(connection)),
+                ),
+            )
+        case NotThere():
+            pass
+
+
+def _taken(
+    readers: Sequence[Mapping[str, Any]], subject: str, server_ids: range
+) -> Iterator[Finding]:
+    taken = sorted(int(row["Server_Id" if "Server_Id" in row else "Server_id"]) for row in readers)
+    clashing = [number for number in taken if number in server_ids]
+    if clashing:
+        yield Finding(
+            "source.server_id_taken",
+            Level.WARN,
+            subject,
+            f"readers with the ids {clashing} are connected now",
+            "ids that no other reader of this server has",
+            "two readers with one id throw each other out; if this is the pipeline's own stream, "
+            "all is well",
+            "choose another range in source.server_id",
+        )
+
+
+def _room(
+    connection: ServerConnection, capabilities: Capabilities, subject: str, wanted: int
+) -> Iterator[Finding]:
+    limit = int(capabilities.setting("max_connections", default="0"))
+    used = int(query(connection, "SHOW GLOBAL STATUS LIKE 'Threads_connected'")[0][1])
+    # each reader has one connection for rows and one for the log
+    if limit and limit - used < 2 * wanted + 2:
+        yield Finding(
+            "source.max_connections",
+            Level.WARN,
+            subject,
+            f"{used} of {limit} connections are in use",
+            f"{2 * wanted + 2} free ones",
+            "readers may be turned away, and so may other clients",
+            "lower snapshot.max_connections, or raise max_connections of the server",
+        )

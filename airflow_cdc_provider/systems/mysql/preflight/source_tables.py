@@ -1,0 +1,195 @@
+"""Preflight of the source's tables: can each be copied, split, decoded and kept in step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from airflow_cdc_provider.core.errors import CdcError
+from airflow_cdc_provider.core.findings import Finding, Level
+from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
+from airflow_cdc_provider.core.keys import bounding, comparable
+from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.systems.mysql.dialect.value_model import arrow_type
+from airflow_cdc_provider.systems.mysql.preflight.foreign_keys import ForeignKey
+from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities
+from airflow_cdc_provider.systems.mysql.server.catalogue import TableFacts, TableKind
+
+_MANY_ROWS = 5_000_000
+_ENGINES = {"InnoDB", "ROCKSDB"}
+_MIGRATION = re.compile(r"_(.+)_(?:gho|ghc|del|new|old)")
+
+
+def table_findings(
+    capabilities: Capabilities,
+    schemas: Sequence[TableSchema],
+    keys: Sequence[ForeignKey],
+    estimates: dict[TableId, int],
+) -> Iterator[Finding]:
+    """Yield what is to be said about the tables that are to be copied."""
+    for schema in schemas:
+        yield from _engine(schema)
+        yield from _key(schema, estimates.get(schema.table, 0))
+        yield from _types(schema)
+    if not capabilities.logs_cascades:
+        yield from _cascades(keys)
+
+
+def left_out_findings(facts: Iterable[TableFacts]) -> Iterator[Finding]:
+    """Yield what is picked by a pattern and still not copied, because it is no plain table."""
+    for fact in facts:
+        if fact.kind is TableKind.BASE:
+            continue
+        history = fact.kind is TableKind.VERSIONED
+        yield Finding(
+            "table.kind",
+            Level.BLOCK if history else Level.INFO,
+            str(fact.table),
+            f"it is a {fact.kind.lower()}",
+            "a base table",
+            "the log shows a history row like a new row of the same key"
+            if history
+            else "only tables have rows in the log; it is left out",
+            f'put "{fact.table}" into source.exclude',
+        )
+
+
+def partition_findings(facts: Iterable[TableFacts]) -> Iterator[Finding]:
+    """Yield the tables whose partitions the sink's tables will not have."""
+    for fact in facts:
+        if fact.partitioned and fact.kind is TableKind.BASE:
+            yield Finding(
+                "table.partitions",
+                Level.WARN,
+                str(fact.table),
+                "it is partitioned",
+                why="rows are copied, partitions are not: a table that the pipeline creates at the "
+                "sink has none, and partitions that are dropped or truncated later stop the stream",
+                fix="create the sink's table yourself before the first run if it needs partitions",
+            )
+
+
+def migration_findings(tables: Iterable[TableId]) -> Iterator[Finding]:
+    """Yield the tables that look like what gh-ost and pt-online-schema-change leave or work on."""
+    everything = set(tables)
+    for table in sorted(everything):
+        match = _MIGRATION.fullmatch(table.table)
+        if match is None or TableId(table.database, match[1]) not in everything:
+            continue
+        yield Finding(
+            "table.migration",
+            Level.WARN,
+            str(table),
+            f"looks like a work table of an online change of {match[1]}",
+            "tables that stay",
+            "such a tool ends by renaming and dropping tables, which stops the stream; it copies "
+            "the table's rows a second time until then",
+            f'put "{table}" into source.exclude, and change definitions while the pipeline rests',
+        )
+
+
+def _engine(schema: TableSchema) -> Iterator[Finding]:
+    if schema.engine in _ENGINES:
+        return
+    yield Finding(
+        "table.engine",
+        Level.BLOCK,
+        str(schema.table),
+        f"ENGINE = {schema.engine}",
+        "ENGINE = InnoDB",
+        "without transactions a read is not a state the table ever had",
+        f"ALTER TABLE {quote_table(schema.table)} ENGINE = InnoDB;",
+    )
+
+
+def _key(schema: TableSchema, estimate: int) -> Iterator[Finding]:
+    subject = str(schema.table)
+    if not schema.primary_key:
+        yield Finding(
+            "table.primary_key",
+            Level.BLOCK,
+            subject,
+            "no primary key",
+            "a primary key",
+            "rows could not be told apart: changes would be lost or doubled",
+            f"ALTER TABLE {quote_table(schema.table)} ADD COLUMN cdc_id BIGINT UNSIGNED NOT NULL "
+            "AUTO_INCREMENT PRIMARY KEY;",
+        )
+        return
+    names = {column.name for column in schema.columns}
+    generated = [
+        name for name in schema.primary_key if name not in names or schema.column(name).generated
+    ]
+    if generated:
+        yield Finding(
+            "table.generated_key",
+            Level.BLOCK,
+            subject,
+            f"the primary key holds generated columns: {', '.join(generated)}",
+            "a primary key of stored columns",
+            "generated columns are computed by the sink, so they cannot address its rows",
+            "give the table a primary key of ordinary columns",
+        )
+        return
+    kinds = schema.key_kinds
+    if not bounding(kinds):
+        many = estimate > _MANY_ROWS
+        yield Finding(
+            "table.unsplit",
+            Level.WARN if many else Level.INFO,
+            subject,
+            f"its key's first column cannot bound a range; about {estimate} rows are read as one "
+            "split",
+            why="the split has to fit in a reader's memory" if many else "",
+            fix="raise snapshot.max_split_mb, or let its primary key begin with an integer, "
+            "decimal, temporal, text or binary column"
+            if many
+            else "",
+        )
+    elif not comparable(kinds):
+        pairs = zip(schema.primary_key, kinds, strict=True)
+        uncompared = ", ".join(name for name, kind in pairs if not kind.comparable)
+        yield Finding(
+            "table.text_key",
+            Level.INFO,
+            subject,
+            f"key column {uncompared} cannot be compared in code",
+            why="it has a collation, or a type that is ordered by the server alone: changes since "
+            "the first split's low watermark are applied again by the stream, which is harmless",
+        )
+
+
+def _types(schema: TableSchema) -> Iterator[Finding]:
+    for column in schema.copied_columns:
+        try:
+            arrow_type(column.type)
+        except CdcError as error:
+            yield Finding(
+                "table.type",
+                Level.BLOCK,
+                str(schema.table),
+                f"column {column.name}: {error.what}",
+                "a type of the value model",
+                error.risk,
+                f'put "{schema.table}" into source.exclude',
+            )
+
+
+def _cascades(keys: Sequence[ForeignKey]) -> Iterator[Finding]:
+    for key in keys:
+        if not key.cascades:
+            continue
+        columns = ", ".join(map(quote_identifier, key.columns))
+        parents = ", ".join(map(quote_identifier, key.referenced_columns))
+        yield Finding(
+            "table.cascade",
+            Level.BLOCK,
+            str(key.table),
+            f"foreign key {key.name}: ON DELETE {key.on_delete}, ON UPDATE {key.on_update}",
+            "NO ACTION or RESTRICT, or a server that logs what cascades change (MySQL 9.6 or "
+            "later with innodb_native_foreign_keys = OFF)",
+            f"rows of {key.table} that change with a row of {key.referenced} are not in the log, "
+            "so the sink would keep them as they were",
+            f"ALTER TABLE {quote_table(key.table)} DROP FOREIGN KEY {quote_identifier(key.name)}, "
+            f"ADD FOREIGN KEY ({columns}) REFERENCES {quote_table(key.referenced)} ({parents});",
+        )

@@ -1,0 +1,1 @@
+"""A server: its connection, what it can do, its tables and errors."""

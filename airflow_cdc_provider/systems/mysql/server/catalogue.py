@@ -1,0 +1,177 @@
+"""Which tables a server has, and what surrounds them: kinds, sizes, triggers.
+
+One query of each kind for a whole database. `information_schema` compares names by its own
+collations, so every answer is matched exactly here: two tables may differ by case alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.systems.mysql.dialect.sql import literal
+from airflow_cdc_provider.systems.mysql.server.connection import Role, query
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities
+    from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
+
+SYSTEM_DATABASES = ("information_schema", "mysql", "performance_schema", "sys")
+LEDGER_DATABASE = "airflow_cdc"
+"""Where pipelines that copy to this server keep their progress: never a table to be copied."""
+
+
+class TableKind(StrEnum):
+    """What `information_schema` calls a table."""
+
+    BASE = "BASE TABLE"
+    VERSIONED = "SYSTEM VERSIONED"
+    SEQUENCE = "SEQUENCE"
+    VIEW = "VIEW"
+    OTHER = "OTHER"
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """A table as the catalogue lists it."""
+
+    table: TableId
+    kind: TableKind
+    engine: str
+    collation: str | None
+    estimated_rows: int
+    """The engine's guess; it can be wrong by half."""
+    estimated_bytes: int
+    partitioned: bool
+
+
+class Pattern(Protocol):
+    """Picks tables by name."""
+
+    def matches(self, table: TableId, *, ignore_case: bool = False) -> bool:
+        """Tell whether the pattern picks `table`."""
+
+
+def picked_tables(
+    connection: ServerConnection,
+    capabilities: Capabilities,
+    include: Sequence[Pattern],
+    exclude: Sequence[Pattern] = (),
+) -> tuple[TableFacts, ...]:
+    """Return the tables, of whatever kind, that the patterns pick, by the server's case rule.
+
+    Never the server's own, nor those of a ledger: it changes with every commit of its pipelines.
+    """
+    fold = capabilities.names_fold_case
+
+    def picked(table: TableId) -> bool:
+        if reserved_for(table.database, fold=fold):
+            return False
+        if not any(pattern.matches(table, ignore_case=fold) for pattern in include):
+            return False
+        return not any(pattern.matches(table, ignore_case=fold) for pattern in exclude)
+
+    system = ", ".join(literal(name) for name in SYSTEM_DATABASES)
+    facts = _facts(connection, f"TABLE_SCHEMA NOT IN ({system})")
+    return tuple(sorted((f for f in facts if picked(f.table)), key=lambda f: f.table))
+
+
+def reserved_for(database: str, *, fold: bool) -> str:
+    """Return what a database is reserved for, empty if it may hold tables to be copied."""
+    name = database.lower() if fold else database
+    if name == LEDGER_DATABASE:
+        return "the ledger of the pipelines that copy to this server"
+    return "the server itself" if name in SYSTEM_DATABASES else ""
+
+
+def table_facts(
+    connection: ServerConnection, tables: Iterable[TableId], *, role: Role = Role.SOURCE
+) -> dict[TableId, TableFacts]:
+    """Return what the catalogue lists of these tables; those that do not exist are left out."""
+    wanted = set(tables)
+    found: dict[TableId, TableFacts] = {}
+    for condition in name_conditions("TABLE_SCHEMA", "TABLE_NAME", wanted):
+        for facts in _facts(connection, condition, role=role):
+            if facts.table in wanted:
+                found[facts.table] = facts
+    return found
+
+
+def row_estimates(connection: ServerConnection, tables: Iterable[TableId]) -> dict[TableId, int]:
+    """Return the engine's own guesses: to be shown, never to be computed with."""
+    facts = table_facts(connection, tables)
+    return {table: fact.estimated_rows for table, fact in facts.items()}
+
+
+def triggers(
+    connection: ServerConnection, tables: Iterable[TableId], *, role: Role = Role.SOURCE
+) -> dict[TableId, tuple[str, ...]]:
+    """Return the names of each table's triggers; tables without one are left out."""
+    stored = stored_names(connection, tables, role=role)
+    wanted = set(stored.values())
+    found: dict[TableId, tuple[str, ...]] = {}
+    for condition in name_conditions("EVENT_OBJECT_SCHEMA", "EVENT_OBJECT_TABLE", wanted):
+        rows = query(
+            connection,
+            "SELECT EVENT_OBJECT_SCHEMA, EVENT_OBJECT_TABLE, TRIGGER_NAME "
+            f"FROM information_schema.TRIGGERS WHERE {condition} ORDER BY TRIGGER_NAME",
+            role=role,
+        )
+        for database, table, name in rows:
+            key = TableId(database, table)
+            if key in wanted:
+                found[key] = (*found.get(key, ()), name)
+    return {table: found[name] for table, name in stored.items() if name in found}
+
+
+def stored_names(
+    connection: ServerConnection, tables: Iterable[TableId], *, role: Role = Role.SOURCE
+) -> dict[TableId, TableId]:
+    """Return each table's name as the server keeps it: in lower case where it folds names."""
+    asked = set(tables)
+    folded = {table: TableId(table.database.lower(), table.table.lower()) for table in asked}
+    if all(table == name for table, name in folded.items()):
+        return folded
+    (kept,) = query(connection, "SELECT @@lower_case_table_names", role=role)[0]
+    return folded if int(kept) == 1 else {table: table for table in asked}
+
+
+def name_conditions(database: str, table: str, wanted: Iterable[TableId]) -> list[str]:
+    """Return one SQL condition for each database, on the two columns that hold the names.
+
+    Constants compared to single columns are what both servers turn into catalogue look-ups.
+    """
+    by_database: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(wanted):
+        by_database[name.database].append(literal(name.table))
+    return [
+        f"{database} = {literal(name)} AND {table} IN ({', '.join(tables)})"
+        for name, tables in by_database.items()
+    ]
+
+
+def _facts(
+    connection: ServerConnection, condition: str, *, role: Role = Role.SOURCE
+) -> Iterable[TableFacts]:
+    rows = query(
+        connection,
+        "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE, TABLE_COLLATION, TABLE_ROWS, "
+        "DATA_LENGTH, CREATE_OPTIONS FROM information_schema.TABLES "
+        f"WHERE {condition}",
+        role=role,
+    )
+    kinds = {kind.value: kind for kind in TableKind}
+    for database, table, kind, engine, collation, count, size, options in rows:
+        yield TableFacts(
+            table=TableId(database, table),
+            kind=kinds.get(kind, TableKind.OTHER),
+            engine=engine or "",
+            collation=collation,
+            estimated_rows=int(count or 0),
+            estimated_bytes=int(size or 0),
+            partitioned="partitioned" in (options or ""),
+        )

@@ -1,0 +1,299 @@
+"""Read tables' definitions from the catalogue into `TableSchema`.
+
+One query of each kind for a whole database: tables, columns, indexes and, on MariaDB, the checks
+that make a LONGTEXT a JSON. The primary key is in index order, which may differ from column
+order. SHOW CREATE TABLE costs one statement a table and is asked for only when wanted; it is no
+part of a schema's fingerprint.
+
+MySQL takes that text for utf8mb3 and converts it for the session, so a character of four bytes in
+an expression arrives as `????`, and the sink would compute other values. The text itself is right,
+and is asked for unconverted. What is lost before that is for `preflight_definitions` to find.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_cdc_provider.core.errors import (
+    AccessDeniedError,
+    RefusedError,
+    UnsupportedTableError,
+)
+from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
+from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema, UniqueKey
+from airflow_cdc_provider.systems.mysql.server.catalogue import (
+    name_conditions,
+    stored_names,
+    table_facts,
+)
+from airflow_cdc_provider.systems.mysql.server.connection import Role, query
+from airflow_cdc_provider.systems.mysql.server.raw_connection import server_version_text
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
+
+EXPRESSION = "(expression)"
+"""Stands for a functional part of a unique key."""
+
+_MEMBER = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
+_ESCAPED = re.compile(r"''|\\(.)", re.DOTALL)
+_ESCAPES = {"0": "\0", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
+_NUMBERS = re.compile(r"\((\d+)(?:,(\d+))?\)")
+_JSON_CHECK = re.compile(r"\s*json_valid\(`(?P<column>(?:[^`]|``)+)`\)\s*", re.IGNORECASE)
+_WITH_FRACTION = {"time", "datetime", "timestamp"}
+_WITH_MEMBERS = {"enum", "set"}
+
+
+def read_schema(
+    connection: ServerConnection,
+    table: TableId,
+    *,
+    with_statement: bool = False,
+    role: Role = Role.SOURCE,
+) -> TableSchema:
+    """Return one table's definition, or say that the table is not there."""
+    found = read_schemas(connection, [table], with_statement=with_statement, role=role)
+    if table not in found:
+        raise RefusedError(
+            f"table {table} does not exist on the {role}, or the account may not see it",
+            where=f"{connection.host}:{connection.port}",
+            remedy="check the name (case counts where the server says so) and the grants",
+        )
+    return found[table]
+
+
+def read_schemas(
+    connection: ServerConnection,
+    tables: Iterable[TableId],
+    *,
+    with_statement: bool = True,
+    role: Role = Role.SOURCE,
+) -> dict[TableId, TableSchema]:
+    """Return the definitions of these tables; those that do not exist are left out."""
+    stored = stored_names(connection, tables, role=role)
+    wanted = set(stored.values())
+    facts = table_facts(connection, wanted, role=role)
+    parts = _Parts()
+    for condition in name_conditions("TABLE_SCHEMA", "TABLE_NAME", wanted):
+        parts.add_columns(query(connection, _COLUMNS.format(condition=condition), role=role))
+        parts.add_indexes(query(connection, _INDEXES.format(condition=condition), role=role))
+    is_mariadb = "mariadb" in server_version_text(connection).lower()
+    if is_mariadb:
+        for condition in name_conditions("CONSTRAINT_SCHEMA", "TABLE_NAME", wanted):
+            parts.add_checks(query(connection, _CHECKS.format(condition=condition), role=role))
+    present = [table for table in facts if table in parts.columns]
+    statements = create_statements(connection, present, role=role) if with_statement else {}
+    found = {
+        table: TableSchema(
+            table=table,
+            columns=parts.columns_of(table),
+            primary_key=parts.primary_key_of(table),
+            key_prefixes=parts.prefixes_of(table),
+            unique_keys=parts.unique_keys_of(table),
+            engine=fact.engine,
+            collation=fact.collation,
+            create_statement=statements.get(table, ""),
+            flavour="mariadb" if is_mariadb else "mysql",
+        )
+        for table, fact in facts.items()
+        if table in parts.columns
+    }
+    asked = sorted(table for table, name in stored.items() if name in found)
+    return {table: replace(found[stored[table]], table=table) for table in asked}
+
+
+def create_statements(
+    connection: ServerConnection, tables: Iterable[TableId], *, role: Role = Role.SOURCE
+) -> dict[TableId, str]:
+    """Return what SHOW CREATE TABLE says of each, with no character of an expression lost."""
+    query(connection, "SET SESSION character_set_results = NULL", role=role)
+    try:
+        return {table: create_statement(connection, table, role=role) for table in tables}
+    finally:
+        query(connection, "SET SESSION character_set_results = utf8mb4", role=role)
+
+
+def create_statement(
+    connection: ServerConnection, table: TableId, *, role: Role = Role.SOURCE
+) -> str:
+    """Return what SHOW CREATE TABLE says, or refuse a text that is none."""
+    try:
+        with _undecoded(connection):
+            rows = query(connection, f"SHOW CREATE TABLE {quote_table(table)}", role=role)
+    except AccessDeniedError as denied:
+        raise AccessDeniedError(
+            f"the definition of {table} may not be read as a whole: {denied.what}",
+            denied.where,
+            "columns and keys that the account may not see would be missing from the copy",
+            f"GRANT SELECT ON {quote_identifier(table.database)}.* TO the account: rights on "
+            "single columns are not enough",
+        ) from None
+    try:
+        return bytes(rows[0][1]).decode()
+    except UnicodeDecodeError as error:
+        raise UnsupportedTableError(
+            f"the definition of {table} holds bytes that are no text, which the server prints as "
+            f"they are (byte {error.start} of SHOW CREATE TABLE)",
+            where=str(table),
+            risk="a default or an expression would become another one at the sink",
+            remedy="write the bytes as x'..' in the default or the expression, or put "
+            f'"{table}" into source.exclude',
+        ) from None
+
+
+@contextmanager
+def _undecoded(connection: ServerConnection) -> Iterator[None]:
+    """Get texts as the bytes the server sends: a failed decoding would break the session."""
+    before, connection.use_unicode = connection.use_unicode, False
+    try:
+        yield
+    finally:
+        connection.use_unicode = before
+
+
+_COLUMNS = """
+SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, IS_NULLABLE, DATA_TYPE, COLUMN_TYPE,
+       CHARACTER_MAXIMUM_LENGTH, NUMERIC_PRECISION, NUMERIC_SCALE, DATETIME_PRECISION,
+       CHARACTER_SET_NAME, COLLATION_NAME, EXTRA
+FROM information_schema.COLUMNS WHERE {condition}
+ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION
+"""
+_INDEXES = """
+SELECT TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, COLUMN_NAME, SUB_PART
+FROM information_schema.STATISTICS WHERE {condition} AND NON_UNIQUE = 0
+ORDER BY TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX
+"""
+_CHECKS = """
+SELECT CONSTRAINT_SCHEMA, TABLE_NAME, CHECK_CLAUSE
+FROM information_schema.CHECK_CONSTRAINTS WHERE {condition}
+"""
+
+_IndexParts = list[tuple[str | None, int | None]]
+
+
+@dataclass(slots=True)
+class _Parts:
+    """The catalogue's answers, by table."""
+
+    columns: dict[TableId, list[tuple[Any, ...]]] = field(default_factory=lambda: defaultdict(list))
+    indexes: dict[TableId, dict[str, _IndexParts]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(list))
+    )
+    json_texts: dict[TableId, set[str]] = field(default_factory=lambda: defaultdict(set))
+
+    def add_columns(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        for database, table, *rest in rows:
+            self.columns[TableId(database, table)].append(tuple(rest))
+
+    def add_indexes(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        for database, table, index, column, prefix in rows:
+            part = (column, None if prefix is None else int(prefix))
+            self.indexes[TableId(database, table)][index].append(part)
+
+    def add_checks(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        for database, table, clause in rows:
+            match = _JSON_CHECK.fullmatch(clause)
+            if match:
+                name = match["column"].replace("``", "`")
+                self.json_texts[TableId(database, table)].add(name)
+
+    def columns_of(self, table: TableId) -> tuple[Column, ...]:
+        return tuple(_column(row, self.json_texts[table]) for row in self.columns[table])
+
+    def primary_key_of(self, table: TableId) -> tuple[str, ...]:
+        return tuple(name or EXPRESSION for name, _ in self._index(table, "PRIMARY"))
+
+    def prefixes_of(self, table: TableId) -> tuple[int, ...]:
+        prefixes = tuple(prefix or 0 for _, prefix in self._index(table, "PRIMARY"))
+        return prefixes if any(prefixes) else ()
+
+    def unique_keys_of(self, table: TableId) -> tuple[UniqueKey, ...]:
+        return tuple(
+            UniqueKey(index, tuple(name or EXPRESSION for name, _ in parts))
+            for index, parts in sorted(self._indexes(table).items())
+            if index != "PRIMARY"
+        )
+
+    def _indexes(self, table: TableId) -> Mapping[str, _IndexParts]:
+        return self.indexes.get(table, {})
+
+    def _index(self, table: TableId, name: str) -> _IndexParts:
+        return self._indexes(table).get(name, [])
+
+
+def _column(row: tuple[Any, ...], json_texts: set[str]) -> Column:
+    name, nullable, kind, full_type, length, digits, scale, fraction, charset, collation, extra = (
+        row
+    )
+    extra = (extra or "").upper()
+    return Column(
+        name=name,
+        type=_column_type(
+            str(kind).lower(),
+            str(full_type),
+            length=length,
+            digits=digits,
+            scale=scale,
+            fraction=fraction,
+            charset=charset,
+            collation=collation,
+            is_json_text=name in json_texts,
+        ),
+        nullable=nullable == "YES",
+        # DEFAULT_GENERATED is an ordinary column whose default is an expression
+        generated="VIRTUAL GENERATED" in extra or "STORED GENERATED" in extra,
+        invisible="INVISIBLE" in extra,
+        auto_increment="AUTO_INCREMENT" in extra,
+    )
+
+
+def _column_type(  # noqa: PLR0913 - one argument for each column of the catalogue
+    kind: str,
+    full_type: str,
+    *,
+    length: int | None,
+    digits: int | None,
+    scale: int | None,
+    fraction: int | None,
+    charset: str | None,
+    collation: str | None,
+    is_json_text: bool,
+) -> ColumnType:
+    numbers = _NUMBERS.search(full_type) if kind not in _WITH_MEMBERS else None
+    first = int(numbers[1]) if numbers else None
+    precise = kind == "decimal" or (numbers is not None and numbers[2] is not None)
+    if kind == "bit":
+        length = digits
+    elif kind == "vector":
+        length = first
+    elif charset is None and kind not in {"binary", "varbinary"}:
+        length = None
+    return ColumnType(
+        name=kind,
+        unsigned="unsigned" in full_type.lower() and kind not in _WITH_MEMBERS,
+        length=None if length is None or kind in _WITH_MEMBERS else int(length),
+        precision=int(digits) if precise and digits is not None else None,
+        scale=int(scale) if precise and scale is not None else None,
+        fraction=int(fraction or 0) if kind in _WITH_FRACTION else 0,
+        charset=charset,
+        collation=collation,
+        members=_members(full_type) if kind in _WITH_MEMBERS else (),
+        is_json_text=is_json_text,
+    )
+
+
+def _members(full_type: str) -> tuple[str, ...]:
+    """Return the members of `enum('a','it''s')`."""
+    inside = full_type[full_type.index("(") + 1 :]
+    return tuple(_ESCAPED.sub(_unescaped, text) for text in _MEMBER.findall(inside))
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    if match[1] is None:
+        return "'"
+    return _ESCAPES.get(match[1], match[1])

@@ -1,0 +1,1 @@
+"""The sink: splits, changes and the ledger, in one transaction each."""

@@ -1,0 +1,156 @@
+"""Applying changes to MySQL-protocol sinks, in source order or spread over several writers.
+
+`transactions`: one slot. Every sink transaction holds whole source transactions in source order,
+so the sink is always the source at one position.
+
+`merged`: several slots, each with a session and a position of its own. A batch is merged once and
+its keys are spread over the slots, which commit side by side. After a crash slots may be at
+different batches; each skips what it has, so a replay is exact, slot by slot. The stream's
+position is the smallest slot's. Between two batches the sink is the source at that position.
+
+When the number of slots changes, they all begin at the smallest position; tables that one slot
+had to itself keep theirs as their own "applied through".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+
+from airflow_cdc_provider.columns.changes import ChangeBatch
+from airflow_cdc_provider.columns.selection import CapturedTables, Selection
+from airflow_cdc_provider.columns.sink_port import AppliedBatch, Owner
+from airflow_cdc_provider.columns.slots import spread_columns, whole_table_slot
+from airflow_cdc_provider.core.errors import CdcError
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
+from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
+from airflow_cdc_provider.systems.mysql.sink import ledger, writers
+from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, create_ledger
+from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
+from airflow_cdc_provider.systems.mysql.sink.sink_tables import sink_tables
+from airflow_cdc_provider.systems.mysql.sink.slot_writer import (
+    SlotOutcome,
+    SlotWriter,
+    smallest_end,
+)
+
+
+class MySqlChangeSink:
+    """Applies batches of changes; one writer slot for each session."""
+
+    def __init__(
+        self,
+        open_session: Callable[[], SinkSession],
+        owner: Owner,
+        plans: Sequence[TablePlan],
+        *,
+        slots: int = 1,
+        zero_dates: ZeroDates = ZeroDates.FAIL,
+    ) -> None:
+        self._owner = owner
+        self._captured = CapturedTables(plans, zero_dates)
+        self._sessions: list[SinkSession] = []
+        self._pool = ThreadPoolExecutor(slots, thread_name_prefix="cdc-slot") if slots > 1 else None
+        opened = False
+        try:
+            self._sessions = [open_session() for _ in range(slots)]
+            create_ledger(self._sessions[0])
+            self._locks = [writers.announce(session, owner) for session in self._sessions]
+            spread_over(self._sessions[0], owner, plans, slots)
+            tables = sink_tables(self._sessions[0], [plan.sink_table for plan in plans])
+            self._slots = [
+                SlotWriter(session, owner, tables, slot=slot, slots=slots)
+                for slot, session in enumerate(self._sessions)
+            ]
+            opened = True
+        finally:
+            if not opened:
+                self._let_go()
+
+    def close(self) -> None:
+        """Let go of the connections; a transaction that is open is rolled back."""
+        for session, lock in zip(self._sessions, self._locks, strict=True):
+            writers.withdraw(session, lock)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+        for session in self._sessions:
+            session.close()
+
+    def stream(self) -> StreamSplit | None:
+        """Return the stream split as last committed: where to go on, and each table's progress."""
+        return ledger.read_stream(self._sessions[0], self._owner)
+
+    def apply(self, batch: ChangeBatch) -> AppliedBatch | None:
+        """Apply one batch and store its end in the same transaction (law 7)."""
+        selection = Selection(batch, self._captured)
+        outcomes = [outcome for outcome in self._apply(selection) if outcome is not None]
+        if len(outcomes) < len(self._slots):
+            return None
+        stopped_by = next((each.stopped_by for each in outcomes if each.stopped_by), None)
+        if stopped_by is not None:
+            raise stopped_by
+        return AppliedBatch(
+            end=smallest_end(outcomes),
+            changes=max(outcome.changes for outcome in outcomes),
+            transactions=max(outcome.transactions for outcome in outcomes),
+            committed_us=max(outcome.committed_us for outcome in outcomes),
+        )
+
+    def _apply(self, selection: Selection) -> list[SlotOutcome | None]:
+        if self._pool is None:
+            return [slot.apply(selection) for slot in self._slots]
+        running: list[Future[SlotOutcome | None]] = [
+            self._pool.submit(slot.apply, selection) for slot in self._slots
+        ]
+        errors = [error for each in running if (error := each.exception()) is not None]
+        for error in errors:
+            # one is raised; that another slot failed too changes nothing: each is replayed
+            raise error
+        return [each.result() for each in running]
+
+
+def spread_over(session: SinkSession, owner: Owner, plans: Sequence[TablePlan], slots: int) -> None:
+    """Make the ledger hold exactly `slots` slots; nothing to do if it does already."""
+    mine = ledger.pipeline_is(owner.pipeline)
+
+    def spread() -> None:
+        ledger.check_generation(session, owner, lock="FOR UPDATE")
+        rows = ledger.slot_rows(session, owner)
+        if len(rows) in (0, slots):
+            return
+        stream = _collapsed(rows, plans)
+        session.execute(f"DELETE FROM {LEDGER}.stream WHERE {mine}")
+        for slot in range(slots):
+            ledger.insert_slot(session, owner, stream, slot=slot, slots=slots)
+
+    session.transaction(spread)
+
+
+def _collapsed(rows: Sequence[ledger.SlotRow], plans: Sequence[TablePlan]) -> StreamSplit:
+    """Return the stream at the smallest position of all slots."""
+    stream = ledger.stream_of_slots(rows)
+    if stream is None:
+        raise ValueError("no slots")
+    schemas = {plan.schema.table: plan.schema for plan in plans}
+
+    def kept(progress: TableProgress) -> TableProgress:
+        schema = schemas.get(progress.table)
+        if schema is None or len(rows) == 1 or spread_columns(schema):
+            return progress
+        own = rows[whole_table_slot(schema, len(rows))].position
+        return replace(progress, applied_through=_later(progress.applied_through, own))
+
+    return replace(stream, tables=tuple(kept(progress) for progress in stream.tables))
+
+
+def _later(one: LogPosition, other: LogPosition) -> LogPosition:
+    try:
+        return one.join(other)
+    except CdcError:
+        return one  # not comparable: the table is replayed, which is right, if not needed

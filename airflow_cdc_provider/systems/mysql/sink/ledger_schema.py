@@ -1,0 +1,119 @@
+"""The ledger's tables in the sink: schema `airflow_cdc`, created on first use.
+
+Whoever comes first creates them; two at once are harmless, because every statement says IF NOT
+EXISTS and the version row is inserted with IGNORE. Names compare byte by byte. Positions and
+splits are kept as the canonical JSON of `core.codec`, in text columns, because a server's own
+JSON type would order and print them anew.
+
+- `pipeline`: who may commit (generation) and whose splits are below (plan).
+- `finished_split`: one row a published split, with its report, written with its rows.
+- `stream`: one row a writer slot: the position up to which the sink holds the source.
+- `stream_table`: the tables the stream owns; no split of these may be published any more.
+- `target`: which pipeline owns which table of the sink (see `targets`).
+- `writer`: sessions that may hold row locks; a new owner ends those of older generations.
+- `marker`: where a transaction first came from, in two-way sync.
+"""
+
+from __future__ import annotations
+
+from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
+
+LEDGER = "`airflow_cdc`"
+VERSION = 1
+"""Tables are only added: a ledger of an older version gets what it lacks."""
+
+_NAME = "VARCHAR(63) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
+_TABLE_NAME = "VARCHAR(260) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
+_SINK_NAME = "VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
+_TEXT = "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
+_COUNT = "BIGINT UNSIGNED NOT NULL DEFAULT 0"
+
+_TABLES = {
+    "ledger_version": "`version` INT UNSIGNED NOT NULL PRIMARY KEY",
+    "pipeline": f"""
+        `pipeline` {_NAME} PRIMARY KEY,
+        `generation` {_COUNT},
+        `plan_id` VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '',
+        `updated_us` {_COUNT}""",
+    "finished_split": f"""
+        `pipeline` {_NAME},
+        `table_name` {_TABLE_NAME},
+        `number` INT UNSIGNED NOT NULL,
+        `plan_id` VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+        `generation` {_COUNT},
+        `split` {_TEXT},
+        `report` {_TEXT},
+        `rows_written` {_COUNT},
+        `committed_us` {_COUNT},
+        PRIMARY KEY (`pipeline`, `table_name`, `number`)""",
+    "stream": f"""
+        `pipeline` {_NAME},
+        `slot` SMALLINT UNSIGNED NOT NULL,
+        `slots` SMALLINT UNSIGNED NOT NULL DEFAULT 1,
+        `generation` {_COUNT},
+        `batch` {_COUNT},
+        `position` {_TEXT},
+        `split` {_TEXT},
+        `changes` {_COUNT},
+        `transactions` {_COUNT},
+        `source_committed_us` {_COUNT},
+        `committed_us` {_COUNT},
+        PRIMARY KEY (`pipeline`, `slot`)""",
+    "stream_table": f"""
+        `pipeline` {_NAME},
+        `table_name` {_TABLE_NAME},
+        PRIMARY KEY (`pipeline`, `table_name`)""",
+    "target": f"""
+        `database_name` {_SINK_NAME},
+        `table_name` {_SINK_NAME},
+        `pipeline` {_NAME},
+        `source_table` {_TABLE_NAME},
+        `sink_table` {_TABLE_NAME},
+        PRIMARY KEY (`database_name`, `table_name`),
+        KEY `pipeline` (`pipeline`)""",
+    "writer": f"""
+        `lock_name` VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL PRIMARY KEY,
+        `pipeline` {_NAME},
+        `generation` {_COUNT},
+        KEY `pipeline` (`pipeline`)""",
+    "marker": f"""
+        `pipeline` {_NAME},
+        `slot` SMALLINT UNSIGNED NOT NULL,
+        `origin` {_NAME},
+        `source` {_NAME},
+        `destination` {_NAME},
+        `number` {_COUNT},
+        PRIMARY KEY (`pipeline`, `slot`)""",
+}
+
+
+def ledger_version(session: SinkSession) -> int:
+    """Return the version of the ledger that is there, 0 for none; a newer one is an error."""
+    found = session.rows(
+        "SELECT COUNT(*) FROM information_schema.tables "
+        "WHERE table_schema = 'airflow_cdc' AND table_name = 'ledger_version'"
+    )
+    if not found[0][0]:
+        return 0
+    version = int(session.rows(f"SELECT MAX(version) FROM {LEDGER}.ledger_version")[0][0] or 0)
+    if version > VERSION:
+        raise RefusedError(
+            f"the sink's ledger has version {version}, this release knows version {VERSION}",
+            where=f"schema airflow_cdc on {session.where}",
+            risk="none: nothing was written",
+            remedy="run the release that wrote it, or a newer one",
+        )
+    return version
+
+
+def create_ledger(session: SinkSession) -> None:
+    """Create what of the ledger is missing; safe to run by several at once."""
+    if ledger_version(session) == VERSION:
+        return
+    session.execute(f"CREATE DATABASE IF NOT EXISTS {LEDGER} CHARACTER SET utf8mb4")
+    for name, columns in _TABLES.items():
+        session.execute(f"CREATE TABLE IF NOT EXISTS {LEDGER}.`{name}` ({columns}\n) ENGINE=InnoDB")
+    # last, so that a ledger with this version's row is whole
+    session.execute(f"INSERT IGNORE INTO {LEDGER}.ledger_version VALUES ({VERSION})")
+    session.execute(f"DELETE FROM {LEDGER}.ledger_version WHERE version < {VERSION}")

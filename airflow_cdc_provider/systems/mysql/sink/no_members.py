@@ -1,0 +1,53 @@
+"""Which rows hold index 0 of an ENUM, the value that is no member."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_cdc_provider.columns.arrow_arrays import as_numpy, mask_of
+from airflow_cdc_provider.core.table_schema import Column
+
+
+def enums_of(columns: Iterable[Column]) -> list[Column]:
+    """Return the columns that are ENUMs."""
+    return [column for column in columns if column.type.name == "enum"]
+
+
+def no_members_of(rows: pa.RecordBatch, columns: Iterable[Column]) -> set[tuple[str, int]]:
+    """Return column and row, counted from 1, of each such value."""
+    return {
+        (column.name, int(number) + 1)
+        for column in enums_of(columns)
+        for number in np.flatnonzero(_is_none(rows, column))
+    }
+
+
+def without_no_members(
+    batches: Iterable[pa.RecordBatch], columns: Sequence[Column], apart: list[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows without such a value; those with one are put into `apart`."""
+    enums = enums_of(columns)
+    if not enums:
+        yield from batches
+        return
+    for batch in batches:
+        found = np.zeros(batch.num_rows, np.bool_)
+        for column in enums:
+            found |= _is_none(batch, column)
+        if not found.any():
+            yield batch
+            continue
+        apart.append(batch.filter(mask_of(found)))
+        if not found.all():
+            yield batch.filter(mask_of(~found))
+
+
+def _is_none(
+    rows: pa.RecordBatch, column: Column
+) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    same = pc.equal(rows.column(column.name), column.type.no_member)
+    return as_numpy(pc.fill_null(same, fill_value=False))

@@ -1,0 +1,175 @@
+"""One session on a MySQL-protocol sink, and its transactions.
+
+Transactions are READ COMMITTED: writers of neighbouring key ranges must not wait for one
+another's gaps, and the check of the generation has to see the newest commit, not a snapshot's.
+A statement is never repeated inside a transaction, because a deadlock has already undone what
+came before it: `SinkSession.transaction` runs the whole of it again, a bounded number of times.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.errors import CdcError, SinkBusyError, SinkUnreachableError
+from airflow_cdc_provider.systems.mysql.server.connection import (
+    PreparedStatement,
+    RawConnection,
+    Role,
+    StatementOutcome,
+    connect,
+    query,
+    sink_session,
+    sql_mode_statement,
+)
+from airflow_cdc_provider.systems.mysql.sink.sink_capabilities import (
+    SinkCapabilities,
+    ask_capabilities,
+)
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
+
+log = logging.getLogger(__name__)
+Outcome = TypeVar("Outcome")
+
+_TRIES = 5
+_FIRST_WAIT_S = 0.05
+_PREPARED_PARAMETERS = 32_768
+"""What a session's prepared statements may have together: about 25 MB at the server."""
+
+
+class SinkSession:
+    """A session that writes rows exactly as the source holds them."""
+
+    def __init__(self, connection: ServerConnection, capabilities: SinkCapabilities) -> None:
+        self.connection = connection
+        self._raw = RawConnection(connection, role=Role.SINK)
+        self.capabilities = capabilities
+        self.in_transaction = False
+        self.may_prepare = True
+        """The server has not refused to prepare a statement."""
+        self._prepared: dict[bytes, PreparedStatement] = {}
+
+    @classmethod
+    def open(cls, endpoint: Endpoint, *, purpose: str, local_files: bool = True) -> SinkSession:
+        """Connect; `local_files` permits LOAD DATA LOCAL where the server allows it."""
+        connection = connect(endpoint, purpose=purpose, role=Role.SINK, local_infile=local_files)
+        session: SinkSession | None = None
+        try:
+            sink_session(connection)
+            isolation = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
+            query(connection, isolation, role=Role.SINK)
+            session = cls(connection, ask_capabilities(connection, local_files=local_files))
+            return session
+        finally:
+            if session is None:
+                connection.close()
+
+    @property
+    def is_lost(self) -> bool:
+        """Tell whether the connection is closed."""
+        return not self.connection.open
+
+    @property
+    def where(self) -> str:
+        return self._raw.where
+
+    @property
+    def raw(self) -> RawConnection:
+        """The connection's socket; a connection that was lost is an error at once."""
+        if self.is_lost:
+            raise SinkUnreachableError(
+                "the connection to the sink was lost",
+                where=self.where,
+                remedy="open the sink again; the ledger tells what was committed",
+            )
+        return self._raw
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """Run a query and return its rows."""
+        return query(self.connection, sql, role=Role.SINK)
+
+    def execute(self, sql: str | bytes) -> StatementOutcome:
+        """Run one statement that has no result."""
+        return self.raw.execute(sql)
+
+    def prepared(self, sql: bytes) -> PreparedStatement:
+        """Return the statement ready for execution; nothing may be running on the connection.
+
+        Those used last are kept.
+        """
+        found = self._prepared.pop(sql, None) or self.raw.prepare(sql)
+        self._prepared[sql] = found
+        kept = sum(each.parameters for each in self._prepared.values())
+        while kept > _PREPARED_PARAMETERS and len(self._prepared) > 1:
+            oldest = self._prepared.pop(next(iter(self._prepared)))
+            self.raw.close_statement(oldest)
+            kept -= oldest.parameters
+        return found
+
+    def begin(self) -> None:
+        """Open a transaction."""
+        self.execute("START TRANSACTION")
+        self.in_transaction = True
+
+    def commit(self) -> None:
+        """Commit; if the reply is lost, the outcome is unknown until the ledger is read."""
+        self.in_transaction = False
+        self.execute("COMMIT")
+
+    def rollback(self) -> None:
+        """Undo what is open; a session that cannot even do that is closed, which undoes it too."""
+        if not self.in_transaction:
+            return
+        self.in_transaction = False
+        try:
+            self.execute("ROLLBACK")
+        except CdcError:
+            self.close()
+
+    def transaction(self, work: Callable[[], Outcome]) -> Outcome:
+        """Run `work` and commit, as a whole again if the server chose it as a deadlock's victim."""
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                self.begin()
+                outcome = work()
+                self.commit()
+                return outcome
+            except SinkBusyError as busy:
+                self.rollback()
+                if attempt == _TRIES:
+                    raise
+                log.warning("sink was busy: attempt=%d of %d cause=%s", attempt, _TRIES, busy.what)
+                # Random waits, or two that met once would meet again.
+                wait = _FIRST_WAIT_S * 2**attempt
+                time.sleep(random.uniform(wait / 2, wait))  # noqa: S311 - spreads, hides nothing
+            finally:
+                self.rollback()
+
+    @contextmanager
+    def lenient(self) -> Iterator[None]:
+        """Let the server store what strict mode refuses; who asks for it reads every warning."""
+        is_strict = False
+        self.execute(sql_mode_statement(strict=False))
+        try:
+            yield
+        finally:
+            try:
+                if not self.is_lost:
+                    self.execute(sql_mode_statement(strict=True))
+                    is_strict = True
+            finally:
+                if not is_strict:
+                    self.close()
+
+    def close(self) -> None:
+        """Let go; a transaction that is open is rolled back by the server."""
+        self._raw.abandon()

@@ -1,0 +1,188 @@
+"""Making the sink's tables, and looking at those that are there already.
+
+A missing table is made from the source's own definition, without secondary unique keys and
+foreign keys. Before the consistent point rows of different moments stand side by side, and a
+unique key would refuse rows that are right: one row still has a value that another has already
+taken over. For the same reason the source's unique keys are taken off a table that is to be
+filled anew; `finish` puts them back.
+
+A table that is there already must be able to hold every row as it is: the same primary key with
+the same collation (another one could merge two rows), each column with the same type and at
+least as wide, InnoDB. All findings are told at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from airflow_cdc_provider.columns.sink_port import Owner
+from airflow_cdc_provider.core.errors import (
+    CdcError,
+    IntegrityError,
+    RefusedError,
+    RowRefusedError,
+)
+from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.systems.mysql.dialect.sql import literal
+from airflow_cdc_provider.systems.mysql.dialect.table_ddl import (
+    LaterKey,
+    LaterKind,
+    later_keys,
+    sink_create_statement,
+)
+from airflow_cdc_provider.systems.mysql.dialect.table_match import mismatches
+from airflow_cdc_provider.systems.mysql.server.connection import Role
+from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
+from airflow_cdc_provider.systems.mysql.sink import ledger
+from airflow_cdc_provider.systems.mysql.sink.foreign_key_checks import add_foreign_key
+from airflow_cdc_provider.systems.mysql.sink.ledger_schema import create_ledger
+from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
+
+_LOCK_WAIT_S = 120
+_STATEMENT_TIMEOUT_S = 12 * 3600.0
+"""An index of a large table takes its time."""
+
+
+class MySqlTableBuilder:
+    """Makes and finishes tables over one session."""
+
+    def __init__(self, session: SinkSession, owner: Owner) -> None:
+        self._session = session
+        self._owner = owner
+        create_ledger(session)
+        # an ALTER waits for transactions of the stream, but not for ever
+        session.execute(f"SET SESSION lock_wait_timeout = {_LOCK_WAIT_S}")
+        session.raw.set_read_timeout(_STATEMENT_TIMEOUT_S)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._session.close()
+
+    def require_fit(self, plans: Sequence[TablePlan]) -> None:
+        """Refuse tables there are that cannot hold the source's rows; changes nothing."""
+        self._refuse_unfit(plans, self._existing(plans))
+
+    def create_missing(self, plans: Sequence[TablePlan]) -> Mapping[TableId, bool]:
+        """Create databases and tables that do not exist; returns which were created."""
+        existing = self._existing(plans)
+        self._refuse_unfit(plans, existing)
+        self._refuse_lost(plans, existing)
+        for database in sorted({plan.sink_table.database for plan in plans}):
+            name = quote_identifier(database)
+            self._session.execute(f"CREATE DATABASE IF NOT EXISTS {name} CHARACTER SET utf8mb4")
+        created = {}
+        for plan in plans:
+            found = existing.get(plan.sink_table)
+            created[plan.schema.table] = found is None
+            if found is None:
+                statement = sink_create_statement(
+                    plan.schema, plan.sink_table, sink_flavour=self._flavour
+                )
+                self._session.execute(statement)
+            elif not ledger.stream_owns(self._session, self._owner, plan.schema.table):
+                self._drop_unique_keys(plan, found)
+        return created
+
+    def finish(self, plans: Sequence[TablePlan]) -> tuple[str, ...]:
+        """Add secondary unique and foreign keys; returns what is to be said of them."""
+        routes = {plan.schema.table: plan.sink_table for plan in plans}
+        missing: list[tuple[TablePlan, LaterKey]] = []
+        for plan in plans:
+            if not plan.schema.create_statement:
+                continue  # nothing is known of its keys
+            present = self._constraints(plan.sink_table)
+            keys = later_keys(
+                plan.schema, plan.sink_table, sink_flavour=self._flavour, route=routes.get
+            )
+            missing += [(plan, key) for key in keys if key.name.lower() not in present]
+        # all unique keys first: a foreign key may refer to one
+        ordered = sorted(missing, key=lambda each: each[1].kind is LaterKind.FOREIGN)
+        remarks = [self._add(plan, key) for plan, key in ordered]
+        return tuple(filter(None, remarks))
+
+    @property
+    def _flavour(self) -> str:
+        return "mariadb" if self._session.capabilities.is_mariadb else "mysql"
+
+    def _existing(self, plans: Sequence[TablePlan]) -> Mapping[TableId, TableSchema]:
+        targets = [plan.sink_table for plan in plans]
+        return read_schemas(self._session.connection, targets, with_statement=False, role=Role.SINK)
+
+    def _refuse_unfit(
+        self, plans: Sequence[TablePlan], existing: Mapping[TableId, TableSchema]
+    ) -> None:
+        findings = [
+            f"{plan.sink_table}: {mismatch}"
+            for plan in plans
+            if plan.sink_table in existing
+            for mismatch in mismatches(plan.schema, existing[plan.sink_table])
+        ]
+        if findings:
+            raise RefusedError(
+                "tables of the sink cannot hold the source's rows: " + "; ".join(findings),
+                where=f"sink {self._session.where}",
+                risk="rows would be refused, changed or merged; nothing was written",
+                remedy="alter or rename these tables; missing ones are created as they should be",
+            )
+
+    def _refuse_lost(
+        self, plans: Sequence[TablePlan], existing: Mapping[TableId, TableSchema]
+    ) -> None:
+        """Refuse to make a table anew whose rows were committed: it would stay without them."""
+        lost = [
+            str(plan.sink_table)
+            for plan in plans
+            if plan.sink_table not in existing
+            and ledger.holds_rows(self._session, self._owner, plan.schema.table)
+        ]
+        if lost:
+            raise RefusedError(
+                f"tables of the sink are gone that rows were copied to: {', '.join(lost)}",
+                where=f"sink {self._session.where}, ledger of {self._owner.pipeline}",
+                risk="made anew they would lack these rows; nothing was written",
+                remedy="bring the tables back, or restart the pipeline: it reads them again",
+            )
+
+    def _drop_unique_keys(self, plan: TablePlan, found: TableSchema) -> None:
+        wanted = {key.columns for key in plan.schema.unique_keys}
+        drops = [
+            f"DROP INDEX {quote_identifier(key.name)}"
+            for key in found.unique_keys
+            if key.columns in wanted
+        ]
+        if drops:
+            table = quote_table(plan.sink_table)
+            self._session.execute(f"ALTER TABLE {table} {', '.join(drops)}")
+
+    def _constraints(self, table: TableId) -> set[str]:
+        """Return the names of a table's unique and foreign keys, in lower case."""
+        rows = self._session.rows(
+            "SELECT constraint_name FROM information_schema.table_constraints "
+            f"WHERE table_schema = {literal(table.database)} "
+            f"AND table_name = {literal(table.table)} "
+            "AND constraint_type IN ('UNIQUE', 'FOREIGN KEY')"
+        )
+        return {str(row[0]).lower() for row in rows}
+
+    def _add(self, plan: TablePlan, key: LaterKey) -> str | None:
+        try:
+            if key.kind is LaterKind.FOREIGN:
+                return add_foreign_key(self._session, plan, key)
+            self._session.execute(key.statement)
+        except RowRefusedError as error:
+            raise IntegrityError(
+                f"the {key.kind.value} key {key.name} cannot be added: {error.what}",
+                where=f"table {plan.sink_table} on {self._session.where}",
+                risk="the sink has rows the source's own key would refuse",
+                remedy="verify the table, and restart the pipeline if it differs",
+            ) from None
+        except CdcError:
+            # another run may have added it in the meantime
+            if self._session.is_lost or not self._has(plan.sink_table, key):
+                raise
+        return None
+
+    def _has(self, table: TableId, key: LaterKey) -> bool:
+        return key.name.lower() in self._constraints(table)

@@ -1,0 +1,229 @@
+"""Which pipeline owns which table of the sink.
+
+A split replaces everything its table holds in its range, so two pipelines that write to one table
+delete each other's rows, each of them rightly by its own ledger. Therefore a pipeline claims its
+tables before it touches them: one row a table, the table's name being its key, so that of two
+pipelines that come at once one is refused. The claim is made in a transaction that holds the
+pipeline's generation, and it is given back under a generation too; what wrote before that is
+fenced. So a table that changes hands has no writer left behind.
+
+A table that nobody owns may hold rows that came from elsewhere. They would go with the first
+split, so such a table is refused, unless the pipeline's own ledger or plan says that the rows are
+its own, or the pipeline file says to replace them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from airflow_cdc_provider.columns.sink_port import Owner, TargetConflict
+from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.identifiers import TableId, quote_table
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.systems.mysql.dialect.sql import literal
+from airflow_cdc_provider.systems.mysql.sink import ledger
+from airflow_cdc_provider.systems.mysql.sink.ledger_schema import (
+    LEDGER,
+    create_ledger,
+    ledger_version,
+)
+from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
+
+_Name = tuple[str, str]
+"""Database and table, as the sink compares them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    """Who owns a table, and what it copies there."""
+
+    pipeline: str
+    source: str
+
+
+class MySqlTargets:
+    """The claims of one pipeline, over a session of its own."""
+
+    def __init__(self, session: SinkSession, owner: Owner) -> None:
+        self._session = session
+        self._owner = owner
+        self._mine = ledger.pipeline_is(owner.pipeline)
+        self._folds = str(session.rows("SELECT @@lower_case_table_names")[0][0]) != "0"
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._session.close()
+
+    def plan_id(self) -> str:
+        """Return the plan whose splits are in the ledger, empty for none; nothing is created."""
+        if not ledger_version(self._session):
+            return ""
+        found = self._session.rows(f"SELECT plan_id FROM {LEDGER}.pipeline WHERE {self._mine}")
+        return str(found[0][0]) if found else ""
+
+    def routes(self) -> tuple[tuple[TableId, TableId], ...]:
+        """Return what this pipeline copies where, by its claims; nothing is created."""
+        if not ledger_version(self._session):
+            return ()
+        rows = self._session.rows(
+            f"SELECT source_table, sink_table FROM {LEDGER}.target WHERE {self._mine} "
+            "ORDER BY source_table, sink_table"
+        )
+        return tuple((TableId.parse(source), TableId.parse(sink)) for source, sink in rows)
+
+    def conflicts(
+        self, plans: Sequence[TablePlan], *, known: Collection[TableId] = ()
+    ) -> tuple[TargetConflict, ...]:
+        """Return what stands against writing to the plans' tables; nothing is created or locked.
+
+        `known` are tables whose rows are known to be this pipeline's.
+        """
+        has_ledger = ledger_version(self._session) > 0
+        holders = self._holders(plans) if has_ledger else {}
+        return self._judged(plans, holders, known, has_ledger=has_ledger)
+
+    def claim(
+        self,
+        plans: Sequence[TablePlan],
+        *,
+        known: Collection[TableId] = (),
+        replace_rows: bool = False,
+    ) -> tuple[TableId, ...]:
+        """Own the plans' tables, all or none; return those taken with rows of others.
+
+        These are refused unless `replace_rows` is True.
+        """
+        create_ledger(self._session)
+        return self._session.transaction(
+            lambda: self._claim(plans, known, replace_rows=replace_rows)
+        )
+
+    def _claim(
+        self, plans: Sequence[TablePlan], known: Collection[TableId], *, replace_rows: bool
+    ) -> tuple[TableId, ...]:
+        ledger.check_generation(self._session, self._owner, lock="FOR UPDATE")
+        before = self._holders(plans)
+        # in one order for all pipelines, or two could wait for each other
+        for plan in sorted(plans, key=lambda plan: self._name(plan.sink_table)):
+            self._insert(plan)
+        after = self._holders(plans, lock="FOR UPDATE")
+        mine = {name: holder for name, holder in before.items() if self._is_mine(holder)}
+        others = {name: holder for name, holder in after.items() if not self._is_mine(holder)}
+        found = self._judged(plans, {**mine, **others}, known, has_ledger=True)
+        refused = [each for each in found if each.pipeline or not replace_rows]
+        if refused:
+            raise RefusedError(
+                "; ".join(conflict.text for conflict in refused),
+                where=f"sink {self._session.where}",
+                risk="rows that are not this pipeline's would be deleted; nothing was changed",
+                remedy="; ".join(dict.fromkeys(conflict.remedy for conflict in refused)),
+            )
+        return tuple(conflict.table for conflict in found)
+
+    def release(self, *, keep: Sequence[TablePlan] = ()) -> None:
+        """Give back all tables but those of `keep`; their rows stay."""
+        kept = {self._name(plan.sink_table) for plan in keep}
+
+        def give_back() -> None:
+            ledger.check_generation(self._session, self._owner, lock="FOR UPDATE")
+            for database, table in self._session.rows(
+                f"SELECT database_name, table_name FROM {LEDGER}.target WHERE {self._mine}"
+            ):
+                if (database, table) not in kept:
+                    self._session.execute(
+                        f"DELETE FROM {LEDGER}.target WHERE {self._mine} "
+                        f"AND {_is((database, table))}"
+                    )
+
+        self._session.transaction(give_back)
+
+    def _insert(self, plan: TablePlan) -> None:
+        database, table = self._name(plan.sink_table)
+        source, sink = (str(each) for each in (plan.schema.table, plan.sink_table))
+        values = (database, table, str(self._owner.pipeline), source, sink)
+        self._session.execute(
+            f"INSERT INTO {LEDGER}.target "
+            "(database_name, table_name, pipeline, source_table, sink_table) "
+            f"VALUES ({', '.join(map(literal, values))}) ON DUPLICATE KEY UPDATE "
+            # a claim of another pipeline stays as it is, and is seen afterwards
+            f"source_table = IF({self._mine}, {literal(source)}, source_table)"
+        )
+
+    def _holders(self, plans: Sequence[TablePlan], *, lock: str = "") -> Mapping[_Name, _Holder]:
+        names = sorted({self._name(plan.sink_table) for plan in plans})
+        if not names:
+            return {}
+        rows = self._session.rows(
+            f"SELECT database_name, table_name, pipeline, source_table FROM {LEDGER}.target "
+            f"WHERE {' OR '.join(f'({_is(name)})' for name in names)} {lock}"
+        )
+        return {(row[0], row[1]): _Holder(row[2], row[3]) for row in rows}
+
+    def _judged(
+        self,
+        plans: Sequence[TablePlan],
+        holders: Mapping[_Name, _Holder],
+        known: Collection[TableId],
+        *,
+        has_ledger: bool,
+    ) -> tuple[TargetConflict, ...]:
+        found = []
+        existing = self._existing(plans)
+        for plan in plans:
+            holder = holders.get(self._name(plan.sink_table))
+            if holder is not None:
+                if not self._is_mine(holder):
+                    found.append(_taken(plan, holder))
+                continue
+            if plan.sink_table in known or self._name(plan.sink_table) not in existing:
+                continue
+            source = plan.schema.table
+            ours = has_ledger and ledger.holds_rows(self._session, self._owner, source)
+            if not ours and self._session.rows(
+                f"SELECT 1 FROM {quote_table(plan.sink_table)} LIMIT 1"
+            ):
+                found.append(_filled(plan))
+        return tuple(found)
+
+    def _existing(self, plans: Sequence[TablePlan]) -> set[_Name]:
+        databases = sorted({literal(plan.sink_table.database) for plan in plans})
+        if not databases:
+            return set()
+        rows = self._session.rows(
+            "SELECT table_schema, table_name FROM information_schema.tables "
+            f"WHERE table_schema IN ({', '.join(databases)})"
+        )
+        return {self._name(TableId(database, table)) for database, table in rows}
+
+    def _is_mine(self, holder: _Holder) -> bool:
+        return holder.pipeline == str(self._owner.pipeline)
+
+    def _name(self, table: TableId) -> _Name:
+        if self._folds:
+            return table.database.lower(), table.table.lower()
+        return table.database, table.table
+
+
+def _is(name: _Name) -> str:
+    return f"database_name = {literal(name[0])} AND table_name = {literal(name[1])}"
+
+
+def _taken(plan: TablePlan, holder: _Holder) -> TargetConflict:
+    return TargetConflict(
+        table=plan.sink_table,
+        pipeline=holder.pipeline,
+        text=f"{plan.sink_table} belongs to the pipeline {holder.pipeline}, which copies "
+        f"{holder.source} there",
+        remedy=f"route {plan.schema.table} elsewhere, or `drop` the pipeline {holder.pipeline}",
+    )
+
+
+def _filled(plan: TablePlan) -> TargetConflict:
+    return TargetConflict(
+        table=plan.sink_table,
+        pipeline="",
+        text=f"{plan.sink_table} holds rows, and nothing says that this pipeline wrote them",
+        remedy="empty or rename the table, route elsewhere, or write `existing_rows: replace` "
+        "under sink to have all of its rows replaced by the source's",
+    )

@@ -1,0 +1,1 @@
+"""The source: splits with their watermarks, and the log."""

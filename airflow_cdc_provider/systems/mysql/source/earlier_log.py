@@ -1,0 +1,140 @@
+"""Rows of an XA transaction, read again at its commit.
+
+The log has an XA transaction's rows where it is prepared and only its name where it is committed.
+A stream that starts in between (after a snapshot, or after a crash) does not have them, and one
+that met more of them than fit into memory has dropped them. They need not be kept anywhere else,
+because the log before still has them. Where their place is not known, it is searched backwards,
+file by file, from the commit on. A name is in use by one prepared transaction at a time, so what is
+prepared under it before the commit, and neither committed nor rolled back in between, is the one.
+
+The search looks at no rows: it follows transactions only, until it knows where the one it wants
+begins and ends. Then those bytes are read once more, with the rows, which come in parts: there may
+be more of them than memory. Both are dumps of the name
+that `mysqlbinlog` takes, server id 0: they register nowhere, disturb no reader, and end where the
+log ends.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from airflow_cdc_provider.columns.arrow_arrays import as_numpy
+from airflow_cdc_provider.columns.changes import ChangeBatch, TableChanges
+from airflow_cdc_provider.core.errors import BinlogPurgedError
+from airflow_cdc_provider.core.positions import BinlogPosition
+from airflow_cdc_provider.systems.mysql.binlog.transactions.pending import Piece
+from airflow_cdc_provider.systems.mysql.binlog.transactions.prepared import (
+    Prepared,
+    RowsPart,
+    XaName,
+    rows_are_gone,
+)
+from airflow_cdc_provider.systems.mysql.server.connection import connect, query
+from airflow_cdc_provider.systems.mysql.source.log_transport import NO_SERVER_ID as NO_SERVER_ID
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.core.endpoint import Endpoint
+
+log = logging.getLogger(__name__)
+
+_FIRST_EVENT = 4
+
+
+class Reader(Protocol):
+    """What the search needs of a log reader."""
+
+    def read_to(self, until: BinlogPosition | None) -> Iterator[ChangeBatch]: ...
+
+    def prepared(self, name: XaName) -> Prepared | None: ...
+
+    def close(self) -> None: ...
+
+
+class OpenReader(Protocol):
+    """Opens a reader at a place of the log: with the rows, or without looking at any.
+
+    With the rows, what is prepared counts as committed.
+    """
+
+    def __call__(self, start: BinlogPosition, *, rows: bool) -> Reader: ...
+
+
+class EarlierLog:
+    """A `PreparedBefore`: finds prepared transactions in the log before a place."""
+
+    def __init__(self, files: Callable[[], list[BinlogPosition]], open_reader: OpenReader) -> None:
+        self._files = files
+        """The ends of the server's log files."""
+        self._open_reader = open_reader
+
+    def find(self, name: XaName, before: BinlogPosition) -> Iterator[RowsPart] | None:
+        """Return the rows of the transaction, None if the log does not hold it any more."""
+        log.info("log is searched for a prepared transaction: xa=%s before=%s", name, before)
+        found = self._found(name, before)
+        if found is None:
+            return None
+        log.info("prepared transaction found: xa=%s at=%s", name, found.start)
+        return self.between(found.start, found.end)
+
+    def between(self, start: BinlogPosition, end: BinlogPosition) -> Iterator[RowsPart]:
+        """Yield the rows of the one transaction between two places of a file."""
+        try:
+            with closing(self._open_reader(start, rows=True)) as reader:
+                for batch in reader.read_to(end):
+                    yield RowsPart([_piece(changes) for changes in batch.tables], batch.bytes)
+        except BinlogPurgedError as error:
+            raise rows_are_gone(f"an XA transaction logged at {start}") from error
+
+    def _found(self, name: XaName, before: BinlogPosition) -> Prepared | None:
+        ends = [end for end in self._files() if end.file_number < before.file_number]
+        for end in (before, *reversed(ends)):
+            try:
+                found = self._prepared_at(name, end)
+            except BinlogPurgedError:
+                return None  # the server has dropped the file since it listed it
+            if found is not None:
+                return found
+        return None
+
+    def _prepared_at(self, name: XaName, until: BinlogPosition) -> Prepared | None:
+        """Read one file up to a place; return the transaction if it is prepared there."""
+        with closing(self._open_reader(until.at(_FIRST_EVENT), rows=False)) as reader:
+            for _ in reader.read_to(until):
+                pass
+            return reader.prepared(name)
+
+
+def _piece(changes: TableChanges) -> Piece:
+    """Return changes as the decoder has them; whoever takes them gives them their transaction."""
+    return Piece(
+        changes.table,
+        as_numpy(changes.transaction).astype(np.int64),
+        as_numpy(changes.ordinal),
+        as_numpy(changes.op),
+        changes.before,
+        changes.after,
+    )
+
+
+def log_files(endpoint: Endpoint) -> list[BinlogPosition]:
+    """Ask for the ends of the server's log files, oldest first."""
+    with closing(connect(endpoint, purpose="files of the log")) as connection:
+        rows = query(connection, "SHOW BINARY LOGS")
+    return [BinlogPosition.of(str(row[0]), int(row[1])) for row in rows]
+
+
+class WithoutRows:
+    """Takes commits for ones without rows: whoever only searches has no use for them."""
+
+    def find(self, name: XaName, before: BinlogPosition) -> Iterator[RowsPart] | None:  # noqa: ARG002
+        """Find no rows."""
+        return iter(())
+
+    def between(self, start: BinlogPosition, end: BinlogPosition) -> Iterator[RowsPart]:  # noqa: ARG002
+        """Read no rows."""
+        return iter(())

@@ -1,0 +1,66 @@
+"""The files of a server's log: which are there, and where each ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from airflow_cdc_provider.core.errors import RESTART, SourceIdentityError
+from airflow_cdc_provider.core.positions import BinlogPosition
+from airflow_cdc_provider.systems.mysql.server.connection import query
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities
+    from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
+
+
+@dataclass(frozen=True, slots=True)
+class LogFiles:
+    """The log as the server lists it."""
+
+    bytes: Mapping[int, int]
+    """By file number; of the last file at least so many."""
+    end: BinlogPosition
+    """Asked for before the files were listed: what is listed before its file has its last size."""
+
+    @classmethod
+    def ask(cls, connection: ServerConnection, capabilities: Capabilities) -> Self:
+        """Ask a server."""
+        end = log_end(connection, capabilities)
+        listed = query(connection, "SHOW BINARY LOGS")
+        sizes = {BinlogPosition.of(str(row[0]), 0).file_number: int(row[1]) for row in listed}
+        return cls(sizes, end)
+
+    def ends_before(self, place: BinlogPosition) -> bool:
+        """Tell whether the log does not reach a place; of a purged file nobody knows."""
+        if place > self.end:
+            return True
+        if place.file_number == self.end.file_number:
+            return False
+        return place.offset > self.bytes.get(place.file_number, place.offset)
+
+    def lacks(self, place: BinlogPosition) -> bool:
+        """Tell whether the file of a place was purged."""
+        listed = place.file_number in self.bytes or place.file_number == self.end.file_number
+        return not listed and place <= self.end
+
+    def end_near(self, place: BinlogPosition) -> str:
+        """Say where the log ends instead of a place beyond its end."""
+        if place.file_number in self.bytes and place.file_number != self.end.file_number:
+            return f"{place.file} ends at {self.bytes[place.file_number]}"
+        return f"it ends at {self.end}"
+
+
+def log_end(connection: ServerConnection, capabilities: Capabilities) -> BinlogPosition:
+    """Ask for the end of the log: an upper bound of what any earlier read has seen."""
+    rows = query(connection, capabilities.status_statement)
+    if not rows:
+        raise SourceIdentityError(
+            "the server writes no binary log",
+            f"{connection.host}:{connection.port}",
+            "changes cannot be followed",
+            f"switch log_bin on and {RESTART}",
+        )
+    return BinlogPosition.of(str(rows[0][0]), int(rows[0][1]))

@@ -1,0 +1,280 @@
+"""The log as batches of changes, read over one connection that stays open.
+
+`read_to` may be called again and again with later places: a snapshot reader keeps one reader open
+over all its splits, a stream keeps one over all its batches. With `until` it ends as soon as
+everything up to there has been read, and waits for nothing more; the rest of what the socket
+gave is kept for the next call. A batch then ends by its limits or after `batch_s` of reading, so
+that a log that comes slowly, or holds little of the captured tables, still moves the position.
+Without `until` it never ends and yields at least every `max_wait_s`, if need be an empty batch.
+
+**How the end is known.** `until` is a boundary that the server told, but the event that ends there
+may never come: it may have been filtered, or be no transaction at all (the header of a new file).
+So places are counted on the headers of all events, heartbeats and rotations included, and not on
+what the decoder made of them.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from airflow_cdc_provider.columns.changes import ChangeBatch
+from airflow_cdc_provider.core.history import Held
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
+from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits, EventChunk
+from airflow_cdc_provider.systems.mysql.binlog.rows.table_map import SchemaSource, no_schema
+from airflow_cdc_provider.systems.mysql.binlog.transactions.decoder import ColumnDecoder
+from airflow_cdc_provider.systems.mysql.binlog.transactions.prepared import (
+    Prepared,
+    PreparedBefore,
+    XaName,
+)
+from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
+from airflow_cdc_provider.systems.mysql.source.earlier_log import (
+    NO_SERVER_ID,
+    EarlierLog,
+    WithoutRows,
+    log_files,
+)
+from airflow_cdc_provider.systems.mysql.source.event_framing import rotation_target
+from airflow_cdc_provider.systems.mysql.source.known_log import KnownLog, unwrapped
+from airflow_cdc_provider.systems.mysql.source.log_transport import LogTransport
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.core.endpoint import Endpoint
+
+Captured = Collection[TableId] | Callable[[TableId], bool]
+
+_TYPE, _LOG_POS = 4, 13  # where an event's header holds them
+_ROTATE = 4
+_LONGEST_WAIT_S = 1.0
+
+Octets = npt.NDArray[np.uint8]
+Places = npt.NDArray[np.int64]
+
+
+class LogReader:
+    """Reads the log of one server from a boundary on."""
+
+    def __init__(  # noqa: PLR0913 - each option is one a caller chooses by name
+        self,
+        endpoint: Endpoint,
+        *,
+        server_id: int,
+        start: LogPosition,
+        captured: Captured,
+        limits: BatchLimits | None = None,
+        zero_dates: ZeroDates = ZeroDates.FAIL,
+        schemas: SchemaSource = no_schema,
+        prepared_as_committed: bool = False,
+        before: PreparedBefore | None = None,
+        held: Sequence[Held] = (),
+        heartbeat_s: float = 1.0,
+        silence_s: float = 30.0,
+    ) -> None:
+        self._transport = LogTransport(
+            endpoint,
+            server_id=server_id,
+            start=start,
+            held=held,
+            heartbeat_s=heartbeat_s,
+            silence_s=silence_s,
+        )
+        self._known = KnownLog(self._transport, held, str(endpoint))
+        capabilities = self._transport.capabilities
+        self._server_uuid = capabilities.server_uuid
+        self._decoder = ColumnDecoder(
+            self._transport.start.position,
+            server_uuid=capabilities.server_uuid,
+            flavour=capabilities.flavour.value,
+            captured=_folded(captured) if capabilities.names_fold_case else captured,
+            limits=limits or BatchLimits(),
+            zero_dates=zero_dates,
+            schemas=schemas,
+            before=before or self._earlier_log(endpoint, captured, limits, zero_dates, schemas),
+            prepared_as_committed=prepared_as_committed,
+        )
+        self._first = self._passed = self._transport.start.position.binlog
+        self._came_to = self._transport.start.position
+        self._reached = self._passed  # the last `until` read up to
+        self._held: EventChunk | None = None  # received, beyond the last `until`
+        self._feeding: Iterator[ChangeBatch] = iter(())
+
+    def _earlier_log(
+        self,
+        endpoint: Endpoint,
+        captured: Captured,
+        limits: BatchLimits | None,
+        zero_dates: ZeroDates,
+        schemas: SchemaSource,
+    ) -> EarlierLog:
+        """Return what finds rows in the log before the start, over connections of its own."""
+
+        def open_reader(start: BinlogPosition, *, rows: bool) -> LogReader:
+            return LogReader(
+                endpoint,
+                server_id=NO_SERVER_ID,
+                start=LogPosition(self._server_uuid, start),
+                captured=captured if rows else frozenset(),
+                limits=limits,
+                zero_dates=zero_dates,
+                schemas=schemas,
+                before=WithoutRows(),
+                prepared_as_committed=rows,
+            )
+
+        return EarlierLog(partial(log_files, endpoint), open_reader)
+
+    @property
+    def position(self) -> LogPosition:
+        """Return the last boundary read, with the GTIDs up to there."""
+        position = self._decoder.position
+        reached = self._reached
+        if reached is None or (position.binlog is not None and position.binlog >= reached):
+            return self._imprinted(position)
+        return self._imprinted(LogPosition(self._server_uuid, reached, position.gtids))
+
+    def read_to(
+        self,
+        until: BinlogPosition | None,
+        *,
+        max_wait_s: float = 1.0,
+        batch_s: float = math.inf,
+    ) -> Iterator[ChangeBatch]:
+        """Yield the changes up to `until`, a boundary the server told; for ever if None.
+
+        The time that whoever takes a batch spends on it does not count.
+        """
+        yield from self._feeding
+        every_s = max_wait_s if until is None else batch_s
+        deadline = time.monotonic() + every_s
+        while not self._known.is_recognised or not self._is_at(until):
+            wait_s = min(max(deadline - time.monotonic(), 0.0), _LONGEST_WAIT_S)
+            chunk = self._next_chunk(until, wait_s)
+            if chunk is not None:
+                self._feeding = map(self._marked, self._decoder.feed(chunk))
+                for batch in self._feeding:
+                    yield batch
+                    deadline = time.monotonic() + every_s
+            if time.monotonic() >= deadline:
+                yield from self._in_time(until)
+                deadline = time.monotonic() + every_s
+        if until is not None:
+            yield from self._rest(until)
+
+    def prepared(self, name: XaName) -> Prepared | None:
+        """Return an XA transaction that is prepared and not committed where the log is read to."""
+        return self._decoder.prepared(name)
+
+    def close(self) -> None:
+        """End the dump."""
+        self._transport.close()
+
+    def _in_time(self, until: BinlogPosition | None) -> Iterator[ChangeBatch]:
+        """Yield what is complete by now; without an end also when nothing is, as a sign of life."""
+        batch = self._decoder.flush()
+        if batch is not None:
+            yield self._marked(batch)
+        elif until is None:
+            yield self._empty()
+
+    def _rest(self, until: BinlogPosition) -> Iterator[ChangeBatch]:
+        """Yield what is complete at `until`; nothing if nothing moved."""
+        batch = self._decoder.flush()
+        before = self.position
+        self._reached = max(until, self._reached or until)
+        end = self.position
+        if batch is None:
+            if end != before:
+                yield replace(self._empty(), start=before)
+        else:
+            yield self._marked(batch if batch.end is None else replace(batch, end=end))
+
+    def _marked(self, batch: ChangeBatch) -> ChangeBatch:
+        """Return a batch whose start and end say what the log held before them."""
+        start = self._came_to if self._came_to == batch.start else batch.start
+        if batch.end is None:
+            return replace(batch, start=start)
+        self._came_to = self._imprinted(batch.end)
+        return replace(batch, start=start, end=self._came_to)
+
+    def _imprinted(self, position: LogPosition) -> LogPosition:
+        return replace(position, imprint=self._known.imprint(position.binlog))
+
+    def _empty(self) -> ChangeBatch:
+        return ChangeBatch(self.position, self.position, (), ())
+
+    def _next_chunk(self, until: BinlogPosition | None, wait_s: float) -> EventChunk | None:
+        """Return the next events, none beyond `until`; what lies beyond is held."""
+        chunk, self._held = self._held, None
+        if chunk is None:
+            chunk = self._known.receive(wait_s, self._decoder.position.binlog)
+        if chunk is None:
+            return None
+        count = self._count_to(chunk, until)
+        if count < len(chunk.starts):
+            self._held = EventChunk(chunk.buffer, chunk.starts[count:], chunk.ends[count:])
+        if count == 0:
+            return None
+        return EventChunk(chunk.buffer, chunk.starts[:count], chunk.ends[:count])
+
+    def _count_to(self, chunk: EventChunk, until: BinlogPosition | None) -> int:
+        """Count the events that are read now, and move the place that was passed over them.
+
+        Rotations part the chunk into runs of one file; within a run places only grow.
+        """
+        octets = np.frombuffer(chunk.buffer, np.uint8)
+        starts = chunk.starts
+        rotations = np.flatnonzero(octets[starts + _TYPE] == _ROTATE)
+        first = 0
+        for stop in [*rotations.tolist(), len(starts)]:
+            taken = self._pass_run(octets, starts[first:stop], until)
+            if taken < stop - first or self._is_at(until):
+                return first + taken
+            if stop < len(starts):
+                self._pass_rotation(chunk, stop)
+                if self._is_at(until):
+                    return stop + 1
+            first = stop + 1
+        return len(starts)
+
+    def _is_at(self, until: BinlogPosition | None) -> bool:
+        return until is not None and self._passed is not None and self._passed >= until
+
+    def _pass_run(self, octets: Octets, starts: Places, until: BinlogPosition | None) -> int:
+        """Pass events of one file; return how many end at or before `until`."""
+        if self._passed is None or not len(starts):
+            return len(starts)
+        place = np.zeros(len(starts), np.int64)
+        for i in range(4):
+            place |= octets[starts + _LOG_POS + i].astype(np.int64) << (8 * i)
+        taken = len(starts)
+        if until is not None and until.file_number == self._passed.file_number:
+            beyond = np.flatnonzero(unwrapped(place, self._passed.offset) > until.offset)
+            taken = int(beyond[0]) if len(beyond) else taken
+        told = place[:taken][place[:taken] > 0]
+        if len(told):
+            offset = int(unwrapped(told, self._passed.offset)[-1])
+            self._passed = self._passed.at(max(offset, self._passed.offset))
+        return taken
+
+    def _pass_rotation(self, chunk: EventChunk, number: int) -> None:
+        """Move to the file that a rotation names; the first may name a place that was read."""
+        target = rotation_target(bytes(chunk.buffer[chunk.starts[number] : chunk.ends[number]]))
+        self._passed = target if self._first is None else max(target, self._first)
+
+
+def _folded(captured: Captured) -> Captured:
+    """Tell captured tables without regard to case: statements are logged as they were typed."""
+    if callable(captured):
+        return captured
+    names = {str(table).casefold() for table in captured}
+    return lambda table: str(table).casefold() in names

@@ -1,0 +1,168 @@
+"""The recent end of the log, kept by a snapshot reader over all its splits.
+
+For each split, the changes in (L, H] are needed. Opening a dump at each L would have the server
+search its log for a GTID every time, so one dump stays open and only moves on. But the next L may
+lie before the last H: `gtid_executed` lacks the transactions whose commit is still under way, and
+their bytes were read already. Hence what has been read is kept until an L contains it:
+
+- batches that the new L contains whole are dropped, and the **floor** rises to the end of the last
+  of them. Later Ls of the same server contain it as well, so they are never needed again;
+- batches beyond are offered again. From the first transaction that L lacks on, all of them are
+  (law 3): none may be skipped while an earlier one of the same row is applied;
+- too much kept is dropped in spite of that, oldest first, and the floor rises too. An L that does
+  not contain the floor then has the dump opened anew at L, which is always right, only slower.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from airflow_cdc_provider.columns.arrow_arrays import as_numpy, mask_of
+from airflow_cdc_provider.columns.changes import ChangeBatch, Statement, TableChanges
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
+
+KEEP_BYTES = 64 * 1024 * 1024
+"""Bytes of log behind the batches that are kept."""
+
+
+class Reader(Protocol):
+    """What the tail needs of a log reader."""
+
+    @property
+    def position(self) -> LogPosition: ...
+
+    def read_to(self, until: BinlogPosition | None) -> Iterator[ChangeBatch]: ...
+
+    def close(self) -> None: ...
+
+
+class LogTail:
+    """Gives one table's changes after an L and up to an H; each L covers the one before."""
+
+    def __init__(
+        self, open_reader: Callable[[LogPosition], Reader], *, keep_bytes: int = KEEP_BYTES
+    ) -> None:
+        self._open_reader = open_reader
+        self._keep_bytes = keep_bytes
+        self._reader: Reader | None = None
+        self._floor: LogPosition | None = None
+        self._kept: deque[ChangeBatch] = deque()
+        self.dumps = 0
+        """How many dumps were opened."""
+
+    @property
+    def position(self) -> LogPosition | None:
+        """The last boundary read, None before the first split."""
+        return None if self._reader is None else self._reader.position
+
+    def changes(
+        self, table: TableId, low: LogPosition, until: BinlogPosition
+    ) -> Iterator[TableChanges | Statement]:
+        """Yield the table's changes, and statements of any table, in (low, until] in log order."""
+        reader = self._reader_from(low)
+        after = _After(table, low)
+        for batch in tuple(self._kept):
+            yield from after.part_of(batch)
+        for batch in reader.read_to(until):
+            self._keep(batch)
+            yield from after.part_of(batch)
+
+    def forget(self, low: LogPosition) -> bool:
+        """Drop the batches that `low`, the next split's L, contains whole.
+
+        A batch without an end is a part of a transaction and goes with the batch that ends it.
+        Tells whether there were any.
+        """
+        contained = 0
+        for number, batch in enumerate(self._kept, start=1):
+            if batch.end is None:
+                continue
+            if not low.covers(batch.end):
+                break
+            contained, self._floor = number, batch.end
+        for _ in range(contained):
+            self._kept.popleft()
+        return contained > 0
+
+    def close(self) -> None:
+        """End the dump and forget what was kept."""
+        reader, self._reader = self._reader, None
+        self._kept.clear()
+        if reader is not None:
+            reader.close()
+
+    def _reader_from(self, low: LogPosition) -> Reader:
+        """Return a reader that has everything beyond `low` either kept or still before it."""
+        self.forget(low)
+        if self._reader is not None and self._floor is not None and low.covers(self._floor):
+            return self._reader
+        self.close()
+        self._reader = self._open_reader(low)
+        self._floor = low
+        self.dumps += 1
+        return self._reader
+
+    def _keep(self, batch: ChangeBatch) -> None:
+        self._kept.append(batch)
+        if self._floor is None and batch.end is not None:  # the rest of a torn transaction
+            self._floor = batch.end
+        total = sum(each.bytes for each in self._kept)
+        is_torn = False
+        while total > self._keep_bytes and len(self._kept) > 1:
+            dropped = self._kept.popleft()
+            total -= dropped.bytes
+            is_torn = dropped.end is None
+            self._floor = dropped.end
+        if is_torn:
+            # Half a transaction is no place to go on from: its end is, once it has come.
+            ends = (each.end for each in self._kept if each.end is not None)
+            self._floor = next(ends, None)
+
+
+class _After:
+    """Picks what lies after an L: everything from the first transaction that L lacks on."""
+
+    def __init__(self, table: TableId, low: LogPosition) -> None:
+        self._table = table
+        self._low = low
+        self._open = False
+
+    def part_of(self, batch: ChangeBatch) -> Iterator[TableChanges | Statement]:
+        first = self._first_of(batch)
+        if first is not None:
+            for changes in batch.tables:
+                if changes.table == self._table:
+                    part = _from_transaction(changes, first)
+                    if len(part):
+                        yield part
+        statement = batch.barrier
+        if statement is not None and (self._open or not self._low.contains(statement.point)):
+            self._open = True
+            yield statement
+
+    def _first_of(self, batch: ChangeBatch) -> int | None:
+        """Return the number of the first transaction to take, None if there is none."""
+        if self._open:
+            return 0
+        for number, point in enumerate(batch.transactions):
+            if not self._low.contains(point):
+                self._open = True
+                return number
+        return None
+
+
+def _from_transaction(changes: TableChanges, first: int) -> TableChanges:
+    if first == 0:
+        return changes
+    mask = mask_of(as_numpy(changes.transaction) >= first)
+    return TableChanges(
+        changes.table,
+        changes.transaction.filter(mask),
+        changes.ordinal.filter(mask),
+        changes.op.filter(mask),
+        changes.before.filter(mask),
+        changes.after.filter(mask),
+    )

@@ -1,0 +1,202 @@
+"""One binlog dump: raw events off the socket, as a replica would read them.
+
+The session registers as a replica, unless its server id is 0 as that of `mysqlbinlog`, so that the
+server lists it, and announces what a replica
+would: that it understands CRC32, how often it wants heartbeats, and to MariaDB that it knows GTID
+events (with less, MariaDB garbles them). It names no uuid of its own: then the server knows the
+reader by its server id, and of two with the same id the newer one goes on while the older gets a
+named error, instead of both reading.
+
+Heartbeats make silence meaningful. A server with nothing to say speaks every second; one that
+says nothing for `silence_s` is gone, however alive its TCP connection looks. Only the first bytes
+may take longer, because the server may have to search its log files for a GTID.
+
+There is no reconnect in here. Who reads on after an error starts again from a boundary.
+"""
+
+from __future__ import annotations
+
+import select
+import struct
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+from pymysql.constants import COMMAND
+
+from airflow_cdc_provider.core.errors import (
+    BinlogPurgedError,
+    CdcError,
+    SourceUnreachableError,
+)
+from airflow_cdc_provider.core.gtid import GtidSet
+from airflow_cdc_provider.core.history import Held
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.systems.mysql.binlog.event_chunks import EventChunk
+from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities, read_capabilities
+from airflow_cdc_provider.systems.mysql.server.connection import RawConnection, connect, query
+from airflow_cdc_provider.systems.mysql.source.event_framing import EventFramer, is_error
+from airflow_cdc_provider.systems.mysql.source.gtid_encoding import encode_gtid_set
+from airflow_cdc_provider.systems.mysql.source.log_start import check_start
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.core.endpoint import Endpoint
+    from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
+
+NO_SERVER_ID = 0
+"""As that of `mysqlbinlog`: such a dump is nobody's rival, and ends where the log ends."""
+_CHUNK_BYTES = (1 << 21) - (1 << 17)  # what a framer holds without growing
+_FIRST_BYTES_S = 600.0
+_MARIADB_CAPABILITY = 4
+
+
+class LogTransport:
+    """An open dump; `receive` gives what has come."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        server_id: int,
+        start: LogPosition,
+        held: Sequence[Held] = (),
+        heartbeat_s: float = 1.0,
+        silence_s: float = 30.0,
+    ) -> None:
+        self._where = str(endpoint)
+        self._endpoint = endpoint
+        self._silence_s = silence_s
+        self._framer = EventFramer()
+        self._heard = 0.0
+        self._lost: SourceUnreachableError | None = None
+        connection = connect(endpoint, purpose="log", read_timeout_s=_FIRST_BYTES_S)
+        self._raw = RawConnection(connection, where=self._where)
+        try:
+            self.capabilities = read_capabilities(connection)
+            self.start = check_start(connection, self.capabilities, start, held=held)
+            _announce(connection, self.capabilities, heartbeat_s)
+            if server_id:
+                _register(connection, server_id)
+            self._dump(connection, server_id)
+        except BaseException:
+            self._raw.abandon()
+            raise
+        self._poll = select.poll()
+        self._poll.register(self._raw.fileno(), select.POLLIN)
+
+    def receive(self, wait_s: float) -> EventChunk | None:
+        """Return the events that have come, None if none came within `wait_s`."""
+        deadline = time.monotonic() + wait_s
+        while True:
+            chunk = self._framer.take()
+            if chunk is not None:
+                return chunk
+            if self._framer.last_packet is not None:
+                self._raise_end(self._framer.last_packet)
+            if self._lost is not None:
+                raise self._lost
+            if not self._read_some(deadline):
+                return None
+
+    def close(self) -> None:
+        """End the dump; the server notices at its next heartbeat."""
+        self._raw.abandon()
+
+    def _read_some(self, deadline: float) -> bool:
+        """Read what has come; False if nothing came before the deadline."""
+        if self._heard and not self._arrived(max(deadline - time.monotonic(), 0.0)):
+            if time.monotonic() - self._heard > self._silence_s:
+                self.close()
+                raise SourceUnreachableError(
+                    f"the server was silent for {self._silence_s:g} s, without a heartbeat",
+                    self._where,
+                    remedy="the log is read on from the last boundary over a new connection",
+                )
+            return False
+        more = self._receive()
+        while more and self._framer.pending < _CHUNK_BYTES and self._arrived(0.0):
+            more = self._receive()
+        return True
+
+    def _arrived(self, wait_s: float) -> bool:
+        return bool(self._poll.poll(wait_s * 1000))
+
+    def _receive(self) -> bool:
+        """Read once; a loss is kept for later, because an error may stand before it."""
+        try:
+            with self._framer.space() as space:
+                count = self._raw.recv_into(space)
+        except SourceUnreachableError as lost:
+            self._lost = lost
+            return False
+        self._framer.received(count)
+        self._heard = time.monotonic()
+        return True
+
+    def _dump(self, connection: ServerConnection, server_id: int) -> None:
+        start, gtids = self.start, self.start.position.gtids
+        if start.by_file and start.dump_from is not None:
+            place = start.dump_from
+            self._raw.start_binlog_dump(file=place.file, offset=place.offset, server_id=server_id)
+        elif isinstance(gtids, GtidSet):
+            executed = encode_gtid_set(gtids, version=self.capabilities.version, where=self._where)
+            self._raw.start_gtid_dump(executed=executed, server_id=server_id)
+        else:
+            query(connection, f"SET @slave_connect_state = '{gtids}'")
+            self._raw.start_binlog_dump(file="", offset=4, server_id=server_id)
+
+    def _raise_end(self, packet: bytes) -> NoReturn:
+        self.close()
+        if not is_error(packet):
+            raise SourceUnreachableError(
+                "the server ended the log, though it was asked to wait for more",
+                self._where,
+                remedy="the log is read on from the last boundary over a new connection",
+            )
+        error = self._raw.error_of(packet)
+        if isinstance(error, BinlogPurgedError):
+            raise self._with_gap(error)
+        raise error
+
+    def _with_gap(self, error: BinlogPurgedError) -> CdcError:
+        """Ask a new connection what exactly is missing."""
+        connection = connect(self._endpoint, purpose="log gap")
+        try:
+            check_start(connection, self.capabilities, self.start.position)
+            oldest = query(connection, "SHOW BINARY LOGS")[0][0]
+        except BinlogPurgedError as exact:
+            return exact
+        finally:
+            connection.close()
+        return BinlogPurgedError(
+            error.what,
+            f"{self._where}; we have {self.start.position}, the oldest file is {oldest}",
+            error.risk,
+            error.remedy,
+        )
+
+
+def _announce(connection: ServerConnection, capabilities: Capabilities, heartbeat_s: float) -> None:
+    period = int(heartbeat_s * 1_000_000_000)
+    settings = [
+        "@master_binlog_checksum = 'CRC32'",
+        "@source_binlog_checksum = 'CRC32'",
+        f"@master_heartbeat_period = {period}",
+        f"@source_heartbeat_period = {period}",
+    ]
+    if capabilities.is_mariadb:
+        settings += [
+            f"@mariadb_slave_capability = {_MARIADB_CAPABILITY}",
+            # else a start in a hole, at a transaction it lost, would be moved on to the next one
+            "@slave_gtid_strict_mode = 1",
+            "@slave_gtid_ignore_duplicates = 0",
+        ]
+    query(connection, "SET " + ", ".join(settings))
+
+
+def _register(connection: ServerConnection, server_id: int) -> None:
+    """Have the server list this reader in SHOW REPLICAS."""
+    name = b"airflow-cdc"
+    request = struct.pack("<IB", server_id, len(name)) + name
+    request += bytes(2) + struct.pack("<HII", 0, 0, 0)  # no user, no password, no port
+    RawConnection(connection).command(COMMAND.COM_REGISTER_SLAVE, request)

@@ -1,0 +1,408 @@
+"""One split after another, each read whole and brought to one place of the log.
+
+For each split, in this order (laws 1 to 3):
+
+1. L is taken;
+2. one SELECT in autocommit mode reads the rows under a read view of its own, column by column
+   from the socket, with every column named and no ORDER BY;
+3. H is taken: the end of the log, after the last row;
+4. the log of (L, H] is replayed onto the rows, which then are the table at H.
+
+On MariaDB the rows are read in the transaction that L belongs to, L is H, and there is nothing to
+replay. A split that is not backfilled (by wish, or because its keys are texts) is left at L, and
+its H only says from where on the sink is consistent.
+
+The table's definition is compared with the planned one at L, and again after the read; a
+statement of the log in (L, H] that concerns the table counts as a change of it, for TRUNCATE
+changes every row and no definition. Then the split is read again.
+
+What a reader holds is bounded by bytes. A split that is larger is given up in the middle and cut in
+two by whoever asked for it. A result that ends before the packet that says so is an error.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from airflow_cdc_provider.columns.backfill import replay
+from airflow_cdc_provider.columns.changes import Statement, TableChanges
+from airflow_cdc_provider.columns.rows import ArrowRows, SplitRows
+from airflow_cdc_provider.core.errors import (
+    RESTART,
+    SchemaMovedError,
+    SourceIdentityError,
+    SplitTooBigError,
+    TableChangedError,
+)
+from airflow_cdc_provider.core.gtid import GtidSet
+from airflow_cdc_provider.core.history import Held
+from airflow_cdc_provider.core.identifiers import TableId, quote_table
+from airflow_cdc_provider.core.ports import PhaseListener, SilentListener
+from airflow_cdc_provider.core.positions import Imprint, LogPosition
+from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
+from airflow_cdc_provider.systems.mysql.dialect.sql import range_predicate
+from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
+from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities, read_capabilities
+from airflow_cdc_provider.systems.mysql.server.connection import RawConnection, connect, query
+from airflow_cdc_provider.systems.mysql.server.introspection import create_statement, read_schema
+from airflow_cdc_provider.systems.mysql.source.known_log import imprint_at, require_known
+from airflow_cdc_provider.systems.mysql.source.lineage import check_history
+from airflow_cdc_provider.systems.mysql.source.log_reader import LogReader
+from airflow_cdc_provider.systems.mysql.source.log_tail import LogTail
+from airflow_cdc_provider.systems.mysql.source.split_rows import TextRows
+from airflow_cdc_provider.systems.mysql.source.watermarks import Watermarks, watermarks_of
+from airflow_cdc_provider.systems.mysql.wire.text_decoder import TextDecoder
+from airflow_cdc_provider.systems.mysql.wire.text_protocol import TextChunk
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.core.endpoint import Endpoint
+    from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
+
+MAX_SPLIT_BYTES = 64 * 1024 * 1024
+_REPLAY_BYTES = 16 * 1024 * 1024  # replayed at once, so that a hot split does not pile them up
+_OWNED_WAIT_S = 1.0
+_OWNED_POLL_S = 0.01
+_COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
+
+
+@dataclass(slots=True)
+class _Session:
+    """The connection that reads rows."""
+
+    connection: ServerConnection
+    number: int
+    """The server's name for it."""
+    watermarks: Watermarks
+    definitions: dict[TableId, str]
+    """SHOW CREATE TABLE of the tables whose columns were compared with the plan."""
+
+
+class SnapshotReader:
+    """Reads splits over one connection for rows and one, opened when needed, for the log."""
+
+    def __init__(  # noqa: PLR0913 - each option is one a caller chooses by name
+        self,
+        endpoint: Endpoint,
+        tables: Mapping[TableId, TableSchema],
+        *,
+        server_id: int,
+        backfill: bool = True,
+        max_split_bytes: int = MAX_SPLIT_BYTES,
+        zero_dates: ZeroDates = ZeroDates.FAIL,
+        listener: PhaseListener | None = None,
+    ) -> None:
+        self._endpoint = endpoint
+        self._tables = tables
+        self._fingerprints = {table: tables[table].fingerprint for table in tables}
+        self._server_id = server_id
+        self._backfill = backfill
+        self._max_split_bytes = max_split_bytes
+        self._zero_dates = zero_dates
+        self._listener = listener or SilentListener()
+        self._session: _Session | None = None
+        self._last_low: LogPosition | None = None
+        self._last_read: Held | None = None
+        self._begun: dict[str, Imprint | None] = {}
+        """Imprints of files that say when they were begun; for as long as a session lasts."""
+        self.tail = LogTail(self._open_log)
+
+    def read(self, split: SnapshotSplit) -> tuple[SplitRows, SplitReport]:
+        """Read a split; after an error the connections are fresh ones."""
+        completed = False
+        try:
+            outcome = self._read(split)
+            completed = True
+        finally:
+            if not completed:
+                self.close()
+        return outcome
+
+    def cancel(self) -> None:
+        """Stop a read that another thread is in; it raises there."""
+        session = self._session
+        if session is None:
+            return
+        killer = connect(self._endpoint, purpose="cancelling a read")
+        try:
+            query(killer, f"KILL QUERY {session.number}")
+        finally:
+            killer.close()
+
+    def close(self) -> None:
+        """Drop the connections; the server gives up what they were doing."""
+        session, self._session = self._session, None
+        if session is not None:
+            RawConnection(session.connection).abandon()
+        self.tail.close()
+
+    def _read(self, split: SnapshotSplit) -> tuple[SplitRows, SplitReport]:
+        began = time.monotonic()
+        session = self._session or self._open_session()
+        schema = self._tables[split.table]
+        listener, watermarks = self._listener, session.watermarks
+        listener.before_low(split)
+        low = self._checked_low(watermarks.low())
+        if self.tail.forget(low):
+            # The last split had changes: what they took is given back before rows come.
+            pa.default_memory_pool().release_unused()
+        self._check_definition(session, schema)
+        listener.after_low(split)
+        decoder = TextDecoder(schema, zero_dates=self._zero_dates)
+        read = TextRows(self._select(session.connection, split, decoder), decoder)
+        listener.before_high(split)
+        high = watermarks.high(low)
+        self._check_definition(session, schema)
+        watermarks.release()
+        listener.after_high(split)
+        rows: SplitRows = read
+        read_bytes, changes = read.bytes, 0
+        if high != low and split.is_backfilled(wanted=self._backfill):
+            rows, changes = self._replayed(read, split, schema, (low, high))
+            high = self._exact(high, low)
+        elif high != low and isinstance(low.gtids, GtidSet):
+            high = LogPosition(high.server_uuid, high.binlog, _seen_gtids(session.connection))
+        high = self._identified(high)
+        self._last_read = Held(split.split_id, high)
+        report = SplitReport(
+            split_id=split.split_id,
+            low=low,
+            high=high,
+            rows=rows.rows,
+            bytes=read_bytes,
+            fingerprint=self._fingerprints[split.table],
+            attempt=0,
+            changes=changes,
+            read_s=time.monotonic() - began,
+        )
+        return rows, report
+
+    # --- the session --------------------------------------------------------------------------
+
+    def _open_session(self) -> _Session:
+        connection = connect(self._endpoint, purpose="snapshot")
+        number = int(query(connection, "SELECT CONNECTION_ID()")[0][0])
+        capabilities = read_capabilities(connection)
+        self._check_history(connection, capabilities)
+        watermarks = watermarks_of(connection, capabilities)
+        self._session = _Session(connection, number, watermarks, {})
+        return self._session
+
+    def _identified(self, high: LogPosition) -> LogPosition:
+        """Add to H when its file was begun, where reading the log has not told."""
+        if high.imprint is not None or high.binlog is None:
+            return high
+        file = high.binlog.file
+        if file not in self._begun:
+            self._begun[file] = imprint_at(self._endpoint, high)
+        begun = self._begun[file]
+        if begun is None:
+            return high
+        imprint = Imprint(high.binlog, high.binlog.offset, begun.created)
+        return replace(high, imprint=imprint)
+
+    def _check_history(self, connection: ServerConnection, capabilities: Capabilities) -> None:
+        """Require of a server that answers anew that it has what the last split was read with."""
+        self._begun.clear()
+        if self._last_read is not None and self._last_low is not None:
+            check_history(connection, capabilities, self._last_low, (self._last_read,))
+            self._check_log(capabilities, self._last_read.position)
+
+    def _check_log(self, capabilities: Capabilities, high: LogPosition) -> None:
+        """Require that the last H stands in the log it was taken from."""
+        if high.imprint is not None and high.server_uuid == capabilities.server_uuid:
+            require_known(self._endpoint, high)
+
+    def _open_log(self, low: LogPosition) -> LogReader:
+        return LogReader(
+            self._endpoint,
+            server_id=self._server_id,
+            start=low,
+            captured=frozenset(self._tables),
+            limits=BatchLimits(bytes=_REPLAY_BYTES),
+            zero_dates=self._zero_dates,
+            schemas=self._schema_of,
+        )
+
+    def _schema_of(self, table: TableId) -> TableSchema | None:
+        return self._tables.get(table)
+
+    def _checked_low(self, low: LogPosition) -> LogPosition:
+        """Require that L contains the one before: the log only grows, also over a failover."""
+        before = self._last_low
+        if before is not None and not low.covers(before):
+            raise SourceIdentityError(
+                f"the log went back from {before} to {low} between two splits",
+                str(self._endpoint),
+                "the source was reset, restored or replaced while it was read",
+                RESTART,
+            )
+        self._last_low = low
+        return low
+
+    def _check_definition(self, session: _Session, schema: TableSchema) -> None:
+        """Compare the table's definition with the planned one, cheaply once that was done."""
+        table = schema.table
+        found = _COUNTER.sub("", create_statement(session.connection, table))
+        known = session.definitions.get(table)
+        if known is not None and found != known:
+            raise SchemaMovedError(
+                f"the definition of {table} changed while it was read",
+                str(self._endpoint),
+                "none: the rows read so far are dropped",
+                "the split is read again under the new definition",
+            )
+        if known is None:
+            self._check_planned(session, schema)
+            session.definitions[table] = found
+
+    def _check_planned(self, session: _Session, schema: TableSchema) -> None:
+        found = read_schema(session.connection, schema.table)
+        if found.fingerprint != self._fingerprints[schema.table]:
+            raise TableChangedError(
+                f"{schema.table} is no longer defined as when it was planned",
+                str(self._endpoint),
+                "its rows would not fit the sink's table",
+                "restart the pipeline",
+            )
+
+    # --- the rows -----------------------------------------------------------------------------
+
+    def _select(
+        self, connection: ServerConnection, split: SnapshotSplit, decoder: TextDecoder
+    ) -> tuple[TextChunk, ...]:
+        """Read the split's rows in one statement, under one read view."""
+        raw = RawConnection(connection, where=str(self._endpoint))
+        hint = " FORCE INDEX (PRIMARY)" if self._tables[split.table].primary_key else ""
+        raw.start_query(
+            f"SELECT {decoder.select_list} FROM {quote_table(split.table)}{hint} "
+            f"WHERE {range_predicate(split.key_columns, split.keys)}"
+        )
+        framer = decoder.framer()
+        chunks: list[TextChunk] = []
+        held = 0
+        while not framer.finished:
+            with framer.space() as space:
+                count = raw.recv_into(space)
+            framer.received(count)
+            held += count
+            if held > self._max_split_bytes:
+                raise self._too_big(split)
+            while (chunk := framer.chunk()) is not None:
+                chunks.append(chunk)
+        raw.finish_result()
+        return tuple(chunks)
+
+    def _too_big(self, split: SnapshotSplit) -> SplitTooBigError:
+        return SplitTooBigError(
+            f"split {split.split_id} {split.keys} holds more than {self._max_split_bytes} bytes",
+            str(self._endpoint),
+            "none: what was read is dropped",
+            "the split is cut in two; smaller splits (snapshot.split_rows) avoid this",
+        )
+
+    # --- the log ------------------------------------------------------------------------------
+
+    def _replayed(
+        self,
+        rows: TextRows,
+        split: SnapshotSplit,
+        schema: TableSchema,
+        watermarks: tuple[LogPosition, LogPosition],
+    ) -> tuple[SplitRows, int]:
+        """Bring the rows from somewhere between L and H to H (law 3).
+
+        The first replay takes the rows; they are kept only where a statement may lead back to them.
+        """
+        low, high = watermarks
+        if high.binlog is None:
+            raise SourceIdentityError("a high watermark has no place in the log")
+        replayed: list[pa.Table] = []  # of one or none, so that it can be given away
+        waiting: list[TableChanges] = []
+        total = held = 0
+
+        def catch_up() -> None:
+            replayed.append(replay(self._taken(rows, replayed), waiting, schema, split.keys))
+            waiting.clear()
+            # Arrow keeps what was freed; with wide rows that soon is more than what is in use.
+            pa.default_memory_pool().release_unused()
+
+        for change in self.tail.changes(split.table, low, high.binlog):
+            if isinstance(change, Statement):
+                if self._is_settled(change, split):  # what came before it was seen, or is gone
+                    total = held = 0
+                    replayed.clear()
+                    waiting.clear()
+                continue
+            waiting.append(change)
+            total += len(change)
+            held += change.before.nbytes + change.after.nbytes
+            if held >= _REPLAY_BYTES:
+                catch_up()
+                held = 0
+        if waiting:
+            catch_up()
+        return (ArrowRows(replayed.pop()) if replayed else rows), total
+
+    def _taken(self, rows: TextRows, replayed: list[pa.Table]) -> pa.Table:
+        """Give away what was replayed onto so far, else the rows; nobody else holds it then."""
+        if replayed:
+            return replayed.pop()
+        settled = None if self._session is None else self._session.watermarks.settled
+        batches = rows.drained() if settled is None else rows.batches()
+        return pa.Table.from_batches(batches, rows.schema)
+
+    def _is_settled(self, statement: Statement, split: SnapshotSplit) -> bool:
+        """Tell whether a statement changed the table before it was read; while it was is an error.
+
+        False if it does not concern the table.
+        """
+        if not statement.effect.changes(self._tables[split.table], ignore_case=True):
+            return False
+        settled = None if self._session is None else self._session.watermarks.settled
+        if settled is not None and statement.point.end <= settled:
+            return True
+        raise SchemaMovedError(
+            f"{split.table} was changed by a statement while it was read: {statement.sql[:200]}",
+            f"{statement.point.start}",
+            "none: the rows read so far are dropped",
+            "the split is read again",
+        )
+
+    def _exact(self, high: LogPosition, low: LogPosition) -> LogPosition:
+        """Add H's GTIDs: those of L, and those the log had up to H's place."""
+        read = self.tail.position
+        gtids = None if read is None else read.gtids
+        if isinstance(gtids, GtidSet) and isinstance(low.gtids, GtidSet):
+            gtids = gtids.union(low.gtids)
+        imprint = None if read is None or read.binlog != high.binlog else read.imprint
+        return LogPosition(high.server_uuid, high.binlog, gtids, imprint)
+
+
+def _seen_gtids(connection: ServerConnection) -> GtidSet:
+    """Return an upper bound of the transactions in the log: executed ones and those under way.
+
+    In this order: one that leaves the second set enters the first at the same moment, or was
+    rolled back. One of these would be asked of every server in vain, so they are given some time.
+    """
+    owned = _owned_gtids(connection)
+    deadline = time.monotonic() + _OWNED_WAIT_S
+    while True:
+        executed = GtidSet.parse(str(query(connection, "SELECT @@global.gtid_executed")[0][0]))
+        owned = owned.subtract(executed)
+        if not owned or time.monotonic() >= deadline:
+            return executed.union(owned)
+        time.sleep(_OWNED_POLL_S)
+        owned = owned.intersection(_owned_gtids(connection))
+
+
+def _owned_gtids(connection: ServerConnection) -> GtidSet:
+    owned = str(query(connection, "SELECT @@global.gtid_owned")[0][0] or "")
+    return GtidSet.parse(re.sub(r"#\d+", "", owned))

@@ -1,0 +1,50 @@
+"""The rows of one split as they were read: the server's own bytes, decoded when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_cdc_provider.systems.mysql.wire.text_decoder import TextDecoder
+from airflow_cdc_provider.systems.mysql.wire.text_protocol import TextChunk
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(slots=True)
+class TextRows:
+    """Rows to which no change of the log had to be applied, so their bytes still hold."""
+
+    chunks: tuple[TextChunk, ...]
+    decoder: TextDecoder
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.decoder.schema
+
+    @property
+    def rows(self) -> int:
+        return sum(chunk.rows for chunk in self.chunks)
+
+    @property
+    def bytes(self) -> int:
+        return sum(chunk.bytes for chunk in self.chunks)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        for chunk in self.chunks:
+            yield self.decoder.to_arrow(chunk)
+
+    def drained(self) -> Iterator[pa.RecordBatch]:
+        """Decode the rows and let go of each chunk on the way; there are none afterwards."""
+        left = list(reversed(self.chunks))
+        self.chunks = ()
+        while left:
+            yield self.decoder.to_arrow(left.pop())
+
+    def text_chunks(self) -> tuple[TextChunk, ...] | None:
+        return self.chunks
+
+    def batch_of(self, chunk: TextChunk) -> pa.RecordBatch:
+        return self.decoder.to_arrow(chunk)

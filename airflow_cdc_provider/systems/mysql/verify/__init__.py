@@ -1,0 +1,1 @@
+"""Verify: both sides compared by ranges of the key."""

@@ -1,0 +1,161 @@
+"""One canonical text for a row, computed by each server itself, so that only hashes travel.
+
+Two rows are the same when their texts are, whatever family, charset or column type holds them:
+
+- ENUM as its text, with a mark for index 0, which reads as the empty text but is no member;
+- numbers by value: no zero padding, FLOAT widened to DOUBLE so that every bit counts (-0 is 0);
+- texts as bytes of UTF-8, unless both sides keep them in one charset in which one text is always
+  the same bytes (in `sjis` it is not: it has two backslashes);
+- temporals as the servers write them, zero and impossible dates included, in UTC;
+- binary, GEOMETRY and VECTOR as bytes; JSON as the text the server gives out.
+
+NULL is not the empty text: each text carries a mark for every NULL, and the lengths of its parts,
+so that no two rows run together to one text. Long values take part by their own hash, which keeps
+the text small: a server answers NULL for a text larger than `max_allowed_packet`. The hash is
+SHA-2, because MySQL 9.6 and later have MD5 only as a component.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from airflow_cdc_provider.core.identifiers import quote_identifier
+from airflow_cdc_provider.core.keys import KeyKind
+from airflow_cdc_provider.core.table_schema import Column, TableSchema
+from airflow_cdc_provider.systems.mysql.dialect.charsets import is_one_to_one
+
+_INTEGERS = {"tinyint", "smallint", "mediumint", "int", "bigint", "bit", "year", "decimal"}
+_TEMPORALS = {"date", "datetime", "timestamp", "time"}
+_SHORT_TEXTS = {"char", "varchar", "enum", "set"}
+_LONG_TEXTS = {"tinytext", "text", "mediumtext", "longtext", "json"}
+_SHORT_BINARIES = {"binary", "varbinary"}
+_UTF8 = {"utf8mb4", "utf8mb3", "utf8", "ascii"}
+
+
+@dataclass(frozen=True, slots=True)
+class RowText:
+    """SQL expressions over one side's table."""
+
+    hash: str
+    """SHA-256 of the row's canonical text, in hexadecimal digits."""
+    number: str
+    """The first 64 bits of that, to be added up without regard to order."""
+    key: tuple[str, ...]
+    """The key's columns: as they are where they can bound a range, else as canonical text."""
+    size: str
+    """About the bytes a row holds."""
+    may_be_unmade: str = ""
+    """True for a row whose text the server cannot make; empty where every text can be made."""
+
+
+def row_texts(source: TableSchema, sink: TableSchema) -> tuple[RowText, RowText]:
+    """Return the expressions for both sides of a table, over the source's copied columns."""
+    theirs = {column.name.casefold(): column for column in sink.columns}
+    pairs = [(column, theirs[column.name.casefold()]) for column in source.copied_columns]
+    here = _row_text(source, pairs)
+    there = _row_text(source, [(right, left) for left, right in pairs])
+    return here, there
+
+
+def _row_text(source: TableSchema, pairs: Sequence[tuple[Column, Column]]) -> RowText:
+    """Build one side's expressions from (own column, other side's column)."""
+    values, nulls, lengths, sizes, size = [], [], [], [], 0
+    for own, other in pairs:
+        name = quote_identifier(own.name)
+        value = _value(own, other)
+        may_be_null = own.nullable or other.nullable
+        values.append(f"IF({name} IS NULL, '', {value})" if own.nullable else value)
+        if may_be_null:
+            nulls.append(f"({name} IS NULL)")
+        if own.type.name in _SHORT_TEXTS:
+            lengths.append(f"IFNULL(CHAR_LENGTH({name}), 0)")
+        if own.type.name in _SHORT_TEXTS | _LONG_TEXTS | _SHORT_BINARIES or _is_blob(own):
+            sizes.append(f"IFNULL(LENGTH({name}), 0)")
+        else:
+            size += 8
+    parts = [*values, *lengths]
+    if nulls:
+        parts.append(f"CONCAT({', '.join(nulls)})")
+    # every part is made bytes: collations never meet, and the hash is over bytes anyway
+    text = ", ',', ".join(parts)
+    hashed = _hash(f"CONCAT({text})")
+    return RowText(
+        hash=hashed,
+        number=f"CAST(CONV(LEFT({hashed}, 16), 16, 10) AS UNSIGNED)",
+        key=_key(source, {own.name.casefold(): (own, other) for own, other in pairs}),
+        size=" + ".join([*sizes, str(size)]),
+        may_be_unmade=" OR ".join(
+            _unmade(own, other) for own, other in pairs if _grows(own, other)
+        ),
+    )
+
+
+def _key(source: TableSchema, pairs: dict[str, tuple[Column, Column]]) -> tuple[str, ...]:
+    columns = [pairs[name.casefold()] for name in source.primary_key]
+    if all(kind.splittable for kind in source.key_kinds):
+        return tuple(quote_identifier(own.name) for own, _ in columns)
+    return tuple(f"CAST({_key_value(own, other)} AS CHAR)" for own, other in columns)
+
+
+def _key_value(own: Column, other: Column) -> str:
+    if own.type.key_kind is KeyKind.BINARY or _is_blob(own):
+        return f"HEX({quote_identifier(own.name)})"
+    if own.type.name in _LONG_TEXTS:
+        return quote_identifier(own.name)
+    return _value(own, other)
+
+
+def _value(own: Column, other: Column) -> str:
+    """Return the canonical text of a column that is not NULL."""
+    name, kind = quote_identifier(own.name), own.type.name
+    if kind in _INTEGERS:
+        return f"({name} + 0)"
+    if kind in {"float", "double"}:
+        return f"({name} + 0e0)"
+    if kind in _TEMPORALS:
+        return f"CAST({name} AS CHAR)"
+    if kind == "enum":  # the value that is no member reads as the empty text, which may be one
+        return f"CONCAT({name} = 0, CAST({_text(own, other)} AS BINARY))"
+    if kind in _SHORT_TEXTS:
+        return f"CAST({_text(own, other)} AS BINARY)"
+    if kind == "json":
+        return _hash(f"CAST({name} AS CHAR)")
+    if kind in _LONG_TEXTS:
+        return _hash(_text(own, other))
+    if kind in _SHORT_BINARIES:
+        return f"HEX({name})"
+    if _is_blob(own):
+        return _hash(name)
+    return f"CAST({name} AS CHAR)"
+
+
+def _hash(text: str) -> str:
+    return f"SHA2({text}, 256)"
+
+
+def _text(own: Column, other: Column) -> str:
+    """Return a text in the charset in which both sides can be compared byte by byte."""
+    name, here, there = quote_identifier(own.name), own.type.charset, other.type.charset
+    same_bytes = here == there and (here is None or is_one_to_one(here))
+    if same_bytes or (here in _UTF8 and (there in _UTF8 or there is None)):
+        return name
+    return f"CONVERT({name} USING utf8mb4)"
+
+
+def _grows(own: Column, other: Column) -> bool:
+    """Tell whether the canonical text may be larger than the value the server took."""
+    return own.type.name in _LONG_TEXTS and _text(own, other) != quote_identifier(own.name)
+
+
+def _unmade(own: Column, other: Column) -> str:
+    return f"({quote_identifier(own.name)} IS NOT NULL AND {_text(own, other)} IS NULL)"
+
+
+def _is_blob(column: Column) -> bool:
+    kind = column.type.name
+    return kind.endswith("blob") or kind == "vector" or _is_geometry(kind)
+
+
+def _is_geometry(kind: str) -> bool:
+    return kind in {"point", "linestring", "polygon"} or kind.startswith(("geom", "multi"))

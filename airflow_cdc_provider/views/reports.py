@@ -1,0 +1,184 @@
+"""Results of the commands as JSON and as lines for people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.pipeline.file.model import PipelineFile
+from airflow_cdc_provider.pipeline.steps.checking import CheckReport
+from airflow_cdc_provider.pipeline.steps.converging import Convergence
+from airflow_cdc_provider.pipeline.steps.planning import PlanPreview
+from airflow_cdc_provider.systems.mysql.verify.verify import VerifyReport
+from airflow_cdc_provider.views.display import lag_text, progress_line
+from airflow_cdc_provider.views.status import PipelineStatus, left_out_text
+
+Form = dict[str, Any]
+
+
+def check_lines(report: CheckReport) -> list[str]:
+    """Write every finding with its fix."""
+    lines: list[str] = []
+    for finding in report.findings:
+        lines.append(f"[{finding.level}] {finding.subject}: {finding.observed}")
+        for label, text in (
+            ("wanted", finding.wanted),
+            ("why", finding.why),
+            ("fix", finding.fix),
+        ):
+            if text:
+                lines.append(f"    {label}: {text}")
+    counted = ", ".join(f"{count} {level}" for level, count in report.counts.items())
+    verdict = "refused" if report.blocks else "fine"
+    lines.append(f"{verdict}: {len(report.tables)} tables; findings: {counted or 'none'}")
+    return lines
+
+
+def plan_form(preview: PlanPreview, model: PipelineFile) -> Form:
+    """Return what a run would do."""
+    return {
+        "pipeline": str(model.name),
+        "would": _would(preview),
+        "refused": bool(preview.report.blocks),
+        "blocks": [finding.to_json() for finding in preview.report.blocks],
+        "plan_id": preview.stored_plan_id,
+        "tables": [
+            {
+                "source": str(plan.schema.table),
+                "sink": str(plan.sink_table),
+                "key": list(plan.schema.primary_key),
+                "estimated_rows": plan.estimated_rows,
+                "estimated_splits": _splits(plan.estimated_rows, model),
+            }
+            for plan in preview.tables
+        ],
+        "not_copied": list(preview.not_copied),
+        "gone": list(preview.gone),
+        "max_connections": model.snapshot.max_connections,
+    }
+
+
+def plan_lines(form: Mapping[str, Any]) -> list[str]:
+    """Write a plan for people; numbers that are the server's guess carry a ~."""
+    lines = [
+        f"{table['source']} -> {table['sink']}: key ({', '.join(table['key'])}), "
+        f"~{table['estimated_rows']:,} rows, ~{table['estimated_splits']:,} splits"
+        for table in form["tables"]
+    ]
+    rows = sum(table["estimated_rows"] for table in form["tables"])
+    lines.append(
+        f"{len(form['tables'])} tables, ~{rows:,} rows, at most {form['max_connections']} "
+        "connections to the source"
+    )
+    lines += [f"warning: {left_out_text(table)}" for table in form["not_copied"]]
+    lines += [f"in the plan, no longer there: {table}" for table in form["gone"]]
+    lines += [
+        f"[block] {found['subject']}: {found['observed']}; {found['why']}. Fix: {found['fix']}"
+        for found in form["blocks"]
+    ]
+    lines.append(f"run would {form['would']}; nothing was changed")
+    return lines
+
+
+def _would(preview: PlanPreview) -> str:
+    if preview.report.blocks:
+        return "refuse to start"
+    if not preview.stored_plan_id:
+        return "make this plan, read the tables, hand off and stream"
+    if preview.handed_off:
+        return f"go on streaming under plan {preview.stored_plan_id}"
+    return f"go on reading under plan {preview.stored_plan_id}"
+
+
+def _splits(rows: int, model: PipelineFile) -> int:
+    return max(1, math.ceil(rows / model.snapshot.split_rows))
+
+
+def run_form(done: Convergence, status: PipelineStatus, seconds: float) -> Form:
+    """Return what a run did and where it left the pipeline."""
+    return {
+        "pipeline": str(status.state.name),
+        "seconds": round(seconds, 3),
+        "plan_id": done.plan.plan_id,
+        "new_plan": done.plan.is_new,
+        "not_copied": list(done.plan.not_copied),
+        "snapshot": None if done.snapshot is None else dict(done.snapshot.result),
+        "stream": dict(done.stream.result),
+        "consistent": not done.inconsistent,
+        "inconsistent": [str(table) for table in done.inconsistent],
+        "status": dict(status.to_json()),
+    }
+
+
+def run_lines(form: Mapping[str, Any]) -> list[str]:
+    """Write what a run did."""
+    lines = []
+    if form["snapshot"] is not None:
+        read = form["snapshot"]
+        seconds = float(read.get("seconds", 0)) or 1.0
+        rows = int(read.get("rows", 0))
+        lines.append(
+            f"snapshot: {rows:,} rows in {read.get('splits', 0)} splits, "
+            f"{seconds:.1f} s ({rows / seconds:,.0f} rows/s)"
+        )
+    stream = form["stream"]
+    lines.append(
+        f"stream: {int(stream.get('changes', 0)):,} changes in "
+        f"{int(stream.get('transactions', 0)):,} transactions, at {stream.get('position', '')}"
+    )
+    lines += [f"warning: {left_out_text(table)}" for table in form["not_copied"]]
+    waiting = ", ".join(form["inconsistent"])
+    state = f"not consistent yet: {waiting}" if waiting else "the sink is consistent"
+    lines.append(f"{form['pipeline']}: {stream.get('outcome', '')} in {form['seconds']} s; {state}")
+    return lines
+
+
+def status_lines(status: PipelineStatus) -> list[str]:
+    """Write what is remembered of a pipeline."""
+    lines = [progress_line(status, None, None)]
+    for table in status.tables:
+        more = "" if table.planning_done else "+"
+        error = f" - {table.error}" if table.error else ""
+        lines.append(
+            f"  {table.source} -> {table.sink}: {table.phase}, splits "
+            f"{table.splits_finished}/{table.splits_planned}{more}, {table.rows:,} rows{error}"
+        )
+    if status.stream is not None:
+        lines.append(f"  stream at {status.stream.position}, lag {lag_text(status)}")
+    lines += [f"  warning: {left_out_text(table)}" for table in status.not_copied]
+    if status.state.error:
+        lines.append(f"  error: {status.state.error}")
+    owner = status.state.owner or "nobody"
+    held = "at work" if status.is_owned else "not at work"
+    lines.append(f"  owner: {owner} ({held}), generation {status.state.generation}")
+    lines += [
+        f"  {datetime.fromtimestamp(event.at_us / 1e6, UTC):%Y-%m-%d %H:%M:%S} "
+        f"[{event.level}] {event.text}"
+        for event in status.events
+    ]
+    return lines
+
+
+def verify_form(name: PipelineName, report: VerifyReport) -> Form:
+    """Return what the comparison found."""
+    return {"pipeline": str(name), **report.to_json()}
+
+
+def verify_lines(report: VerifyReport) -> list[str]:
+    """Write what the comparison found, with some keys of rows that differ."""
+    lines: list[str] = []
+    for table in report.tables:
+        lines.append(f"{table.table} -> {table.sink_table}: {table}")
+        lines += [f"    {sample.kind.value}: key {sample.key}" for sample in table.samples]
+    lines += [f"warning: {left_out_text(table)}" for table in report.not_copied]
+    rows = sum(table.rows_source for table in report.tables)
+    size = sum(table.bytes for table in report.tables)
+    verdict = "equal" if report.equal else "DIFFERENT"
+    lines.append(
+        f"{verdict}: {len(report.tables)} tables, {rows:,} rows, {size / 1e6:,.1f} MB compared "
+        f"in {report.seconds:.1f} s"
+    )
+    return lines

@@ -1,0 +1,152 @@
+"""What goes into XCom: references and summaries, never rows, secrets or thousands of splits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.records import PipelineState
+from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
+from airflow_cdc_provider.views.status import PipelineStatus
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.pipeline.steps.checking import CheckReport
+    from airflow_cdc_provider.pipeline.steps.planning import PlanSummary
+    from airflow_cdc_provider.systems.mysql.verify.verify import VerifyReport
+
+PROGRESS_KEY = "progress"
+_MOST = 200
+"""Tables or findings that a summary names one by one; it says how many there are more."""
+_LONGEST_POSITION = 400
+_US = 1_000_000
+
+
+def check_summary(name: PipelineName, report: CheckReport) -> dict[str, Any]:
+    """Summarise a preflight."""
+    return {
+        "pipeline": str(name),
+        "tables": len(report.tables),
+        "counts": dict(report.counts),
+        "findings": [
+            f"[{found.level}] {found.subject}: {found.observed}"
+            for found in report.findings[:_MOST]
+        ],
+    }
+
+
+def plan_summary(name: PipelineName, plan: PlanSummary) -> dict[str, Any]:
+    """Summarise a plan."""
+    return {
+        "pipeline": str(name),
+        "generation": plan.generation,
+        "plan_id": plan.plan_id,
+        "is_new": plan.is_new,
+        "handed_off": plan.handed_off,
+        "tables": len(plan.tables),
+        "routes": {str(table.schema.table): str(table.sink_table) for table in plan.tables[:_MOST]},
+        "created": list(plan.created[:_MOST]),
+        "not_copied": list(plan.not_copied[:_MOST]),
+        "gone": list(plan.gone[:_MOST]),
+        "warning": plan.warning,
+    }
+
+
+def snapshot_summary(status: PipelineStatus, *, ran: bool) -> dict[str, Any]:
+    """Summarise the snapshot; `ran` is False when there was nothing left to read."""
+    return {
+        **_reference(status.state),
+        "ran": ran,
+        "rows": status.rows,
+        "splits": status.splits_finished,
+        "tables": {
+            table.source: {"splits": table.splits_finished, "rows": table.rows}
+            for table in status.tables[:_MOST]
+        },
+    }
+
+
+def hand_off_summary(state: PipelineState, stream: StreamSplit) -> dict[str, Any]:
+    """Summarise a hand-off: where the stream starts, and each table's watermarks."""
+    return {
+        **_reference(state),
+        "start": _text(stream.start),
+        "tables": {str(table.table): _watermarks(table) for table in stream.tables[:_MOST]},
+    }
+
+
+def stream_summary(status: PipelineStatus) -> dict[str, Any]:
+    """Summarise how far the stream is."""
+    stream = status.stream
+    if stream is None:
+        return _reference(status.state)
+    return {
+        **_reference(status.state),
+        "position": _text(stream.position),
+        "changes": stream.changes,
+        "transactions": stream.transactions,
+        "lag_s": None if stream.lag_us is None else stream.lag_us / _US,
+        "consistent": status.is_consistent,
+    }
+
+
+def verify_summary(name: PipelineName, report: VerifyReport) -> dict[str, Any]:
+    """Summarise a comparison."""
+    return {
+        "pipeline": str(name),
+        "equal": report.equal,
+        "tables": {str(table.table): str(table) for table in report.tables[:_MOST]},
+        "not_copied": [str(table) for table in report.not_copied[:_MOST]],
+    }
+
+
+def progress(status: PipelineStatus) -> dict[str, Any]:
+    """Return a small picture of the progress, with one line for people as `text`."""
+    stream = status.stream
+    more = "" if status.planning_done else "+"
+    text = f"{status.state.phase.value}: splits {status.splits_finished}/{status.splits_planned}"
+    text += f"{more}, rows {status.rows:,}"
+    picture: dict[str, Any] = {
+        "phase": status.state.phase.value,
+        "generation": status.state.generation,
+        "splits_finished": status.splits_finished,
+        "splits_planned": status.splits_planned,
+        "rows": status.rows,
+    }
+    if stream is not None:
+        lag_s = None if stream.lag_us is None else stream.lag_us / _US
+        picture |= {"changes": stream.changes, "lag_s": lag_s, "position": _text(stream.position)}
+        text += f", changes {stream.changes:,}"
+        text += "" if lag_s is None else f", lag {lag_s:.1f} s"
+    return {**picture, "text": text}
+
+
+def _reference(state: PipelineState) -> dict[str, Any]:
+    return {
+        "pipeline": str(state.name),
+        "generation": state.generation,
+        "plan_id": state.plan_id,
+        "phase": state.phase.value,
+    }
+
+
+def _watermarks(table: TableProgress) -> dict[str, Any]:
+    highs: Sequence[LogPosition] = table.consistent_at
+    return {
+        "splits": len(table.finished),
+        "from": _text(table.applied_through),
+        "consistent_at": _text(_largest(highs)),
+    }
+
+
+def _largest(positions: Sequence[LogPosition]) -> LogPosition | None:
+    """Return a position that covers all others, None if there is no such one."""
+    covering = (one for one in positions if all(one.covers(other) for other in positions))
+    return next(covering, None)
+
+
+def _text(position: LogPosition | None) -> str:
+    """Write a position; a GTID set can be long, and the whole of it is in the state store."""
+    text = "" if position is None else str(position)
+    return text if len(text) <= _LONGEST_POSITION else f"{text[:_LONGEST_POSITION]}..."

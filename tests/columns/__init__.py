@@ -1,0 +1,1 @@
+"""Columns, without a system."""

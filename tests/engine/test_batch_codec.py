@@ -1,0 +1,111 @@
+"""Change batches survive their way through Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_cdc_provider.columns.changes import ChangeBatch, Op, Statement, TableChanges
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition, TransactionPoint
+from airflow_cdc_provider.engine.stream.batch_codec import decode, encode, joined, parts_of
+from tests.strategies import UUIDS, binlog_positions, gtids, log_positions, mariadb_gtids
+
+points = st.builds(
+    TransactionPoint,
+    st.sampled_from(UUIDS),
+    st.one_of(st.none(), gtids, mariadb_gtids),
+    binlog_positions,
+    binlog_positions,
+    st.integers(0, 2**53),
+)
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.uint64(), nullable=False),
+        pa.field("id", pa.decimal256(65, 30)),  # one name twice is no trouble
+        pa.field("text", pa.string(), metadata={"charset": "utf8mb4"}),
+    ],
+    metadata={"table": "t"},
+)
+ROW = st.tuples(
+    st.integers(0, 2**64 - 1), st.one_of(st.none(), st.decimals(0, 1, places=30)), st.text()
+)
+
+
+def images(rows: Sequence[tuple[object, ...]]) -> pa.RecordBatch:
+    columns = list(zip(*rows, strict=True)) if rows else [(), (), ()]
+    arrays = [pa.array(list(c), f.type) for c, f in zip(columns, SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> ChangeBatch:
+    transactions = tuple(draw(st.lists(points, max_size=3)))
+    tables = []
+    for name in draw(st.lists(st.sampled_from(["a", "b.c", "d"]), unique=True)):
+        rows = draw(st.lists(ROW, max_size=4))
+        count = len(rows)
+        tables.append(
+            TableChanges(
+                TableId("shop", name),
+                pa.array([0] * count, pa.int32()),
+                pa.array(range(count), pa.int64()),
+                pa.array([Op.UPDATE] * count, pa.int8()),
+                images(rows),
+                images(rows[::-1]),
+            )
+        )
+    barrier = draw(
+        st.one_of(
+            st.none(),
+            st.builds(Statement, st.text(), st.text(), points, st.booleans(), st.booleans()),
+        )
+    )
+    end = draw(st.one_of(st.none(), log_positions))
+    size = draw(st.integers(0, 10))
+    return ChangeBatch(draw(log_positions), end, transactions, tuple(tables), barrier, size)
+
+
+@given(batches())
+def test_a_batch_reads_back_equal(batch: ChangeBatch) -> None:
+    read = decode(encode(batch))
+    assert (read.start, read.end, read.bytes) == (batch.start, batch.end, batch.bytes)
+    assert (read.transactions, read.barrier) == (batch.transactions, batch.barrier)
+    assert [changes.table for changes in read.tables] == [c.table for c in batch.tables]
+    for mine, theirs in zip(read.tables, batch.tables, strict=True):
+        assert (mine.op, mine.ordinal, mine.transaction) == (
+            theirs.op,
+            theirs.ordinal,
+            theirs.transaction,
+        )
+        assert mine.before.equals(theirs.before, check_metadata=True)
+        assert mine.after.equals(theirs.after, check_metadata=True)
+
+
+@given(st.lists(st.binary(min_size=1, max_size=20)), st.integers(1, 7))
+def test_parts_are_joined_to_what_was_cut(encoded: list[bytes], part_bytes: int) -> None:
+    parts = [part for one in encoded for part in parts_of(one, part_bytes)]
+    assert all(len(part) <= part_bytes for part, _ in parts)
+    assert list(joined(parts)) == encoded
+
+
+def test_reading_a_batch_does_not_copy_its_columns() -> None:
+    rows: list[tuple[object, ...]] = [(i, None, "x" * 100) for i in range(1000)]
+    one = pa.array([0] * 1000, pa.int32())
+    changes = TableChanges(
+        TableId("shop", "a"),
+        one,
+        one.cast(pa.int64()),
+        one.cast(pa.int8()),
+        images(rows),
+        images(rows),
+    )
+    start = LogPosition(UUIDS[0], BinlogPosition(1, 4))
+    encoded = encode(ChangeBatch(start, start, (), (changes,)))
+    before = pa.total_allocated_bytes()
+    decoded = decode(encoded)
+    assert pa.total_allocated_bytes() - before < len(encoded) / 10
+    assert decoded.changes == 1000

@@ -1,0 +1,49 @@
+"""Errors keep their class and their facts between processes, and lose their secrets."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from airflow_cdc_provider.core import errors
+from airflow_cdc_provider.core.errors import CdcError
+from airflow_cdc_provider.engine.errors_as_records import (
+    CarriedError,
+    carried_error,
+    error_from_json,
+    error_to_json,
+)
+from airflow_cdc_provider.engine.scrubbing import Secrets
+
+KINDS = [
+    kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, CdcError)
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_error_comes_back_as_its_own_class(kind: type[CdcError]) -> None:
+    error = kind("what", "where", "risk", "remedy")
+    back = error_from_json(json.loads(json.dumps(error_to_json(error))))
+    assert type(back) is kind
+    assert back.args == error.args
+
+
+def test_an_error_of_an_unknown_code_keeps_its_words() -> None:
+    back = error_from_json({"code": "CDC-NEW-001", "what": "it broke"})
+    assert "CDC-NEW-001: it broke" in str(back)
+
+
+def test_an_error_is_found_in_the_text_of_sparks_exception() -> None:
+    error = errors.BinlogPurgedError('gone "quoted"\nand broken', "bin.000001", "rows", "again")
+    text = f"[STREAM_FAILED] ...\nTraceback\n  {CarriedError(error)} SQLSTATE: 39000\n=== more"
+    found = carried_error(text)
+    assert type(found) is errors.BinlogPurgedError
+    assert found.args == error.args
+
+
+def test_a_password_is_taken_out_of_a_text_in_each_form() -> None:
+    secrets = Secrets.of_dsns("mysql://u:p%40ss%2Fw%20rd@h:1/", "sqlite:////state.db")
+    text = "p@ss/w rd and p%40ss%2Fw%20rd and 'p@ss/w rd' and p%40ss%2Fw+rd"
+    assert "ss" not in secrets.scrub(text)
+    assert "ss" not in repr(secrets)

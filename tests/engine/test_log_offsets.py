@@ -1,0 +1,75 @@
+"""Where micro-batches end, and how offsets are written."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+
+from airflow_cdc_provider.core.errors import PositionWentBackError
+from airflow_cdc_provider.core.gtid import GtidSet
+from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
+from airflow_cdc_provider.engine.stream.log_offsets import LogFile, next_end, offset_of, position_of
+from tests.strategies import UUIDS, log_positions
+
+FILES = (LogFile(1, 1000), LogFile(2, 500), LogFile(3, 900), LogFile(4, 200))
+
+
+def at(file: int, offset: int, server: str = UUIDS[0]) -> LogPosition:
+    return LogPosition(server, BinlogPosition(file, offset))
+
+
+@given(log_positions)
+def test_an_offset_reads_back_as_its_position(position: LogPosition) -> None:
+    assert position_of(json.loads(json.dumps(offset_of(position)))) == position
+
+
+def test_one_position_has_one_text_however_its_gtids_were_written() -> None:
+    uuid, other = UUIDS[0], UUIDS[1]
+    texts = (f"{other}:1-3,{uuid}:1:2-5", f"{uuid}:1-5,{other}:2-3:1")
+    written = {
+        json.dumps(offset_of(LogPosition(uuid, BinlogPosition(1, 4), GtidSet.parse(text))))
+        for text in texts
+    }
+    assert len(written) == 1
+
+
+def test_nothing_new_is_the_very_start() -> None:
+    start = LogPosition(UUIDS[0], BinlogPosition(4, 200), GtidSet.parse(f"{UUIDS[0]}:1-5"))
+    assert next_end(start, at(4, 200)) is start
+
+
+def test_a_position_that_went_back_is_refused() -> None:
+    with pytest.raises(PositionWentBackError, match="where the stream is"):
+        next_end(at(4, 200), at(4, 150))
+
+
+def test_a_batch_is_the_rest_of_the_log_when_it_is_small() -> None:
+    assert next_end(at(1, 900), at(4, 200), files=FILES, batch_bytes=10_000) == at(4, 200)
+
+
+def test_a_large_backlog_is_cut_at_file_ends() -> None:
+    ends, position = [], at(1, 100)
+    while (end := next_end(position, at(4, 200), files=FILES, batch_bytes=800)) is not position:
+        ends.append(end)
+        position = end
+    assert ends == [at(2, 4), at(3, 4), at(4, 4), at(4, 200)]
+
+
+def test_a_bounded_run_ends_at_its_bound_and_not_at_what_came_later() -> None:
+    bound = at(4, 100)
+    assert next_end(at(4, 50), at(4, 200), bound=bound) == bound
+    start = at(4, 100)
+    assert next_end(start, at(4, 200), bound=bound) is start
+
+
+def test_a_run_from_gtids_alone_reads_to_the_end_of_the_log() -> None:
+    start = LogPosition(UUIDS[0], gtids=GtidSet.parse(f"{UUIDS[0]}:1-5"))
+    assert next_end(start, at(4, 200)) == at(4, 200)
+
+
+def test_another_server_is_read_to_its_own_end() -> None:
+    other = at(1, 300, UUIDS[1])
+    assert next_end(at(4, 200), other, bound=at(4, 900)) == other
+    assert next_end(other, other, bound=at(4, 900)) is other

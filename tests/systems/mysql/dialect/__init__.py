@@ -1,0 +1,1 @@
+"""Names, statements, types."""

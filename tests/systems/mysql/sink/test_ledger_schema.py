@@ -1,0 +1,50 @@
+"""A ledger is brought up to date by a newer release, and left alone by an older one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.systems.mysql.sink import ledger_schema
+from airflow_cdc_provider.systems.mysql.sink.ledger_schema import create_ledger, ledger_version
+from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
+from tests.servers.throwaway import MySqlServer
+
+
+@pytest.fixture
+def session() -> Iterator[SinkSession]:
+    """A session on a sink of the test's own: there is one ledger a server."""
+    with (
+        MySqlServer() as server,
+        closing(SinkSession.open(Endpoint.parse(server.dsn()), purpose="test")) as opened,
+    ):
+        yield opened
+
+
+def versions(session: SinkSession) -> list[int]:
+    return [int(row[0]) for row in session.rows("SELECT version FROM airflow_cdc.ledger_version")]
+
+
+def test_an_older_ledger_gets_what_it_lacks_and_keeps_its_rows(
+    session: SinkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_ledger(session)
+    assert versions(session) == [ledger_schema.VERSION]
+    session.execute("INSERT INTO airflow_cdc.pipeline (pipeline, generation) VALUES ('shop', 3)")
+    later = ledger_schema.VERSION + 1
+    with monkeypatch.context() as newer:
+        newer.setattr(ledger_schema, "VERSION", later)
+        newer.setitem(ledger_schema._TABLES, "made_up", "`number` INT PRIMARY KEY")
+        assert ledger_version(session) == later - 1
+        for _ in range(2):
+            create_ledger(session)
+        assert versions(session) == [later]
+        assert session.rows("SELECT COUNT(*) FROM airflow_cdc.made_up")[0][0] == 0
+        rows = session.rows("SELECT pipeline, generation FROM airflow_cdc.pipeline")
+        assert [tuple(row) for row in rows] == [("shop", 3)]
+    with pytest.raises(RefusedError, match=f"has version {later}, this release knows"):
+        create_ledger(session)

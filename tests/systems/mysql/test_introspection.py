@@ -1,0 +1,206 @@
+"""Definitions are read from the catalogue as the server means them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.keys import KeyKind
+from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.systems.mysql.preflight.foreign_keys import foreign_keys
+from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
+from airflow_cdc_provider.systems.mysql.server.catalogue import (
+    TableKind,
+    picked_tables,
+    table_facts,
+    triggers,
+)
+from airflow_cdc_provider.systems.mysql.server.introspection import (
+    EXPRESSION,
+    read_schema,
+    read_schemas,
+)
+from tests.servers.given import SqlServer
+from tests.systems.mysql.sessions import BOTH_FAMILIES, source
+
+
+@pytest.fixture(params=BOTH_FAMILIES)
+def server(request: pytest.FixtureRequest) -> SqlServer:
+    found = request.getfixturevalue(request.param)
+    assert isinstance(found, SqlServer)
+    return found
+
+
+@pytest.fixture
+def database(server: SqlServer, fresh_database: Callable[[SqlServer], str]) -> str:
+    return fresh_database(server)
+
+
+def schema_of(server: SqlServer, database: str, definition: str) -> TableSchema:
+    server.execute(f"CREATE TABLE {database}.t ({definition})")
+    with source(server) as connection:
+        return read_schema(connection, TableId(database, "t"))
+
+
+def test_the_primary_key_is_in_index_order(server: SqlServer, database: str) -> None:
+    found = schema_of(server, database, "a INT, b VARCHAR(9), c DATE, PRIMARY KEY (c, a, b)")
+    assert found.primary_key == ("c", "a", "b")
+    assert found.key_kinds == (KeyKind.TEMPORAL, KeyKind.INTEGER, KeyKind.TEXT)
+
+
+def test_a_prefix_bounds_no_split_and_the_key_columns_before_it_do(
+    server: SqlServer, database: str
+) -> None:
+    found = schema_of(server, database, "a INT, b TEXT, PRIMARY KEY (a, b(7))")
+    assert found.key_prefixes == (0, 7)
+    assert found.key_kinds == (KeyKind.INTEGER, KeyKind.OTHER)
+
+
+def test_members_keep_quotes_commas_and_backslashes(server: SqlServer, database: str) -> None:
+    members = ("a,b", "it's", "b\\c", 'x"y', "ü)", "UNSIGNED")
+    listed = ", ".join("'" + m.replace("\\", "\\\\").replace("'", "''") + "'" for m in members)
+    found = schema_of(server, database, f"id INT PRIMARY KEY, e ENUM({listed})")
+    assert found.column("e").type.members == members
+    assert not found.column("e").type.unsigned
+
+
+def test_numbers_know_sign_and_digits(server: SqlServer, database: str) -> None:
+    found = schema_of(
+        server,
+        database,
+        "id BIGINT UNSIGNED PRIMARY KEY, z INT ZEROFILL, d DECIMAL(12,3), b BIT(9), t TIME(4)",
+    )
+    types = {column.name: column.type for column in found.columns}
+    assert types["id"].unsigned
+    assert types["z"].unsigned
+    assert (types["d"].precision, types["d"].scale) == (12, 3)
+    assert (types["b"].length, types["t"].fraction) == (9, 4)
+
+
+def test_generated_and_invisible_columns_are_told_apart(server: SqlServer, database: str) -> None:
+    found = schema_of(
+        server,
+        database,
+        "id INT PRIMARY KEY, v INT AS (id + 1) VIRTUAL, s INT AS (id + 2) STORED, "
+        "x INT DEFAULT (1 + 1), h INT DEFAULT 3 INVISIBLE",
+    )
+    assert [column.name for column in found.columns if column.generated] == ["v", "s"]
+    assert [column.name for column in found.columns if column.invisible] == ["h"]
+    assert [column.name for column in found.copied_columns] == ["id", "x", "h"]
+
+
+def test_the_fingerprint_is_the_definition_without_counters(
+    server: SqlServer, database: str
+) -> None:
+    first = schema_of(server, database, "id INT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(9)")
+    table = TableId(database, "t")
+    server.execute(f"INSERT INTO {database}.t (v) VALUES ('x')")
+    with source(server) as connection:
+        assert read_schema(connection, table, with_statement=True).fingerprint == first.fingerprint
+        server.execute(f"ALTER TABLE {database}.t MODIFY v VARCHAR(9) COLLATE utf8mb4_bin")
+        assert read_schema(connection, table).fingerprint != first.fingerprint
+
+
+def test_names_that_differ_by_case_are_two_tables(server: SqlServer, database: str) -> None:
+    server.execute(f"CREATE TABLE {database}.Shop (id INT PRIMARY KEY)")
+    server.execute(f"CREATE TABLE {database}.shop (a INT, b INT, PRIMARY KEY (b))")
+    with source(server) as connection:
+        found = read_schemas(connection, [TableId(database, "shop")])
+    assert list(found) == [TableId(database, "shop")]
+    assert [column.name for column in found[TableId(database, "shop")].columns] == ["a", "b"]
+
+
+def test_a_table_that_is_not_there_is_named(server: SqlServer) -> None:
+    with source(server) as connection, pytest.raises(RefusedError, match=r"no\.such"):
+        read_schema(connection, TableId("no", "such"))
+
+
+def test_foreign_keys_and_triggers_are_found(server: SqlServer, database: str) -> None:
+    server.execute(f"CREATE TABLE {database}.p (a INT, b INT, PRIMARY KEY (a, b))")
+    server.execute(
+        f"CREATE TABLE {database}.c (id INT PRIMARY KEY, y INT, x INT, CONSTRAINT fk "
+        f"FOREIGN KEY (x, y) REFERENCES p (a, b) ON DELETE CASCADE)",
+        database=database,
+    )
+    server.execute(
+        f"CREATE TRIGGER {database}.tr BEFORE INSERT ON {database}.c FOR EACH ROW SET NEW.x = 1"
+    )
+    child = TableId(database, "c")
+    with source(server) as connection:
+        (key,) = foreign_keys(connection, [child])
+        assert triggers(connection, [child]) == {child: ("tr",)}
+    assert (key.columns, key.referenced_columns) == (("x", "y"), ("a", "b"))
+    assert key.referenced == TableId(database, "p")
+    assert key.cascades
+
+
+@dataclass(frozen=True)
+class Everything:
+    database: str
+
+    def matches(self, table: TableId, *, ignore_case: bool = False) -> bool:
+        return table.database == self.database
+
+
+@dataclass(frozen=True)
+class Named:
+    table: str
+
+    def matches(self, table: TableId, *, ignore_case: bool = False) -> bool:
+        return table.table == self.table
+
+
+def test_patterns_pick_tables_of_every_kind(server: SqlServer, database: str) -> None:
+    server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY)")
+    server.execute(f"CREATE TABLE {database}.tmp (id INT PRIMARY KEY)")
+    server.execute(f"CREATE VIEW {database}.v AS SELECT 1")
+    with source(server) as connection:
+        found = picked_tables(
+            connection, read_capabilities(connection), [Everything(database)], [Named("tmp")]
+        )
+    assert [(fact.table.table, fact.kind) for fact in found] == [
+        ("t", TableKind.BASE),
+        ("v", TableKind.VIEW),
+    ]
+
+
+def test_a_functional_key_part_is_marked(mysql_server: SqlServer, mysql_database: str) -> None:
+    found = schema_of(
+        mysql_server, mysql_database, "id INT PRIMARY KEY, v INT, UNIQUE f (v, (v + 1))"
+    )
+    assert found.unique_keys[0].columns == ("v", EXPRESSION)
+
+
+def test_an_invisible_primary_key_is_a_key(mysql_server: SqlServer, mysql_database: str) -> None:
+    with source(mysql_server) as connection, connection.cursor() as cursor:
+        cursor.execute("SET sql_generate_invisible_primary_key = 1")
+        cursor.execute(f"CREATE TABLE {mysql_database}.t (v VECTOR(3))")
+        found = read_schema(connection, TableId(mysql_database, "t"))
+    assert found.primary_key == ("my_row_id",)
+    assert found.column("my_row_id").invisible
+    assert found.column("v").type.length == 3
+
+
+def test_mariadb_json_and_history_are_known(
+    mariadb_server: SqlServer, mariadb_database: str
+) -> None:
+    found = schema_of(
+        mariadb_server,
+        mariadb_database,
+        "id INT PRIMARY KEY, j JSON, l LONGTEXT, u UUID, i INET6",
+    )
+    assert found.column("j").type.is_json_text
+    assert not found.column("l").type.is_json_text
+    assert found.column("u").type.name == "uuid"
+    mariadb_server.execute(
+        f"CREATE TABLE {mariadb_database}.h (id INT PRIMARY KEY) WITH SYSTEM VERSIONING"
+    )
+    mariadb_server.execute(f"CREATE SEQUENCE {mariadb_database}.s")
+    tables = [TableId(mariadb_database, name) for name in ("h", "s")]
+    with source(mariadb_server) as connection:
+        kinds = [table_facts(connection, tables)[table].kind for table in tables]
+    assert kinds == [TableKind.VERSIONED, TableKind.SEQUENCE]
