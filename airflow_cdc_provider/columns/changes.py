@@ -5,8 +5,8 @@ Inside it, the changes of one table stand together as columns; `ordinal` keeps t
 which the log had them, across all tables of the batch. One transaction may be larger than
 memory: then it travels in several batches, and all but the last have no `end`.
 
-Values follow the value model (`systems.mysql.dialect.value_model`): the same Arrow type and the same
-canonical value whether a row came by SELECT or from the log.
+Values follow the source's value model: the same Arrow type and the same canonical value whether
+a row came by SELECT or from the log.
 """
 
 from __future__ import annotations

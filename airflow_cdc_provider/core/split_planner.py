@@ -1,11 +1,11 @@
 """Cut a table's key space into splits that cover every key exactly once.
 
-The planner only decides; `systems.mysql.source.key_bounds` asks the server for boundaries. Boundaries are
-strictly increasing in the server's own order, so n boundaries make n + 1 half-open splits, the
-first and the last open-ended. Even steps over an integer key are used only when a real probe of
-the index says the keys are dense (estimates are never trusted); else each boundary is the key
-found `split_rows` further on in the index, over the whole primary key, or about there: where the
-key's first column is an integer and runs on as fast behind a split as at its beginning.
+The planner only decides; the source is asked for boundaries. Boundaries are strictly increasing in
+the server's own order, so n boundaries make n + 1 half-open splits, the first and the last open-
+ended. Even steps over an integer key are used only when a real probe of the index says the keys are
+dense (estimates are never trusted); else each boundary is the key found `split_rows` further on in
+the index, over the whole primary key, or about there: where the key's first column is an integer
+and runs on as fast behind a split as at its beginning.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Each room is imported in a fresh interpreter, and loads no library it may not.
 
 import-linter reads what our own files say; this sees what really gets loaded, by whomever.
-Executors load `core`, `columnar`, `mysql` and `sinks` once a task, Airflow the rest at each parse.
+Executors load `core`, `columns`, `engine` and `systems` once a task, Airflow the rest at each
+parse.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ AIRFLOW_ROOMS = (
     "triggers",
 )
 FORBIDDEN: dict[str, set[str]] = {
-    "columnar": CONTROL | {"pandas", "pymysql", "pyspark"},
-    "mysql": CONTROL | {"pandas", "pyspark"},
-    "sinks": CONTROL | {"pandas", "pyspark"},
+    "columns": CONTROL | {"pandas", "pymysql", "pyspark"},
+    "engine": CONTROL | {"pandas", "pyspark"},
+    "systems": CONTROL | {"pandas", "pyspark"},
+    "views": {"airflow", "pyspark"},
     "spark": {"airflow", "pydantic", "yaml"},
     "state": {"airflow", "pyspark"} | COLUMNS,
     "pipeline": {"airflow", "pyspark", "sqlalchemy"} | COLUMNS,

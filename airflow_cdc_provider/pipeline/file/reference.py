@@ -1,6 +1,7 @@
 """The reference page and the JSON schema of the pipeline file, made from the model.
 
-`python -m airflow_cdc_provider.pipeline.file.reference` writes both; a test fails if they are stale.
+`python -m airflow_cdc_provider.pipeline.file.reference` writes both; a test fails if they are
+stale.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pydantic.fields import FieldInfo
 
 from airflow_cdc_provider.pipeline.file.model import PipelineFile
 
-FOLDER = Path(__file__).parent.parent / "docs"
+FOLDER = Path(__file__).parents[2] / "docs"
 PAGE = FOLDER / "pipeline_file.md"
 SCHEMA = FOLDER / "pipeline_file.schema.json"
 

@@ -1,4 +1,4 @@
-"""`python -m tests.systems.mysql.wide_reader DSN DATABASE`: read splits whose every row changes meanwhile.
+"""Read splits whose every row changes meanwhile; a program, with a DSN and a database.
 
 Prints the peak of the process's resident memory, bytes.
 """

@@ -17,7 +17,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from tests.servers.throwaway import MariaDbServer, MySqlServer, ThrowawayServer
 from tests.systems.mysql.wire.type_cases import MARIADB, MYSQL, create_statement, insert_statements
 
-FOLDER = Path(__file__).parents[2] / "data" / "binlogs"
+FOLDER = Path(__file__).parents[3] / "data" / "binlogs"
 
 SHOP = (
     "CREATE TABLE orders "
