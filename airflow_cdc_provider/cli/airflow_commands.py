@@ -49,7 +49,7 @@ def run_command(options: argparse.Namespace) -> None:
     # do; elsewhere only those in the environment are found.
     os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
     # imported here and not above, as the module says
-    from airflow_cdc_provider.cli.commands import Lookup  # noqa: PLC0415
+    from airflow_cdc_provider.cli.lookup import Lookup  # noqa: PLC0415
     from airflow_cdc_provider.cli.main import execute  # noqa: PLC0415 - see above
     from airflow_cdc_provider.hooks.dsn import AirflowDsns  # noqa: PLC0415
     from airflow_cdc_provider.hooks.steps import find_spark_master  # noqa: PLC0415

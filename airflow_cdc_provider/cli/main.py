@@ -3,6 +3,9 @@
 An error of ours is printed as what, where, what is at risk and what to do, never as a stack
 trace, and without any password of the DSNs in use. Anything else is a mistake in the product and
 keeps its trace.
+
+Libraries cost more time than a small command's own work, so nothing is imported before the options
+are read, and then only what the command needs.
 """
 
 from __future__ import annotations
@@ -12,16 +15,17 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from typing import TextIO
+from importlib import import_module
+from typing import TYPE_CHECKING, TextIO
 
-from airflow_cdc_provider.cli import commands
 from airflow_cdc_provider.cli.arguments import parser
-from airflow_cdc_provider.cli.commands import Lookup
+from airflow_cdc_provider.cli.lookup import Lookup
 from airflow_cdc_provider.core.errors import CdcError, RefusedError
-from airflow_cdc_provider.pipeline.connections import EnvironmentDsns, EnvironmentMasters
-from airflow_cdc_provider.views.display import Screen
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.views.display import Screen
 
 
 class ExitCode(IntEnum):
@@ -34,25 +38,32 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
-Command = Callable[[argparse.Namespace, Lookup, Screen], bool]
+Command = Callable[[argparse.Namespace, Lookup, "Screen"], bool]
 """Returns False where the data differ."""
 
-COMMANDS: dict[str, Command] = {
-    "check": commands.check,
-    "plan": commands.plan,
-    "run": commands.run,
-    "status": commands.status,
-    "verify": commands.verify,
-    "pause": commands.pause,
-    "resume": commands.resume,
-    "restart": commands.restart,
-    "drop": commands.drop,
+MODULES: Mapping[str, str] = {
+    "check": "checking",
+    "plan": "checking",
+    "run": "running",
+    "status": "looking",
+    "verify": "verifying",
+    "pause": "pausing",
+    "resume": "pausing",
+    "restart": "control",
+    "drop": "control",
 }
+"""Where each command is, in `cli.commands`."""
 
 
 def main(arguments: Sequence[str] | None = None) -> ExitCode:
     """Run the command that the arguments name."""
     options = parser().parse_args(arguments)
+    # imported here and not above, as the module says
+    from airflow_cdc_provider.pipeline.connections import (  # noqa: PLC0415
+        EnvironmentDsns,
+        EnvironmentMasters,
+    )
+
     lookup = Lookup(EnvironmentDsns(os.environ), EnvironmentMasters(os.environ))
     return execute(options.command, options, lookup)
 
@@ -61,11 +72,13 @@ def execute(
     command: str, options: argparse.Namespace, lookup: Lookup, *, out: TextIO | None = None
 ) -> ExitCode:
     """Run one command with its parsed options; JSON goes to `out`, standard output if None."""
+    from airflow_cdc_provider.views.display import Screen  # noqa: PLC0415 - as the module says
+
     out = out or sys.stdout
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a stop is a stop
     screen = Screen(as_json=options.json, out=out)
     try:
-        fine = COMMANDS[command](options, lookup, screen)
+        fine = _command(command)(options, lookup, screen)
     except CdcError as error:
         if not screen.has_result:  # the findings of a check have been shown in full
             _explain(error, json_to=out if options.json else None)
@@ -76,6 +89,12 @@ def execute(
     finally:
         screen.close()
     return ExitCode.FINE if fine else ExitCode.DIFFERENT
+
+
+def _command(name: str) -> Command:
+    module = import_module(f"airflow_cdc_provider.cli.commands.{MODULES[name]}")
+    command: Command = getattr(module, name)
+    return command
 
 
 def _explain(error: CdcError, *, json_to: TextIO | None) -> None:

@@ -12,8 +12,8 @@ import socket
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from airflow_cdc_provider.columns.sink_port import SinkLedger
 from airflow_cdc_provider.core.errors import CdcError, LeaseHeldError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.records import PipelineState
@@ -22,6 +22,9 @@ from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
 from airflow_cdc_provider.pipeline.file.model import PipelineFile
 from airflow_cdc_provider.state.looking import look_at_store
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.columns.sink_port import SinkLedger
 
 LEASE_S = 60.0
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_cdc_provider.core.identifiers import PipelineName
-from airflow_cdc_provider.pipeline.file.model import PipelineFile
-from airflow_cdc_provider.pipeline.steps.checking import CheckReport
-from airflow_cdc_provider.pipeline.steps.converging import Convergence
-from airflow_cdc_provider.pipeline.steps.planning import PlanPreview
-from airflow_cdc_provider.systems.mysql.verify.verify import VerifyReport
 from airflow_cdc_provider.views.display import lag_text, progress_line
 from airflow_cdc_provider.views.status import PipelineStatus, left_out_text
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.core.verify_report import VerifyReport
+    from airflow_cdc_provider.pipeline.file.model import PipelineFile
+    from airflow_cdc_provider.pipeline.steps.checking import CheckReport
+    from airflow_cdc_provider.pipeline.steps.converging import Convergence
+    from airflow_cdc_provider.pipeline.steps.planning import PlanPreview
 
 Form = dict[str, Any]
 

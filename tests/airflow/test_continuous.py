@@ -17,7 +17,7 @@ from airflow_cdc_provider.hooks.job_handle import JobHandle
 from airflow_cdc_provider.hooks.steps import CdcSteps
 from airflow_cdc_provider.operators.jobs import CdcSnapshotOperator, CdcStreamOperator, _detached
 from airflow_cdc_provider.operators.steps import CdcHandoffOperator, CdcPlanOperator
-from airflow_cdc_provider.pipeline.steps.control import pause
+from airflow_cdc_provider.pipeline.steps.pausing import pause
 from airflow_cdc_provider.sensors.stream import CdcStreamSensor
 from airflow_cdc_provider.triggers.stream import CdcStreamTrigger
 from airflow_cdc_provider.triggers.verdict import Verdict

@@ -21,7 +21,7 @@ from rich.table import Table
 
 from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.pipeline.run import Run, open_run
-from airflow_cdc_provider.pipeline.steps.control import pause
+from airflow_cdc_provider.pipeline.steps.pausing import pause
 from airflow_cdc_provider.pipeline.steps.verifying import verify, wait_for_stream
 from airflow_cdc_provider.systems.mysql.verify.verify import VerifyReport
 from airflow_cdc_provider.views.display import Screen

@@ -1,0 +1,26 @@
+"""Status: what is remembered of a pipeline, from the state store alone."""
+
+from __future__ import annotations
+
+import time
+
+from airflow_cdc_provider.cli.commands.opening import Options, looked_at, status_of
+from airflow_cdc_provider.cli.lookup import Lookup
+from airflow_cdc_provider.pipeline.run import open_to_look
+from airflow_cdc_provider.views.display import Screen
+from airflow_cdc_provider.views.reports import status_lines
+
+_WATCH_EVERY_S = 2.0
+
+
+def status(options: Options, lookup: Lookup, screen: Screen) -> bool:
+    """Show what is remembered of the pipeline."""
+    with looked_at(options, lookup, screen) as run:
+        while options.watch:
+            # opened anew, because a store that was not there may be by now
+            with open_to_look(run.loaded, lookup.dsn_of) as now:
+                screen.progress(status_of(now))
+            time.sleep(_WATCH_EVERY_S)
+        found = status_of(run)
+    screen.result(found.to_json(), status_lines(found))
+    return True

@@ -1,0 +1,53 @@
+"""Opening a pipeline for a command, to look at it or to work on it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from airflow_cdc_provider.cli.lookup import Lookup
+from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.pipeline.file.loader import load_pipeline
+from airflow_cdc_provider.pipeline.run import Run, give_back, open_run, open_to_look
+from airflow_cdc_provider.views.display import Screen
+from airflow_cdc_provider.views.status import PipelineStatus
+from airflow_cdc_provider.views.status import status as status_step
+
+Options = argparse.Namespace
+
+
+@contextmanager
+def opened(options: Options, lookup: Lookup, screen: Screen) -> Iterator[Run]:
+    """Open the pipeline for a command that may take it over, and give it back at the end."""
+    with open_run(load_pipeline(options.file), lookup.dsn_of) as run:
+        _say_state(run, screen)
+        try:
+            yield run
+        finally:
+            give_back(run)
+
+
+def looked_at(options: Options, lookup: Lookup, screen: Screen) -> Run:
+    """Open the pipeline for a command that only looks."""
+    run = open_to_look(load_pipeline(options.file), lookup.dsn_of)
+    _say_state(run, screen)
+    return run
+
+
+def status_of(run: Run) -> PipelineStatus:
+    """Return what is remembered of the pipeline."""
+    return status_step(run.store, run.name, now_us=run.store.now_us())
+
+
+def say_done(name: PipelineName, screen: Screen, text: str) -> bool:
+    """Show the result of a command that is one small move."""
+    form: dict[str, Any] = {"pipeline": str(name), "done": text}
+    screen.result(form, [text])
+    return True
+
+
+def _say_state(run: Run, screen: Screen) -> None:
+    if run.servers.default_state is not None:
+        screen.say(f"state: {run.servers.default_state} (the file names no state)")

@@ -1,0 +1,41 @@
+"""Run: everything that is still to do."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from airflow_cdc_provider.cli.commands.opening import Options, opened, status_of
+from airflow_cdc_provider.cli.lookup import Lookup
+from airflow_cdc_provider.pipeline.connections import spark_master
+from airflow_cdc_provider.pipeline.steps.converging import (
+    Watcher,
+    run_continuously,
+    run_until_caught_up,
+)
+from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
+from airflow_cdc_provider.views.display import Screen
+from airflow_cdc_provider.views.reports import run_form, run_lines
+
+
+def run(options: Options, lookup: Lookup, screen: Screen) -> bool:
+    """Do what is still to do."""
+    started = time.monotonic()
+    with opened(options, lookup, screen) as run:
+        spark = SparkOptions.of(
+            run.model,
+            master=options.master or spark_master(run.loaded, lookup.master_of),
+            log_folder=Path(options.log_folder) if options.log_folder else None,
+        )
+        watcher = Watcher(
+            screen.step,
+            lambda: screen.progress(status_of(run)),
+            lambda text: screen.say(f"warning: {text}"),
+        )
+        bounded = options.until == "caught-up" or run.model.stream.mode == "bounded"
+        step = run_until_caught_up if bounded else run_continuously
+        done = step(run, spark, watcher)
+        status = status_of(run)
+    form = run_form(done, status, time.monotonic() - started)
+    screen.result(form, run_lines(form))
+    return True

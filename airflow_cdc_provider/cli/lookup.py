@@ -1,0 +1,17 @@
+"""Where a command looks connections up: in the environment, or in Airflow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.pipeline.connections import DsnOf, MasterOf
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """What turns the pipeline file's references into servers."""
+
+    dsn_of: DsnOf
+    master_of: MasterOf

@@ -1,0 +1,37 @@
+"""Pause and resume: what the owner of a pipeline is asked through the state store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from airflow_cdc_provider.core.lifecycle import Wanted
+from airflow_cdc_provider.pipeline.run import Run, lease_is_live, lease_left_s
+from airflow_cdc_provider.pipeline.steps.ended import set_aside
+
+_POLL_S = 0.5
+
+
+def pause(run: Run, *, wait_s: float = 0.0, on_tick: Callable[[], None] = lambda: None) -> str:
+    """Ask the pipeline's owner to stop at the next boundary, and wait for it."""
+    run.store.want(run.name, Wanted.STOP)
+    deadline = time.monotonic() + wait_s
+    while lease_is_live(run, run.store.ensure(run.name)):
+        if time.monotonic() >= deadline:
+            state = run.store.ensure(run.name)
+            return (
+                f"{run.name} was asked to stop; {state.owner} has not stopped yet. Nothing is "
+                "lost: it ends behind the transaction it is at. If it was killed, nobody is at "
+                f"work, and its lease ends in {lease_left_s(run, state)} s."
+            )
+        on_tick()
+        time.sleep(_POLL_S)
+    return f"{run.name} is paused. Rows, state and ledger stay; resume goes on from there."
+
+
+def resume(run: Run) -> str:
+    """Allow the pipeline to run again; the next run or the schedule starts it."""
+    again = set_aside(run)
+    run.store.want(run.name, Wanted.RUN)
+    more = " What its stream ended with is met again if it is still there." if again else ""
+    return f"{run.name} may run again; it goes on from its last committed position.{more}"
