@@ -99,16 +99,7 @@ def _command(name: str) -> Command:
 
 def _explain(error: CdcError, *, json_to: TextIO | None) -> None:
     if json_to is not None:
-        form = {
-            "error": {
-                "code": error.code,
-                "what": error.what,
-                "where": error.where,
-                "risk": error.risk,
-                "remedy": error.remedy,
-            }
-        }
-        json_to.write(json.dumps(form, indent=2) + "\n")
+        json_to.write(json.dumps({"error": error.to_json()}, indent=2) + "\n")
     lines = [f"{error.code} {error.what}"]
     for label, text in (
         ("where", error.where),

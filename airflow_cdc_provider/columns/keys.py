@@ -1,6 +1,6 @@
 """Between key columns in Arrow and `core.keys.Key`, one key at a time or a few.
 
-Only for single keys: bounds, messages, the middle of a split. Many keys stay columns.
+Only for single keys: bounds, messages. Many keys stay columns.
 """
 
 from __future__ import annotations
@@ -10,12 +10,10 @@ from typing import cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from airflow_cdc_provider.columns.arrow_arrays import as_arrow, binaries_of, texts_of
 from airflow_cdc_provider.core.keys import Key, KeyPart
 from airflow_cdc_provider.core.table_schema import Column, TableSchema
-from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates, arrow_field
 from airflow_cdc_provider.systems.mysql.dialect.value_text import value_text
 
 
@@ -42,19 +40,6 @@ def _part(values: pa.Array | pa.ChunkedArray, row: int, column: Column) -> KeyPa
     return text
 
 
-def key_arrays(
-    keys: Sequence[Key], columns: Sequence[Column], zero_dates: ZeroDates = ZeroDates.FAIL
-) -> pa.RecordBatch:
-    """Return keys as columns of the value model; the inverse of `key_at`.
-
-    Keys may be shorter than `columns`: then so is the batch.
-    """
-    width = len(keys[0]) if keys else len(columns)
-    fields = [arrow_field(column, zero_dates) for column in columns[:width]]
-    arrays = [key_column([key[i] for key in keys], field.type) for i, field in enumerate(fields)]
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
-
-
 def key_column(parts: Sequence[KeyPart], kind: pa.DataType) -> pa.Array:
     """Return canonical key parts as an array of the value model."""
     if pa.types.is_date32(kind) or pa.types.is_floating(kind):
@@ -70,23 +55,3 @@ def key_column(parts: Sequence[KeyPart], kind: pa.DataType) -> pa.Array:
     if pa.types.is_binary(kind):
         return binaries_of(cast("Sequence[bytes]", parts))
     return pa.array(parts, kind)
-
-
-def middle_key(rows: pa.Table, columns: Sequence[Column]) -> Key | None:
-    """Return a key that cuts the rows about in half: some are before it, some from it on.
-
-    None if there are not two different keys, or their order is the server's alone.
-    """
-    if rows.num_rows < 2 or not all(column.type.key_kind.comparable for column in columns):
-        return None
-    names = [column.name for column in columns]
-    order = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in names])
-    middle = key_at(rows, order[rows.num_rows // 2].as_py(), columns)
-    if middle == key_at(rows, order[0].as_py(), columns):
-        return None
-    return middle
-
-
-def last_key(rows: pa.Table, columns: Sequence[Column]) -> Key | None:
-    """Return the last row's key, None if there are no rows."""
-    return key_at(rows, rows.num_rows - 1, columns) if rows.num_rows else None

@@ -1,17 +1,21 @@
 """Errors, sorted by what the reader should do about them.
 
 Every error says what happened, where, what is at risk and what to do next. The arguments are
-plain text and positional, so an error survives pickling between Spark's processes. Codes are
-append-only: a code never changes its meaning.
+plain text and positional, so an error survives pickling between Spark's processes. Between other
+processes it travels as its facts (`to_json`, `from_json`); a text that was kept for people, such as
+the state store's, is read back by `parse`. Codes are append-only: a code never changes its meaning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import ClassVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, Self
 
 RESTART = "`restart` the pipeline: the next run reads all tables again"
 """The remedy where only a new snapshot brings the sink to the source."""
+
+_CODES = "CDC-"
+_MARKS = ("; where: ", "; at risk: ", "; what to do: ")
 
 
 class CdcError(Exception):
@@ -20,6 +24,8 @@ class CdcError(Exception):
     code: ClassVar[str] = "CDC-000"
     ends_the_stream: ClassVar[bool] = False
     """The log will always hold what a stream ended with: trying again ends there again."""
+    server_error: int = 0
+    """The number of the server's answer that this error is made from, 0 if it is from none."""
 
     def __init__(self, what: str, where: str = "", risk: str = "", remedy: str = "") -> None:
         super().__init__(what, where, risk, remedy)
@@ -29,14 +35,54 @@ class CdcError(Exception):
         self.remedy = remedy
 
     def __str__(self) -> str:
-        parts = [f"{self.code} {self.what}"]
-        if self.where:
-            parts.append(f"where: {self.where}")
-        if self.risk:
-            parts.append(f"at risk: {self.risk}")
-        if self.remedy:
-            parts.append(f"what to do: {self.remedy}")
-        return "; ".join(parts)
+        texts = [mark + text for mark, text in zip(_MARKS, self.args[1:], strict=True) if text]
+        return f"{self.code} {self.what}" + "".join(texts)
+
+    @staticmethod
+    def parse(text: str) -> CdcError:
+        """Read an error as it was printed."""
+        code, _, rest = text.partition(" ")
+        if not code.startswith(_CODES):
+            code, rest = "", text
+        facts = []
+        for mark in reversed(_MARKS):
+            head, found, tail = rest.rpartition(mark)
+            rest = head if found else rest
+            facts.append(tail if found else "")
+        return error_class(code)(rest, *reversed(facts))
+
+    def to_json(self) -> dict[str, str]:
+        """Return the error's facts as plain values."""
+        names = ("what", "where", "risk", "remedy")
+        return {"code": self.code, **dict(zip(names, self.args, strict=True))}
+
+    @staticmethod
+    def from_json(form: Mapping[str, Any]) -> CdcError:
+        """Read an error; an unknown code is a plain `CdcError` that names it."""
+        facts = [str(form.get(name, "")) for name in ("what", "where", "risk", "remedy")]
+        code = str(form.get("code"))
+        kind = error_class(code)
+        if kind.code != code:
+            facts[0] = f"{code}: {facts[0]}"
+        return kind(*facts)
+
+    def located(self, where: str) -> Self:
+        """Return the error with one more place, behind those it has."""
+        both = f"{self.where}; {where}" if self.where else where
+        return self._with(self.what, both, self.risk, self.remedy)
+
+    def saying(self, what: str) -> Self:
+        """Return the error with another account of what happened."""
+        return self._with(what, self.where, self.risk, self.remedy)
+
+    def rewritten(self, rewrite: Callable[[str], str]) -> Self:
+        """Return the error with each of its texts rewritten."""
+        return self._with(*map(rewrite, self.args))
+
+    def _with(self, *facts: str) -> Self:
+        found = type(self)(*facts)
+        found.server_error = self.server_error
+        return found
 
 
 # --- the same call, unchanged, may work later -------------------------------------------------

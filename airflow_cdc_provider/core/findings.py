@@ -7,8 +7,6 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from airflow_cdc_provider.core.errors import PreflightError
-
 
 class Level(StrEnum):
     """How much a finding matters."""
@@ -56,15 +54,3 @@ _ORDER = list(Level)
 def sorted_findings(found: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return findings with what blocks first."""
     return tuple(sorted(found, key=lambda f: (_ORDER.index(f.level), f.code, f.subject)))
-
-
-def refuse_if_blocked(found: Iterable[Finding]) -> None:
-    """Raise one error that names all that blocks, if anything does."""
-    blocking = [finding for finding in found if finding.level is Level.BLOCK]
-    if blocking:
-        raise PreflightError(
-            "; ".join(f"{f.code} ({f.subject}): {f.observed}" for f in blocking),
-            where=", ".join(sorted({f.subject for f in blocking})),
-            risk="rows could be lost or changed on the way",
-            remedy="; ".join(dict.fromkeys(f.fix for f in blocking if f.fix)),
-        )

@@ -71,10 +71,6 @@ class KeyRange:
             return False
         return self.end is None or key[: len(self.end)] < self.end
 
-    @property
-    def is_whole_table(self) -> bool:
-        return self.start is None and self.end is None
-
     def __str__(self) -> str:
         start = "(-inf" if self.start is None else f"[{_shown(self.start)}"
         end = "+inf" if self.end is None else _shown(self.end)

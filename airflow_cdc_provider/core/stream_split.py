@@ -41,10 +41,6 @@ class TableProgress:
     finished: tuple[FinishedSplit, ...] = ()
     consistent_at: tuple[LogPosition, ...] = ()
 
-    @property
-    def is_pure(self) -> bool:
-        return not self.finished and not self.consistent_at
-
     def owns(self, key: Key, point: TransactionPoint) -> bool:
         """Tell whether the stream applies this change: it came after its row was settled."""
         if self.applied_through.contains(point):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any
 
@@ -49,6 +50,8 @@ class JobResult:
     """The stream has passed every table's consistent point."""
     error_code: str = ""
     error: str = ""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """The error as `CdcError.from_json` reads it."""
 
     @classmethod
     def failed(cls, spec: JobSpec, error: CdcError, seconds: float = 0.0) -> JobResult:
@@ -61,6 +64,7 @@ class JobResult:
             seconds=seconds,
             error_code=error.code,
             error=str(error),
+            facts=error.to_json(),
         )
 
     @property

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any, NoReturn, assert_never
 
 from airflow.sdk import BaseSensorOperator, Context
@@ -209,9 +208,4 @@ def _place_of_state(steps: CdcSteps) -> dict[str, str]:
 
 def _named(event: StreamEvent) -> CdcError:
     """Return the error that a failed stream left in the state store, in its own class."""
-    from airflow_cdc_provider.pipeline.steps.jobs import (  # noqa: PLC0415 - see hooks.steps
-        job_error,
-    )
-
-    code = event.detail.split(maxsplit=1)[0] if event.detail else ""
-    return job_error({"error_code": code, "error": event.detail}, Path("of the stream"))
+    return CdcError.parse(event.detail).located("log of the stream")

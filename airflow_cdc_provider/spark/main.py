@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,10 +60,9 @@ def run_job(
             session = spark or _session(spec, master, conf, secrets)
             return _run(Job(spec, servers, store, session, stop or threading.Event()))
     except CdcError as error:
-        text = secrets.scrub(str(error))
-        log.error("job failed: pipeline=%s error=%s", spec.pipeline, text)
-        result = JobResult.failed(spec, error, round(time.monotonic() - started, 3))
-        return replace(result, error=text)
+        shown = error.rewritten(secrets.scrub)
+        log.error("job failed: pipeline=%s error=%s", spec.pipeline, shown)
+        return JobResult.failed(spec, shown, round(time.monotonic() - started, 3))
 
 
 def main(arguments: Sequence[str] | None = None) -> ExitCode:

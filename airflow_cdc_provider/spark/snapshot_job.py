@@ -36,7 +36,6 @@ from airflow_cdc_provider.engine.connecting import (
     connections_a_reader,
     open_boundaries,
 )
-from airflow_cdc_provider.engine.errors_as_records import error_from_json, known_codes
 from airflow_cdc_provider.engine.job_result import JobResult, Outcome
 from airflow_cdc_provider.engine.ownership import Ownership
 from airflow_cdc_provider.engine.reconcile import reconcile
@@ -161,7 +160,7 @@ def _run_readers(job: Job, task: ReaderTask, readers: int) -> CdcError | None:
     except SPARK_FAILURES as failure:
         where = f"snapshot of {job.spec.pipeline}"
         return spark_failure(failure, where=where, secrets=job.servers.secrets)
-    errors = [error_from_json(json.loads(row["body"])) for row in rows if row["kind"] == "error"]
+    errors = [CdcError.from_json(json.loads(row["error"])) for row in rows]
     return min(errors, key=lambda error: not isinstance(error, FencedError), default=None)
 
 
@@ -170,16 +169,13 @@ def _raise_failures(job: Job, assigner: SplitAssigner) -> None:
     if not failed:
         return
     table, error = next(iter(sorted(failed.items())))
-    code, _, explained = error.partition(" ")
-    raise error_from_json(
-        {
-            "code": code if code in known_codes() else IntegrityError.code,
-            "what": f"{len(failed)} of the tables cannot be read, the first is {table}: "
-            f"{explained if code in known_codes() else error}",
-            "where": f"snapshot of {job.spec.pipeline}",
-            "risk": "none: the other tables are read, and nothing of a failed split was published",
-            "remedy": "mend what the error says and run again; only what is missing is read",
-        }
+    what = f"{len(failed)} of the tables cannot be read, the first is {table}: {error.what}"
+    remedy = "mend that and run again; only what is missing is read"
+    raise type(error)(
+        what,
+        "; ".join(filter(None, (error.where, f"snapshot of {job.spec.pipeline}"))),
+        "none: the other tables are read, and nothing of a failed split was published",
+        "; ".join(filter(None, (error.remedy, remedy))),
     )
 
 

@@ -41,7 +41,6 @@ from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.backoff import BackOff
 from airflow_cdc_provider.engine.connecting import check_source
-from airflow_cdc_provider.engine.errors_as_records import error_from_json
 from airflow_cdc_provider.engine.job_result import JobResult, Outcome
 from airflow_cdc_provider.engine.ownership import Ownership
 from airflow_cdc_provider.engine.reconcile import reconcile
@@ -222,7 +221,7 @@ class _Queries:
             for row in rows.mapInArrow(apply, APPLIED_SCHEMA).collect():
                 form = json.loads(row["body"])
                 if row["kind"] == ERROR:
-                    self._run.error = error_from_json(form)
+                    self._run.error = CdcError.from_json(form)
                     raise self._run.error
                 changes += form["changes"]
         finally:

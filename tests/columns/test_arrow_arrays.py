@@ -106,7 +106,7 @@ from pathlib import Path
 import pyarrow as pa
 from airflow_cdc_provider.columns.arrow_arrays import numbers_of, texts_of
 from airflow_cdc_provider.systems.mysql.binlog.transactions.decoder import ColumnDecoder
-from airflow_cdc_provider.systems.mysql.binlog.events.file_events import read_file
+from tests.systems.mysql.binlog.log_file import read_file
 from airflow_cdc_provider.columns.keys import key_column
 from airflow_cdc_provider.systems.mysql.wire.load_text import load_rows
 from airflow_cdc_provider.columns.merge import merge

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from decimal import Decimal
 
@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_cdc_provider.columns.keys import key_arrays, key_at, last_key, middle_key
+from airflow_cdc_provider.columns.keys import key_at, key_column
 from airflow_cdc_provider.columns.row_keys import key_codes
 from airflow_cdc_provider.core.identifiers import quote_identifier, quote_table
 from airflow_cdc_provider.core.keys import Key
 from airflow_cdc_provider.core.table_schema import Column, ColumnType
+from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates, arrow_field
 from airflow_cdc_provider.systems.mysql.wire.sql_text import key_list
 from tests.servers.given import SqlServer
 from tests.systems.mysql.wire.raw_select import select_rows
@@ -25,17 +26,19 @@ from tests.systems.mysql.wire.test_select_decoding import fill_every_type
 from tests.systems.mysql.wire.type_cases import MARIADB, MYSQL, cases_for, every_type_schema
 
 
+def key_arrays(keys: Sequence[Key], columns: Sequence[Column]) -> pa.RecordBatch:
+    """Return keys as columns of the value model."""
+    fields = [arrow_field(column, ZeroDates.FAIL) for column in columns]
+    arrays = [key_column([key[i] for key in keys], field.type) for i, field in enumerate(fields)]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
 @given(st.data())
 def test_keys_and_their_columns_are_inverse(data: st.DataObject) -> None:
     table = data.draw(keyed_tables())
     keys = data.draw(st.lists(table.keys, min_size=1, max_size=5))
     columns = key_arrays(keys, table.key_columns)
     assert [key_at(columns, i, table.key_columns) for i in range(len(keys))] == keys
-
-
-def test_a_shorter_key_is_fewer_columns() -> None:
-    columns = (Column("a", ColumnType("int")), Column("b", ColumnType("int")))
-    assert key_arrays([(1,), (2,)], columns).to_pydict() == {"a": [1, 2]}
 
 
 @pytest.mark.parametrize(
@@ -53,20 +56,6 @@ def test_a_key_part_has_one_canonical_form(column: ColumnType, value: object, pa
     key = Column("k", column)
     rows = key_arrays([(value,)], [key])  # type: ignore[list-item]
     assert key_at(rows, 0, [key]) == (part,)
-
-
-@given(st.data())
-def test_the_middle_key_cuts_rows_in_two(data: st.DataObject) -> None:
-    table = data.draw(keyed_tables())
-    keys = data.draw(st.lists(table.keys, max_size=9))
-    rows = pa.Table.from_batches([table.rows([(key, 0) for key in keys])])
-    middle = middle_key(rows, table.key_columns)
-    if len(set(keys)) < 2:
-        assert middle is None or middle > min(keys)
-    if middle is not None:
-        assert any(key < middle for key in keys)
-        assert any(key >= middle for key in keys)
-    assert last_key(rows, table.key_columns) == (keys[-1] if keys else None)
 
 
 @given(st.data())

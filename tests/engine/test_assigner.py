@@ -130,7 +130,7 @@ def test_a_split_that_ends_each_of_its_readers_is_refused_at_last(store: SqlStat
                 assert reader.claim() is not None
         with closing(RemoteAssigner(address)) as reader:
             assert reader.claim() is None
-    assert "failed 6 times" in assigner.queue.failed_tables[ORDERS]
+    assert "failed 6 times" in assigner.queue.failed_tables[ORDERS].what
     assert table_of(store).phase is TablePhase.FAILED
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import pickle
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from airflow_cdc_provider.core import errors
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.engine.errors_as_records import (
     CarriedError,
     carried_error,
-    error_from_json,
-    error_to_json,
 )
 from airflow_cdc_provider.engine.scrubbing import Secrets
 
@@ -24,13 +25,35 @@ KINDS = [
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_error_comes_back_as_its_own_class(kind: type[CdcError]) -> None:
     error = kind("what", "where", "risk", "remedy")
-    back = error_from_json(json.loads(json.dumps(error_to_json(error))))
+    back = CdcError.from_json(json.loads(json.dumps(error.to_json())))
     assert type(back) is kind
     assert back.args == error.args
 
 
+@given(st.sampled_from(KINDS), st.lists(st.text("aB; :.ä\n"), min_size=4, max_size=4))
+def test_an_error_is_read_as_it_was_printed(kind: type[CdcError], facts: list[str]) -> None:
+    facts = [fact.rstrip(" ;") for fact in facts]
+    error = kind(*facts)
+    back = CdcError.parse(str(error))
+    assert type(back) is kind
+    assert back.args == error.args
+
+
+def test_a_text_that_is_no_error_is_an_error_that_says_it() -> None:
+    assert CdcError.parse("it broke").args == ("it broke", "", "", "")
+
+
+def test_an_error_keeps_its_facts_where_it_is_told_anew() -> None:
+    error = errors.AccessDeniedError("denied", "a server", "", "grant it")
+    error.server_error = 1227
+    told = error.located("a table").saying("may not look")
+    assert type(told) is errors.AccessDeniedError
+    assert told.args == ("may not look", "a server; a table", "", "grant it")
+    assert (told.server_error, pickle.loads(pickle.dumps(told)).server_error) == (1227, 1227)
+
+
 def test_an_error_of_an_unknown_code_keeps_its_words() -> None:
-    back = error_from_json({"code": "CDC-NEW-001", "what": "it broke"})
+    back = CdcError.from_json({"code": "CDC-NEW-001", "what": "it broke"})
     assert "CDC-NEW-001: it broke" in str(back)
 
 

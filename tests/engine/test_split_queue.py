@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+from airflow_cdc_provider.core.errors import IntegrityError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyKind, KeyRange
 from airflow_cdc_provider.core.splits import SnapshotSplit
@@ -90,11 +91,12 @@ def test_a_failed_table_stops_alone() -> None:
     queue = SplitQueue()
     other = split(0, None, None, CUSTOMERS)
     queue.add([FIRST, MIDDLE, other])
-    queue.fail_table(ORDERS, "why")
+    why = IntegrityError("why")
+    queue.fail_table(ORDERS, why)
     assert claimed(queue) == other
     queue.finish(other.split_id)
     assert queue.claim(1, wait_s=0) is NoClaim.END
-    assert queue.failed_tables == {ORDERS: "why"}
+    assert queue.failed_tables == {ORDERS: why}
 
 
 def test_after_a_stop_nothing_is_given_out() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,8 +21,8 @@ from airflow_cdc_provider.pipeline.steps.jobs import (
 from tests.pipeline.test_loader import FULL, SMALL
 
 
-def failed(error: CdcError) -> dict[str, str]:
-    return {"outcome": "failed", "error_code": error.code, "error": str(error)}
+def failed(error: CdcError) -> dict[str, Any]:
+    return {"outcome": "failed", "facts": error.to_json()}
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,10 @@ import pytest
 
 from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.endpoint import Endpoint
-from airflow_cdc_provider.core.errors import SourceUnreachableError
+from airflow_cdc_provider.core.errors import CdcError, SourceUnreachableError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.stream_split import StreamSplit
-from airflow_cdc_provider.engine.errors_as_records import error_from_json
 from airflow_cdc_provider.engine.stream.stream_task import ERROR, StreamTask, Turn, read_log
 from airflow_cdc_provider.systems.mysql.sink.mysql_sink import Sink, open_sink
 from tests.servers.given import SqlServer
@@ -43,6 +42,6 @@ def test_an_end_of_the_former_servers_log_is_not_waited_for_on_a_new_one(
     end = LogPosition(_FORMER, start.binlog.at(1 << 30))
     (row,) = [batch.to_pylist()[0] for batch in read_log(task, Turn("run", 1), end)]
     assert row["kind"] == ERROR
-    error = error_from_json(json.loads(row["part"]))
+    error = CdcError.from_json(json.loads(row["part"]))
     assert isinstance(error, SourceUnreachableError), error
     assert _FORMER in str(error)

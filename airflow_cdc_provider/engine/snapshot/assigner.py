@@ -15,7 +15,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from airflow_cdc_provider.core.errors import FencedError, IntegrityError
+from airflow_cdc_provider.core.errors import CdcError, FencedError, IntegrityError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.keys import Key
 from airflow_cdc_provider.core.lifecycle import SplitStatus, TablePhase
@@ -112,7 +112,7 @@ class SplitAssigner:
                 remedy="look for killed Python workers; smaller splits or fewer readers need less "
                 "memory",
             )
-            self.refuse(claim.split, str(error))
+            self.refuse(claim.split, error)
 
     def report(self, report: SplitReport) -> None:
         """Note that a split is published; noting it twice is harmless."""
@@ -144,17 +144,19 @@ class SplitAssigner:
         self.queue.cut(split, halves)
         log.info("split too big, cut: split=%s halves=%d,%d", split.split_id, number, number + 1)
 
-    def refuse(self, split: SnapshotSplit, error: str) -> None:
+    def refuse(self, split: SnapshotSplit, error: CdcError) -> None:
         """Note that a split cannot be read; its table is given up, the others go on."""
         self.queue.finish(split.split_id)
-        self._mark(split, SplitStatus.FAILED, error=error)
+        self._mark(split, SplitStatus.FAILED, error=str(error))
         log.error("split refused: split=%s error=%s", split.split_id, error)
         self.refuse_table(split.table, error)
 
-    def refuse_table(self, table: TableId, error: str) -> None:
+    def refuse_table(self, table: TableId, error: CdcError) -> None:
         """Give up a table; the others go on."""
         with self._writing:
-            self._store.mark_table(self._name, self._generation, table, TablePhase.FAILED, error)
+            self._store.mark_table(
+                self._name, self._generation, table, TablePhase.FAILED, str(error)
+            )
         self.queue.fail_table(table, error)
 
     def plan(self, splits: Sequence[SnapshotSplit]) -> None:

@@ -25,7 +25,6 @@ from airflow_cdc_provider.core.codec import (
     split_to_json,
 )
 from airflow_cdc_provider.core.errors import CdcError
-from airflow_cdc_provider.engine.errors_as_records import error_to_json
 from airflow_cdc_provider.engine.snapshot.assigner import SplitAssigner
 from airflow_cdc_provider.engine.snapshot.certificates import own_certificate
 from airflow_cdc_provider.engine.snapshot.door import AssignerAddress, Message, greet
@@ -114,11 +113,12 @@ class AssignerServer:
                     if middle is not None:
                         self._assigner.cut(split_from_json(message["split"]), middle)
                 case "refuse":
-                    self._assigner.refuse(split_from_json(message["split"]), message["error"])
+                    error = CdcError.from_json(message["error"])
+                    self._assigner.refuse(split_from_json(message["split"]), error)
                 case unknown:
                     raise CdcError(f"the assigner does not know what {unknown!r} is")
         except CdcError as error:
-            return {"answer": "error", "error": error_to_json(error)}
+            return {"answer": "error", "error": error.to_json()}
         return {"answer": "noted"}
 
     def _claim(self, reader: int) -> Message:

@@ -79,7 +79,7 @@ class Planner:
                 return
             except CdcError as error:
                 log.error("table not planned: table=%s error=%s", table.table, error)
-                self._assigner.refuse_table(table.table, str(error))
+                self._assigner.refuse_table(table.table, error)
 
     def _plan_with_retries(self, table: TableState) -> None:
         failures, since = 0, time.monotonic()

@@ -22,7 +22,6 @@ import pyarrow as pa
 
 from airflow_cdc_provider.columns.arrow_arrays import numbers_of, texts_of
 from airflow_cdc_provider.columns.sink_port import SplitSink
-from airflow_cdc_provider.core.codec import report_to_json
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import (
     CdcError,
@@ -37,7 +36,6 @@ from airflow_cdc_provider.engine.connecting import (
     open_split_reader,
     split_middle_of,
 )
-from airflow_cdc_provider.engine.errors_as_records import error_to_json
 from airflow_cdc_provider.engine.scrubbing import Secrets
 from airflow_cdc_provider.engine.snapshot.door import AssignerAddress
 from airflow_cdc_provider.engine.snapshot.remote_assigner import RemoteAssigner
@@ -45,8 +43,8 @@ from airflow_cdc_provider.systems.mysql.sink.mysql_sink import Sink
 
 log = logging.getLogger(__name__)
 
-ROW_SCHEMA = "reader int, kind string, body string"
-_ARROW_SCHEMA = pa.schema([("reader", pa.int32()), ("kind", pa.string()), ("body", pa.string())])
+ROW_SCHEMA = "reader int, error string"
+_ARROW_SCHEMA = pa.schema([("reader", pa.int32()), ("error", pa.string())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +63,18 @@ class ReaderTask:
 
 
 def read_splits(task: ReaderTask, reader: int) -> Iterator[pa.RecordBatch]:
-    """Read splits until none is left; yields one row a report, or one row with an error."""
+    """Read splits until none is left; yields one row with an error if it ended with one."""
     try:
         with (
             closing(RemoteAssigner(task.assigner)) as assigner,
             closing(_Reader(task, reader)) as mine,
         ):
             while (split := assigner.claim()) is not None:
-                report = mine.read(split, assigner)
-                if report is not None:
-                    yield _row(reader, "report", report_to_json(report))
+                mine.read(split, assigner)
     except CdcError as error:
-        yield _row(reader, "error", error_to_json(error))
+        number = numbers_of([reader]).cast(pa.int32())
+        text = texts_of([json.dumps(error.to_json())])
+        yield pa.RecordBatch.from_arrays([number, text], schema=_ARROW_SCHEMA)
 
 
 class _Reader:
@@ -88,32 +86,31 @@ class _Reader:
         self._source: SplitReader | None = None
         self._sink: SplitSink | None = None
 
-    def read(self, split: SnapshotSplit, assigner: RemoteAssigner) -> SplitReport | None:
-        """Bring one split to its end; None if it was cut or refused."""
+    def read(self, split: SnapshotSplit, assigner: RemoteAssigner) -> None:
+        """Bring one split to its end: published, cut or refused."""
         failures, since = 0, time.monotonic()
         while True:
             try:
-                report = self._read_once(split, assigner.attempt)
-                assigner.report(report)
-                return report
+                assigner.report(self._read_once(split, assigner.attempt))
+                return
             except SplitTooBigError as too_big:
                 self.close()
                 self._cut(split, assigner, too_big)
-                return None
+                return
             except FencedError:
                 raise
             except RetryableError as error:
                 self.close()
                 failures += 1
                 if self._task.back_off.is_over(time.monotonic() - since):
-                    assigner.refuse(split, str(error))
-                    return None
+                    assigner.refuse(split, error)
+                    return
                 log.warning("split is tried again: split=%s cause=%s", split.split_id, error)
                 time.sleep(self._task.back_off.wait_s(failures))
             except CdcError as error:
                 self.close()
-                assigner.refuse(split, self._task.secrets.scrub(str(error)))
-                return None
+                assigner.refuse(split, error.rewritten(self._task.secrets.scrub))
+                return
 
     def close(self) -> None:
         """Let go of the connections; what was not committed is rolled back."""
@@ -143,7 +140,8 @@ class _Reader:
         except FencedError:
             raise
         except CdcError as uncut:
-            assigner.refuse(split, f"{too_big}; and it cannot be cut: {uncut}")
+            what = f"{too_big.what}; and it cannot be cut: {uncut.what}"
+            assigner.refuse(split, too_big.saying(what))
 
 
 def reader_rows(task: ReaderTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -151,10 +149,3 @@ def reader_rows(task: ReaderTask, batches: Iterable[pa.RecordBatch]) -> Iterator
     for batch in batches:
         for reader in batch.column(0).to_pylist():
             yield from read_splits(task, reader)
-
-
-def _row(reader: int, kind: str, body: object) -> pa.RecordBatch:
-    number = numbers_of([reader]).cast(pa.int32())
-    return pa.RecordBatch.from_arrays(
-        [number, texts_of([kind]), texts_of([json.dumps(body)])], schema=_ARROW_SCHEMA
-    )

@@ -10,10 +10,9 @@ from airflow_cdc_provider.core.codec import (
     split_from_json,
     split_to_json,
 )
-from airflow_cdc_provider.core.errors import FencedError
+from airflow_cdc_provider.core.errors import CdcError, FencedError
 from airflow_cdc_provider.core.keys import Key
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
-from airflow_cdc_provider.engine.errors_as_records import error_from_json
 from airflow_cdc_provider.engine.snapshot.door import AssignerAddress, connect
 
 LONG_POLL_S = 5.0
@@ -48,9 +47,9 @@ class RemoteAssigner:
         """Replace a split that is too big by its two halves."""
         self._ask({"ask": "cut", "split": split_to_json(split), "middle": key_to_json(middle)})
 
-    def refuse(self, split: SnapshotSplit, error: str) -> None:
+    def refuse(self, split: SnapshotSplit, error: CdcError) -> None:
         """Tell that a split failed in a way that reading it again does not mend."""
-        self._ask({"ask": "refuse", "split": split_to_json(split), "error": error})
+        self._ask({"ask": "refuse", "split": split_to_json(split), "error": error.to_json()})
 
     def close(self) -> None:
         """Leave; a split that was claimed and not reported is given to another reader."""
@@ -63,7 +62,7 @@ class RemoteAssigner:
         except (OSError, EOFError) as gone:
             raise _driver_gone() from gone
         if answer["answer"] == "error":
-            raise error_from_json(answer["error"])
+            raise CdcError.from_json(answer["error"])
         return answer
 
 

@@ -55,7 +55,7 @@ class SplitQueue:
     _held: dict[str, _Held] = field(default_factory=dict)
     _attempts: dict[str, int] = field(default_factory=dict)
     _planning: set[TableId] = field(default_factory=set)
-    _failed: dict[TableId, str] = field(default_factory=dict)
+    _failed: dict[TableId, CdcError] = field(default_factory=dict)
     _stopped: CdcError | bool = False
     _changed: threading.Condition = field(default_factory=threading.Condition)
     _order: itertools.count[int] = field(default_factory=itertools.count)
@@ -114,7 +114,7 @@ class SplitQueue:
             self._changed.notify_all()
             return True
 
-    def fail_table(self, table: TableId, error: str) -> None:
+    def fail_table(self, table: TableId, error: CdcError) -> None:
         """Give out no more splits of this table."""
         with self._changed:
             self._failed.setdefault(table, error)
@@ -156,7 +156,7 @@ class SplitQueue:
         return bool(self._stopped)
 
     @property
-    def failed_tables(self) -> dict[TableId, str]:
+    def failed_tables(self) -> dict[TableId, CdcError]:
         with self._changed:
             return dict(self._failed)
 

@@ -37,7 +37,6 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.connecting import TailReader, open_log_reader
-from airflow_cdc_provider.engine.errors_as_records import error_from_json, error_to_json
 from airflow_cdc_provider.engine.stream.batch_codec import decode, encode, joined, parts_of
 from airflow_cdc_provider.systems.mysql.sink.mysql_sink import Sink
 
@@ -122,7 +121,7 @@ def read_log(task: StreamTask, turn: Turn, end: LogPosition) -> Iterator[pa.Reco
             _check_reached(reader.position, end)
         is_whole = True
     except CdcError as error:
-        yield _row(ERROR, dumps(error_to_json(error)).encode())
+        yield _row(ERROR, dumps(error.to_json()).encode())
     finally:
         # also when Spark stops reading half-way: the connection is then ahead of the sink
         if reader is not None and is_whole:
@@ -147,7 +146,7 @@ def apply_changes(
         log.debug("micro-batch applied: turn=%s changes=%d", turn, changes)
         yield _applied_row(APPLIED, {"changes": changes})
     except CdcError as error:
-        yield _applied_row(ERROR, error_to_json(error))
+        yield _applied_row(ERROR, error.to_json())
     finally:
         if sink is not None and is_whole:
             _change_sink.keep(sink, turn)
@@ -211,7 +210,7 @@ def _parts(rows: Iterable[pa.RecordBatch]) -> Iterator[tuple[bytes, bool]]:
     for batch in rows:
         for kind, is_last, part in zip(*(c.to_pylist() for c in batch.columns), strict=True):
             if kind == ERROR:
-                raise error_from_json(json.loads(part))
+                raise CdcError.from_json(json.loads(part))
             yield part, is_last
 
 

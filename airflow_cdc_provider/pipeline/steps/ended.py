@@ -8,7 +8,7 @@ missing privilege, is not met with this: there a new run simply tries again.
 
 from __future__ import annotations
 
-from airflow_cdc_provider.core.errors import StreamEndedError, error_class
+from airflow_cdc_provider.core.errors import CdcError, StreamEndedError
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.records import PipelineState
 from airflow_cdc_provider.pipeline.run import Run
@@ -36,7 +36,8 @@ def require_not_ended(run: Run) -> None:
 
 def what_of(error: str) -> str:
     """Return what happened and where, without the advice an error carries."""
-    return error.partition("; at risk: ")[0].partition("; what to do: ")[0]
+    told = CdcError.parse(error)
+    return str(type(told)(told.what, told.where))
 
 
 def way_on(run: Run) -> str:
@@ -58,5 +59,4 @@ def set_aside(run: Run) -> bool:
 
 
 def _is_final(state: PipelineState) -> bool:
-    code = state.error.partition(" ")[0]
-    return state.phase is Phase.FAILED and error_class(code).ends_the_stream
+    return state.phase is Phase.FAILED and CdcError.parse(state.error).ends_the_stream

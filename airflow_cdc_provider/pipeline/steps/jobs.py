@@ -217,26 +217,7 @@ def log_tail(log: Path) -> list[str]:
 
 def job_error(result: Mapping[str, Any], log: Path) -> CdcError:
     """Make the error a job's result tells of, in its own class, because that says what to do."""
-    code, text = str(result.get("error_code", "")), str(result.get("error", ""))
-    facts = {"what": text.removeprefix(f"{code} "), "where": "", "risk": "", "remedy": ""}
-    for name, mark in (
-        ("remedy", "; what to do: "),
-        ("risk", "; at risk: "),
-        ("where", "; where: "),
-    ):
-        head, found, tail = facts["what"].rpartition(mark)
-        if found:
-            facts["what"], facts[name] = head, tail
-    facts["where"] = ", ".join(part for part in (facts["where"], f"log {log}") if part)
-    kind = _by_code(CdcError).get(code, CdcError)
-    return kind(facts["what"], facts["where"], facts["risk"], facts["remedy"])
-
-
-def _by_code(kind: type[CdcError]) -> dict[str, type[CdcError]]:
-    found = {kind.code: kind}
-    for child in kind.__subclasses__():
-        found = {**_by_code(child), **found}
-    return found
+    return CdcError.from_json(result["facts"]).located(f"log {log}")
 
 
 def _no_result(spec: JobSpec, status: int | None, log: Path) -> RetryableError:

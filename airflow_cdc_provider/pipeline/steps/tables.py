@@ -10,6 +10,7 @@ import difflib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.errors import UnsupportedTableError
@@ -88,12 +89,18 @@ def tables_of(
     reserved = list(_reserved_patterns(source.patterns, fold=fold))
     if reserved:
         raise loaded.refusal(*reserved)
+
+    @cache
+    def names() -> list[str]:
+        every = picked_tables(connection, capabilities, [TablePattern("*", "*")])
+        return [str(fact.table) for fact in every]
+
     found = [
-        *_unmatched_patterns(source.patterns, facts, base, fold=fold),
+        *_unmatched_patterns(source.patterns, facts, base, fold=fold, names=names),
         *_unmatched_routes(loaded, base, fold=fold),
     ]
     if found:
-        raise loaded.refusal(*_with_near_names(found, connection, capabilities))
+        raise loaded.refusal(*found)
     schemas = read_schemas(connection, [fact.table for fact in base])
     plans = tuple(
         TablePlan(
@@ -156,7 +163,9 @@ def _unmatched_patterns(
     base: Sequence[TableFacts],
     *,
     fold: bool,
+    names: Callable[[], list[str]],
 ) -> Iterator[Found]:
+    """Yield the patterns that pick no table; `names` are the tables the account sees."""
     for number, pattern in enumerate(patterns):
         if any(pattern.matches(fact.table, ignore_case=fold) for fact in base):
             continue
@@ -166,9 +175,11 @@ def _unmatched_patterns(
             kind = other.kind.value.lower()
             yield path, f"{other.table} is not a base table but a {kind}", "leave it out"
         elif pattern.is_exact:
-            yield path, f"table {pattern} does not exist, or the account may not see it", ""
+            what = f"table {pattern} does not exist, or the account may not see it"
+            yield path, what, _near(pattern, names())
         else:
-            yield path, f"no table fits {pattern}, or the account may not see it", ""
+            what = f"no table fits {pattern}, or the account may not see it"
+            yield path, what, _near(pattern, names())
 
 
 def _unmatched_routes(
@@ -184,16 +195,9 @@ def _unmatched_routes(
             )
 
 
-def _with_near_names(
-    found: Sequence[Found], connection: ServerConnection, capabilities: Capabilities
-) -> Iterator[Found]:
-    everything = picked_tables(connection, capabilities, [TablePattern("*", "*")])
-    names = [str(fact.table) for fact in everything]
-    for path, what, fix in found:
-        wanted = what.split()[1] if what.startswith("table ") else what.split("fits ")[-1]
-        near = difflib.get_close_matches(wanted.strip(","), names, n=1, cutoff=0.7)
-        hint = f"did you mean {near[0]}?" if near else "correct the name, or grant SELECT on it"
-        yield path, what, fix or hint
+def _near(pattern: TablePattern, names: Sequence[str]) -> str:
+    near = difflib.get_close_matches(str(pattern), names, n=1, cutoff=0.7)
+    return f"did you mean {near[0]}?" if near else "correct the name, or grant SELECT on it"
 
 
 def shared_targets(

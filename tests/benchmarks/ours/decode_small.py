@@ -12,9 +12,9 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import EventChunk
 from airflow_cdc_provider.systems.mysql.binlog.events.event_types import EventType
-from airflow_cdc_provider.systems.mysql.binlog.events.file_events import read_file
 from airflow_cdc_provider.systems.mysql.binlog.transactions.decoder import ColumnDecoder
 from tests.benchmarks import subject
+from tests.systems.mysql.binlog.log_file import read_file
 
 _TYPE_AT = 4
 

@@ -41,7 +41,6 @@ def test_mysql_is_known_by_its_uuid(mysql_server: SqlServer) -> None:
         query(connection, found.replica_status_statement)
     assert (found.flavour, found.server_uuid) == (Flavour.MYSQL, uuid)
     assert found.watermark_modes == (WatermarkMode.GTID_EXECUTED,)
-    assert found.row_metadata_is_full
 
 
 def test_mariadb_is_known_by_its_id_and_host(mariadb_server: SqlServer) -> None:

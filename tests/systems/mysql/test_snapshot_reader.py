@@ -1,17 +1,13 @@
-"""Splits read from real servers: values, bounds, limits, cancelling and lost connections."""
+"""Splits read from real servers: values, bounds, limits and lost connections."""
 
 from __future__ import annotations
 
-import threading
-import time
-from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import (
-    RetryableError,
     SchemaMovedError,
     SourceIdentityError,
     SourceUnreachableError,
@@ -20,12 +16,10 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.gtid import GtidSet
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.systems.mysql.source.snapshot_reader import SnapshotReader
 from tests.servers.given import SqlServer
 from tests.servers.proxy import CuttingProxy, Fault
 from tests.servers.throwaway import MySqlServer
 from tests.systems.mysql.splits import (
-    SERVER_ID,
     Hooks,
     numbered,
     reader_of,
@@ -168,33 +162,6 @@ def test_a_connection_lost_in_mid_result_is_never_the_end(
             proxy.fault = Fault()
             rows, _ = reader.read(split_of(schema))
             assert rows.rows == 420
-
-
-def test_a_cancelled_read_raises_in_its_own_thread(mysql_server: SqlServer, table: TableId) -> None:
-    schema = schema_of(mysql_server, table)
-    reader = SnapshotReader(
-        Endpoint.parse(mysql_server.dsn()), {table: schema}, server_id=SERVER_ID
-    )
-    failures: list[BaseException] = []
-
-    def read_slowly() -> None:
-        try:
-            reader.read(split_of(schema))
-        except RetryableError as error:
-            failures.append(error)
-
-    with closing(reader), closing(mysql_server.connect()) as locker, locker.cursor() as cursor:
-        cursor.execute(f"LOCK TABLES {table.database}.t WRITE")
-        thread = threading.Thread(target=read_slowly)
-        thread.start()
-        deadline = time.monotonic() + 10
-        waiting = "SELECT COUNT(*) FROM information_schema.processlist WHERE state LIKE 'Waiting%'"
-        while mysql_server.execute(waiting)[0][0] == 0 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        reader.cancel()
-        thread.join(10)
-        assert not thread.is_alive()
-    assert len(failures) == 1
 
 
 @pytest.mark.parametrize("backfill", [True, False])

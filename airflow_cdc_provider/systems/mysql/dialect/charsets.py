@@ -116,11 +116,6 @@ _ASCII_SAFE = frozenset(_LONGER_CODECS) - {"ucs2", "utf16", "utf16le", "utf32"}
 """Charsets in which bytes below 128 alone mean ASCII."""
 
 
-def is_known(charset: str) -> bool:
-    """Tell whether texts of this charset can be decoded."""
-    return charset in UTF8_CHARSETS or charset in _LONGER_CODECS or _one_byte(charset) is not None
-
-
 def is_total(charset: str) -> bool:
     """Tell whether a server turns whatever bytes of this charset into UTF-8 without loss."""
     return charset in UTF8_CHARSETS or None not in (_one_byte(charset) or (None,))

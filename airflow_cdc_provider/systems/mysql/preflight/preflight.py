@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import CdcError
-from airflow_cdc_provider.core.findings import Finding, Level, refuse_if_blocked, sorted_findings
+from airflow_cdc_provider.core.findings import Finding, Level, sorted_findings
 from airflow_cdc_provider.core.identifiers import quote_identifier, quote_table
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.systems.mysql.preflight.at_sink import Sink, sink_findings
@@ -60,7 +60,7 @@ from airflow_cdc_provider.systems.mysql.source.watermarks import may_read_log_st
 if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
 
-__all__ = ["Finding", "Level", "preflight", "refuse_if_blocked"]
+__all__ = ["Finding", "Level", "preflight"]
 
 _SINK_PRIVILEGES = ("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "INDEX", "DROP")
 _TO_SEE_TRIGGERS = "TRIGGER"

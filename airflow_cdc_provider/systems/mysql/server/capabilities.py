@@ -65,7 +65,6 @@ _NAMES = (
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _RENAMED_STATUS = (8, 2, 0)
 _RENAMED_REPLICA = (8, 0, 22)
-_ROW_ALIAS = (8, 0, 19)
 _LOG_STATUS = (8, 0, 11)
 _CASCADES_LOGGED = (9, 6, 0)
 
@@ -125,10 +124,6 @@ class Capabilities:
     def has_gtids(self) -> bool:
         """Tell whether every transaction has a GTID; MariaDB's always have."""
         return self.is_mariadb or self.setting("gtid_mode").upper() == "ON"
-
-    @property
-    def row_metadata_is_full(self) -> bool:
-        return self.setting("binlog_row_metadata").upper() == "FULL"
 
     @property
     def retention_s(self) -> int:
@@ -201,11 +196,6 @@ class Capabilities:
     @property
     def is_read_only(self) -> bool:
         return self.is_on("read_only") or self.is_on("super_read_only")
-
-    @property
-    def has_row_alias(self) -> bool:
-        """Tell whether an upsert names its new row (`AS new`), else by `VALUES(column)`."""
-        return not self.is_mariadb and self.version >= _ROW_ALIAS
 
     # --- names --------------------------------------------------------------------------------
 

@@ -101,12 +101,6 @@ def table_facts(
     return found
 
 
-def row_estimates(connection: ServerConnection, tables: Iterable[TableId]) -> dict[TableId, int]:
-    """Return the engine's own guesses: to be shown, never to be computed with."""
-    facts = table_facts(connection, tables)
-    return {table: fact.estimated_rows for table, fact in facts.items()}
-
-
 def triggers(
     connection: ServerConnection, tables: Iterable[TableId], *, role: Role = Role.SOURCE
 ) -> dict[TableId, tuple[str, ...]]:

@@ -45,8 +45,6 @@ _REMEMBERED = 1000
 _PREPARED = struct.Struct("<IHH").unpack_from
 """The number of a prepared statement, its result's columns, its parameters."""
 
-DUMP_NON_BLOCK = 0x01
-"""The server ends the dump at the end of its log instead of waiting."""
 DUMP_THROUGH_GTID = 0x04
 _COM_BINLOG_DUMP = 0x12
 _COM_BINLOG_DUMP_GTID = 0x1E

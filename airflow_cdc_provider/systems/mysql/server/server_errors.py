@@ -161,9 +161,6 @@ _GRANTS_REMEDY = (
     "under 'Rights at the servers'"
 )
 
-NO_SUCH_TABLE = 1146
-"""ER_NO_SUCH_TABLE."""
-
 
 def translated(
     error: pymysql.Error, where: str, *, role: Role = Role.SOURCE, statement: str = ""
@@ -177,7 +174,9 @@ def translated(
     what = f"the {role} answered error {number}: {text}" if number else f"the {role}: {text}"
     if statement and kind in _REFUSALS and number not in _CLIENT:
         what += f"; the statement was: {without_values(statement)}"
-    return kind(what, where, _risk(kind), remedy)
+    found = kind(what, where, _risk(kind), remedy)
+    found.server_error = number
+    return found
 
 
 def without_values(statement: str) -> str:
@@ -269,5 +268,4 @@ def _redacted(error: CdcError, password: str) -> CdcError:
     # A short password is left alone: replacing it would garble ordinary words.
     if len(password) < 4 or password not in error.what:
         return error
-    what = error.what.replace(password, "***")
-    return type(error)(what, error.where, error.risk, error.remedy)
+    return error.saying(error.what.replace(password, "***"))

@@ -11,7 +11,6 @@ JSON type would order and print them anew.
 - `stream_table`: the tables the stream owns; no split of these may be published any more.
 - `target`: which pipeline owns which table of the sink (see `targets`).
 - `writer`: sessions that may hold row locks; a new owner ends those of older generations.
-- `marker`: where a transaction first came from, in two-way sync.
 """
 
 from __future__ import annotations
@@ -77,14 +76,6 @@ _TABLES = {
         `pipeline` {_NAME},
         `generation` {_COUNT},
         KEY `pipeline` (`pipeline`)""",
-    "marker": f"""
-        `pipeline` {_NAME},
-        `slot` SMALLINT UNSIGNED NOT NULL,
-        `origin` {_NAME},
-        `source` {_NAME},
-        `destination` {_NAME},
-        `number` {_COUNT},
-        PRIMARY KEY (`pipeline`, `slot`)""",
 }
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
 
 
-_DENIED = "error 1401:"
+_DENIED = 1401
 """What MySQL says of XA RECOVER without the privilege; of other statements it is no denial."""
 
 
@@ -38,7 +38,7 @@ def _recovered(connection: ServerConnection, *, is_mariadb: bool) -> list[tuple[
     try:
         return query(connection, "XA RECOVER" if is_mariadb else "XA RECOVER CONVERT XID")
     except IntegrityError as error:
-        if _DENIED not in error.what:
+        if error.server_error != _DENIED:
             raise
         raise AccessDeniedError(
             "the account may not ask for prepared XA transactions (XA RECOVER)",

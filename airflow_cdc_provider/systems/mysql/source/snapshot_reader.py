@@ -78,8 +78,6 @@ class _Session:
     """The connection that reads rows."""
 
     connection: ServerConnection
-    number: int
-    """The server's name for it."""
     watermarks: Watermarks
     definitions: dict[TableId, str]
     """SHOW CREATE TABLE of the tables whose columns were compared with the plan."""
@@ -124,17 +122,6 @@ class SnapshotReader:
             if not completed:
                 self.close()
         return outcome
-
-    def cancel(self) -> None:
-        """Stop a read that another thread is in; it raises there."""
-        session = self._session
-        if session is None:
-            return
-        killer = connect(self._endpoint, purpose="cancelling a read")
-        try:
-            query(killer, f"KILL QUERY {session.number}")
-        finally:
-            killer.close()
 
     def close(self) -> None:
         """Drop the connections; the server gives up what they were doing."""
@@ -188,11 +175,10 @@ class SnapshotReader:
 
     def _open_session(self) -> _Session:
         connection = connect(self._endpoint, purpose="snapshot")
-        number = int(query(connection, "SELECT CONNECTION_ID()")[0][0])
         capabilities = read_capabilities(connection)
         self._check_history(connection, capabilities)
         watermarks = watermarks_of(connection, capabilities)
-        self._session = _Session(connection, number, watermarks, {})
+        self._session = _Session(connection, watermarks, {})
         return self._session
 
     def _identified(self, high: LogPosition) -> LogPosition:

@@ -15,10 +15,10 @@ from airflow_cdc_provider.columns.changes import ChangeBatch, TableChanges
 from airflow_cdc_provider.core.gtid import GtidSet, MariaDbGtidPosition
 from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import EventChunk
-from airflow_cdc_provider.systems.mysql.binlog.events.file_events import read_file
 from airflow_cdc_provider.systems.mysql.binlog.transactions.decoder import ColumnDecoder
 from tests.servers.given import SqlServer
 from tests.servers.throwaway import MariaDbServer, ThrowawayServer
+from tests.systems.mysql.binlog.log_file import read_file
 
 SERVER = "00000000-0000-0000-0000-000000000001"
 """The uuid under which logs are decoded; it is no part of the log itself."""

@@ -17,9 +17,11 @@ from airflow_cdc_provider.core.gtid import GtidSet, MariaDbGtidPosition
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
 from airflow_cdc_provider.core.table_schema import ColumnType
-from airflow_cdc_provider.systems.mysql.binlog.events.compressed_events import plain_event
+from airflow_cdc_provider.systems.mysql.binlog.events.compressed_events import (
+    frame_events,
+    plain_event,
+)
 from airflow_cdc_provider.systems.mysql.binlog.events.event_types import HEADER_BYTES, EventType
-from airflow_cdc_provider.systems.mysql.binlog.events.file_events import frame_events
 from airflow_cdc_provider.systems.mysql.binlog.json.json_diffs import changed_document
 from airflow_cdc_provider.systems.mysql.binlog.json.json_text import json_text
 from airflow_cdc_provider.systems.mysql.binlog.octets import Octets

@@ -19,7 +19,6 @@ from airflow_cdc_provider.core.errors import CorruptLogError, UnknownEventError
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import EventChunk
 from airflow_cdc_provider.systems.mysql.binlog.events.byte_reader import ByteReader, damaged
 from airflow_cdc_provider.systems.mysql.binlog.events.event_types import HEADER_BYTES, EventType
-from airflow_cdc_provider.systems.mysql.binlog.events.file_events import CHUNK_BYTES, frame_events
 
 PLAIN_TYPES = {
     EventType.MARIADB_QUERY_COMPRESSED: EventType.QUERY,
@@ -40,6 +39,7 @@ _END_MARK = 0
 _COMPRESSION = 2
 _ZSTD = 0
 _NONE = 255
+_CHUNK_BYTES = 4 << 20
 
 
 def unpacked_payload(body: bytes) -> Iterator[EventChunk]:
@@ -77,7 +77,7 @@ def _pieces(packed: bytes, compression: int) -> Iterator[bytes]:
         )
     stream = zstandard.ZstdDecompressor().stream_reader(io.BytesIO(packed))
     try:
-        while piece := stream.read(CHUNK_BYTES):
+        while piece := stream.read(_CHUNK_BYTES):
             yield piece
     except zstandard.ZstdError as error:
         raise CorruptLogError(f"a compressed transaction cannot be unpacked: {error}") from None
@@ -137,3 +137,18 @@ def _inflated(event: bytes, place: int) -> bytes:
     if len(plain) != size or not unpacker.eof:
         raise damaged(f"a compressed event has other than the {size} bytes it announces")
     return plain
+
+
+def frame_events(octets: bytes) -> tuple[EventChunk, int]:
+    """Find the whole events at the start of `octets`, and how many bytes they take."""
+    starts, ends, place = [], [], 0
+    while place + 19 <= len(octets):
+        end = place + int.from_bytes(octets[place + 9 : place + 13], "little")
+        if end > len(octets):
+            break
+        if end < place + 19:
+            raise CorruptLogError(f"an event at byte {place} says it is {end - place} bytes long")
+        starts.append(place)
+        ends.append(end)
+        place = end
+    return EventChunk(octets, np.array(starts, np.int64), np.array(ends, np.int64)), place

@@ -12,7 +12,6 @@ HEADER_BYTES = 19
 CHECKSUM_BYTES = 4
 ARTIFICIAL_FLAG = 0x20
 """The server made this event up for the dump; it lies in no file."""
-IGNORABLE_FLAG = 0x80
 
 
 class EventType(IntEnum):

@@ -79,7 +79,7 @@ def _row(reader: ByteReader, table: TableMap) -> list[bytes]:
             document = changed_document(before[place][prefix:], diffs[prefix:])
         except CdcError as error:
             where = f"table {table.table}, column {table.columns[place].name}"
-            raise type(error)(error.what, where, error.risk, error.remedy) from error
+            raise error.located(where) from error
         after[place] = len(document).to_bytes(prefix, "little") + document
     return [nulls_before, *before, nulls_after, *after]
 

@@ -147,8 +147,7 @@ class TableDecoder:
             try:
                 decoded = decode_cells(cells, wire, column.type, wanted, policy)
             except CdcError as error:
-                where = f"table {self.map.table}, column {column.name}"
-                raise type(error)(error.what, where, error.risk, error.remedy) from error
+                raise error.located(f"table {self.map.table}, column {column.name}") from error
             if decoded.nulled:
                 self.nulled[column.name] += decoded.nulled
             arrays.append(decoded.array)

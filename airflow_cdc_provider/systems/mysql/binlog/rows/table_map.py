@@ -117,15 +117,14 @@ def _metadata(table: TableId, octets: bytes, wires: tuple[Wire, ...]) -> Optiona
     try:
         return OptionalMetadata.read(octets, wires)
     except UnknownTypeError as error:
-        raise UnknownTypeError(error.what, str(table), error.risk, error.remedy) from None
+        raise error.located(str(table)) from None
 
 
 def _column_type(table: TableId, wire: Wire, metadata: OptionalMetadata, place: int) -> ColumnType:
     try:
         return logged_type(wire, metadata, place)
     except (UnknownTypeError, ValueRefusedError) as error:
-        where = f"{table}, column {metadata.names[place]}"
-        raise type(error)(error.what, where, error.risk, error.remedy) from None
+        raise error.located(f"{table}, column {metadata.names[place]}") from None
 
 
 def _as_mariadb(column: Column) -> Column:

@@ -139,8 +139,7 @@ class ColumnDecoder:
         where = f"log behind {self.position.binlog or self.position}"
         if self._runs.open is not None:
             where += f", in transaction {self._runs.open.gtids.gtid(0) or 'without GTID'}"
-        both = f"{error.where}; {where}" if error.where else where
-        return type(error)(error.what, both, error.risk, error.remedy)
+        return error.located(where)
 
     def _take(self, frames: Frames) -> Iterator[ChangeBatch]:
         kinds = kinds_of(frames, self._maps.known)
