@@ -108,6 +108,16 @@ class CdcSteps:
 
         return start_stream(self.run, self.spark_options(), mode=mode)
 
+    def start_catching_up(self) -> JobProcess | None:
+        """Start the stream job up to the log's end; None if the sink has all of the log."""
+        from airflow_cdc_provider.pipeline.steps.jobs import JobProcess  # noqa: PLC0415 - see above
+        from airflow_cdc_provider.pipeline.steps.start_jobs import (  # noqa: PLC0415
+            start_catching_up,
+        )
+
+        started = start_catching_up(self.run, self.spark_options())
+        return started if isinstance(started, JobProcess) else None
+
     def finish_tables(self) -> tuple[TableId, ...]:
         """Add the sink's unique and foreign keys; return the tables that are not consistent."""
         from airflow_cdc_provider.pipeline.steps.finishing import (  # noqa: PLC0415 - see above

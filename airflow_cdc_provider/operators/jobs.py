@@ -104,6 +104,14 @@ class CdcJobOperator(CdcOperator):
             )
         return end
 
+    def catch_up(self, context: Context, steps: CdcSteps) -> None:
+        """Stream up to where the log ends now, and wait for it; no job where nothing is to do."""
+        job = self.start(context, steps.start_catching_up)
+        if job is None:
+            self.log.info("nothing to stream: the sink has all of the source's log")
+        else:
+            self.wait_for_all(context, steps, job)
+
     def wait_for_all(self, context: Context, steps: CdcSteps, job: JobProcess) -> None:
         """Wait until the job has done all it is for; skip the rest of the run if it was paused."""
         if self.wait(context, steps, job).outcome == "stopped":
@@ -166,10 +174,11 @@ class CdcStreamOperator(CdcJobOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         with self.opened() as steps:
             skip_if_paused(steps)
-            job = self.start(context, lambda: steps.start_stream(mode=self.mode))
             if (self.mode or steps.run.model.stream.mode) == "bounded":
-                self.wait_for_all(context, steps, job)
-            elif self.detach:
+                self.catch_up(context, steps)
+                return stream_summary(steps.status())
+            job = self.start(context, lambda: steps.start_stream(mode=self.mode))
+            if self.detach:
                 await_streaming(steps, job, timeout_s=self.start_timeout_s)
                 self._job = None  # from here on it is not this task's to end
             else:

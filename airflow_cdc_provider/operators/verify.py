@@ -66,8 +66,7 @@ class CdcVerifyOperator(CdcJobOperator):
 
     def _catch_up(self, context: Context, steps: CdcSteps) -> None:
         self.log.info("rows differ and no stream is at work: catching up before they count")
-        job = self.start(context, lambda: steps.start_stream(mode="bounded"))
-        self.wait_for_all(context, steps, job)
+        self.catch_up(context, steps)
 
     def _tables(self) -> tuple[TableId, ...] | None:
         try:

@@ -108,7 +108,7 @@ def run_form(done: Convergence, status: PipelineStatus, seconds: float) -> Form:
         "new_plan": done.plan.is_new,
         "not_copied": list(done.plan.not_copied),
         "snapshot": None if done.snapshot is None else dict(done.snapshot.result),
-        "stream": dict(done.stream.result),
+        "stream": {**done.stream.result, "job": done.stream.log is not None},
         "consistent": not done.inconsistent,
         "inconsistent": [str(table) for table in done.inconsistent],
         "status": dict(status.to_json()),
@@ -127,10 +127,12 @@ def run_lines(form: Mapping[str, Any]) -> list[str]:
             f"{seconds:.1f} s ({rows / seconds:,.0f} rows/s)"
         )
     stream = form["stream"]
-    lines.append(
-        f"stream: {int(stream.get('changes', 0)):,} changes in "
-        f"{int(stream.get('transactions', 0)):,} transactions, at {stream.get('position', '')}"
-    )
+    if stream.get("job"):
+        counts = f"{int(stream.get('changes', 0)):,} changes in "
+        counts += f"{int(stream.get('transactions', 0)):,} transactions"
+    else:
+        counts = "nothing to do, the sink has all of the source's log"
+    lines.append(f"stream: {counts}, at {stream.get('position', '')}")
     lines += [f"warning: {left_out_text(table)}" for table in form["not_copied"]]
     waiting = ", ".join(form["inconsistent"])
     state = f"not consistent yet: {waiting}" if waiting else "the sink is consistent"

@@ -23,6 +23,7 @@ from typing import Any
 
 from airflow_cdc_provider.core.errors import CdcError, RetryableError
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
+from airflow_cdc_provider.engine.job_result import JobResult
 from airflow_cdc_provider.pipeline.file.model import PipelineFile
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.job_files import (
@@ -68,7 +69,13 @@ class JobEnd:
     outcome: str
     """finished or stopped."""
     result: Mapping[str, Any]
-    log: Path
+    log: Path | None
+    """None: there was nothing to start a job for."""
+
+    @classmethod
+    def without_job(cls, result: JobResult) -> JobEnd:
+        """Return the end of a job that did not have to be started."""
+        return cls(result.outcome.value, json.loads(result.to_json()), None)
 
 
 def snapshot_spec(model: PipelineFile, generation: int) -> JobSpec:

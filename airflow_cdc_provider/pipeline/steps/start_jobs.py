@@ -25,6 +25,7 @@ from airflow_cdc_provider.pipeline.steps.jobs import (
     stream_spec,
     submit,
 )
+from airflow_cdc_provider.pipeline.steps.nothing_to_stream import nothing_to_stream
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
 
 
@@ -48,6 +49,19 @@ def start_stream(
     run: Run, options: SparkOptions | None = None, *, mode: str | None = None
 ) -> JobProcess:
     """Start the stream job; `mode` overrides the file's."""
+    return _submit_stream(run, _ready_to_stream(run), options, mode)
+
+
+def start_catching_up(run: Run, options: SparkOptions | None = None) -> JobProcess | JobEnd:
+    """Start the stream job up to the log's end, or return the end it would have at once."""
+    generation = _ready_to_stream(run)
+    done = nothing_to_stream(run, generation)
+    if done is not None:
+        return JobEnd.without_job(done)
+    return _submit_stream(run, generation, options, "bounded")
+
+
+def _ready_to_stream(run: Run) -> int:
     ready = _make_ready(run)
     if not ready.handed_off:
         raise StateMovedError(
@@ -56,8 +70,13 @@ def start_stream(
             risk="none: nothing was started",
             remedy="run the snapshot to its end and hand off, then stream",
         )
-    spec = stream_spec(run.model, ready.generation, mode=mode)
-    return submit(run, spec, options or _options(run))
+    return ready.generation
+
+
+def _submit_stream(
+    run: Run, generation: int, options: SparkOptions | None, mode: str | None
+) -> JobProcess:
+    return submit(run, stream_spec(run.model, generation, mode=mode), options or _options(run))
 
 
 def snapshot(
@@ -77,8 +96,9 @@ def catch_up(
     *,
     on_tick: Callable[[], None] = lambda: None,
 ) -> JobEnd:
-    """Stream up to where the source's log ends when the job starts."""
-    return start_stream(run, options, mode="bounded").wait(on_tick=on_tick)
+    """Stream up to where the source's log ends when the job starts, if there is anything to."""
+    started = start_catching_up(run, options)
+    return started if isinstance(started, JobEnd) else started.wait(on_tick=on_tick)
 
 
 def _make_ready(run: Run) -> Readiness:

@@ -1,0 +1,110 @@
+"""Whether a catch-up has anything to do: where it has not, no Spark is started.
+
+It has nothing to do where the ledger's position is at the end of the source's log and every table
+is consistent there. The source is then asked what a stream job would ask of it: whether the log is
+still the one that was read, and whether the server has all that the sink holds. Whatever speaks
+against it, an answer that does not come too, is left to the job, which tells it and tries again as
+it always does.
+
+A distributed transaction that is prepared and not committed does not matter here. The position has
+passed its rows, and its commit will be new log, whose reader looks for them.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import closing
+
+from airflow_cdc_provider.columns.sink_port import StreamCounts
+from airflow_cdc_provider.core.errors import CdcError
+from airflow_cdc_provider.core.history import held_by_stream
+from airflow_cdc_provider.core.jobspec import JobKind
+from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.records import StreamState
+from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.engine.connecting import check_source
+from airflow_cdc_provider.engine.job_result import JobResult, Outcome
+from airflow_cdc_provider.engine.stream.log_end import LogEnd
+from airflow_cdc_provider.pipeline.run import Run
+from airflow_cdc_provider.pipeline.steps.sink import open_ledger
+
+log = logging.getLogger(__name__)
+_MAY_STREAM = frozenset({Phase.HANDED_OFF, Phase.STREAMING, Phase.STOPPED, Phase.FAILED})
+
+
+def nothing_to_stream(run: Run, generation: int) -> JobResult | None:
+    """Return what a stream job would that finds nothing to do; None if one has to be started.
+
+    The state store is then left as that job would leave it, and the lease is given back.
+    """
+    started = time.monotonic()
+    with closing(open_ledger(run)) as ledger:
+        stored, counts = ledger.stream(), ledger.counts()
+    state = run.store.ensure(run.name)
+    if stored is None or state.phase not in _MAY_STREAM:
+        return None
+    stream = stored.passed(stored.start)
+    end = _end_if_reached(run, stream)
+    if end is None:
+        return None
+    _tell(run, generation, stream, counts, end)
+    return JobResult(
+        str(run.name),
+        generation,
+        JobKind.STREAM.value,
+        Outcome.FINISHED,
+        seconds=round(time.monotonic() - started, 3),
+        tables=len(stream.tables),
+        position=str(stream.start),
+        consistent=True,
+    )
+
+
+def _end_if_reached(run: Run, stream: StreamSplit) -> LogPosition | None:
+    """Return the end of the log if the sink has all of it; None also where that is in doubt."""
+    if stream.inconsistent:
+        return None
+    source = run.servers.source
+    try:
+        with closing(LogEnd(source, purpose="end of the log")) as log_end:
+            end = log_end.now()
+        if not _is_at(stream.start, end):
+            return None
+        news = check_source(source, stream.start, held_by_stream(stream))
+    except CdcError as error:
+        log.info("left to the stream job: pipeline=%s cause=%s", run.name, error.what)
+        return None
+    return None if news else end
+
+
+def _is_at(position: LogPosition, end: LogPosition) -> bool:
+    """Tell whether a position is at the end of the same server's log."""
+    same = position.server_uuid == end.server_uuid
+    return same and position.binlog is not None and position.covers(end)
+
+
+def _tell(
+    run: Run, generation: int, stream: StreamSplit, counts: StreamCounts, end: LogPosition
+) -> None:
+    store, name = run.store, run.name
+    for table in store.tables(name):
+        if table.phase is not TablePhase.CONSISTENT:
+            store.mark_table(name, generation, table.table, TablePhase.CONSISTENT)
+    told = StreamState(
+        position=stream.start,
+        source_end=end,
+        batch=counts.batches,
+        changes=counts.changes,
+        transactions=counts.transactions,
+        lag_us=0,
+        heartbeat_us=store.now_us(),
+    )
+    store.beat(name, generation, told)
+    phase = store.ensure(name).phase
+    if phase is not Phase.STREAMING:
+        store.move(name, generation, expected=phase, to=Phase.STREAMING)
+    store.move(name, generation, expected=Phase.STREAMING, to=Phase.STOPPED)
+    store.tell(name, f"nothing to stream: the sink has the source's log up to its end at {end}")
+    store.release_lease(name, generation)

@@ -1,0 +1,171 @@
+"""A catch-up that has nothing to do starts no job; whatever is in doubt is left to the job.
+
+Spark's master answers nowhere here, so a job that is started is refused before its process is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from airflow_cdc_provider.core.errors import CdcError, RefusedError
+from airflow_cdc_provider.core.lifecycle import Phase, Wanted
+from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.pipeline.run import Run
+from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
+from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
+from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
+from airflow_cdc_provider.pipeline.steps.planning import plan
+from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up
+from airflow_cdc_provider.systems.mysql.source.snapshot_reader import SnapshotReader
+from airflow_cdc_provider.views.status import status
+from tests.pipeline.conftest import FILE, Shop
+from tests.pipeline.test_steps import planned_splits, publish
+from tests.servers.given import SqlServer
+
+NO_SPARK = "spark://127.0.0.1:1"
+
+
+@pytest.fixture(params=["mysql", "mariadb"])
+def shop(
+    request: pytest.FixtureRequest,
+    mysql_sink: SqlServer,
+    fresh_database: Callable[[SqlServer], str],
+    tmp_path: Path,
+) -> Iterator[Shop]:
+    server = request.getfixturevalue(f"{request.param}_server")
+    source, sink = fresh_database(server), fresh_database(mysql_sink)
+    path = tmp_path / "shop.yaml"
+    path.write_text(FILE.format(name=f"quiet_{sink}", source=source, sink=sink))
+    environment = {"SHOP_DSN": server.dsn(), "DR_DSN": mysql_sink.dsn()}
+    with ExitStack() as stack:
+        made = Shop(server, mysql_sink, source, sink, path, environment, stack)
+        made.at_source("CREATE TABLE orders (id INT PRIMARY KEY, note VARCHAR(40))")
+        made.at_source("INSERT INTO orders VALUES (1, 'one'), (2, 'two'), (3, NULL)")
+        yield made
+
+
+def read(run: Run, splits: list[SnapshotSplit]) -> list[tuple[SnapshotSplit, SplitReport]]:
+    """Read splits as a reader does; what they report is the source's own log."""
+    schemas = {table.table: table.plan.schema for table in run.store.tables(run.name)}
+    reader = SnapshotReader(run.servers.source, schemas, server_id=5_410)
+    with closing(reader):
+        return [(split, reader.read(split)[1]) for split in splits]
+
+
+def handed_off(
+    shop: Shop,
+    change: Callable[[SplitReport], SplitReport] = lambda report: report,
+    between: Callable[[], None] = lambda: None,
+) -> Run:
+    """Hand off a snapshot of two splits; `between` happens between their reads."""
+    run = shop.run()
+    plan(run)
+    state = run.store.ensure(run.name)
+    run.store.move(run.name, state.generation, expected=state.phase, to=Phase.SNAPSHOT)
+    splits = planned_splits(run)
+    reports = read(run, splits[:1])
+    between()
+    reports += read(run, splits[1:])
+    publish(shop, run, [(split, change(report)) for split, report in reports])
+    hand_off(run)
+    return run
+
+
+def options(shop: Shop) -> SparkOptions:
+    return SparkOptions(master=NO_SPARK, log_folder=shop.path.parent / "logs")
+
+
+def refused_job(shop: Shop, run: Run) -> CdcError:
+    """Return what a job that is started is refused with."""
+    with pytest.raises(CdcError) as refused:
+        catch_up(run, options(shop))
+    assert NO_SPARK.removeprefix("spark://") in str(refused.value)
+    return refused.value
+
+
+def test_a_run_with_nothing_to_do_starts_no_job_and_leaves_the_state_as_one_would(
+    shop: Shop,
+) -> None:
+    handed_off(shop)
+    run = shop.run()
+    done = run_until_caught_up(run, options(shop))
+    assert done.snapshot is None
+    assert (done.stream.outcome, done.stream.log) == ("finished", None)
+    assert (done.stream.result["changes"], done.stream.result["consistent"]) == (0, True)
+    assert not (shop.path.parent / "logs").exists()
+    found = status(run.store, run.name, now_us=run.store.now_us())
+    assert found.state.phase is Phase.STOPPED
+    assert found.is_consistent
+    assert found.stream is not None
+    assert (found.stream.lag_us, found.stream.generation) == (0, found.state.generation)
+    assert found.state.lease_until_us == 0
+    assert any("nothing to stream" in event.text for event in found.events)
+
+
+def test_it_does_nothing_again_and_again_each_time_as_the_newest_owner(shop: Shop) -> None:
+    first = handed_off(shop)
+    generations = []
+    for _ in range(2):
+        run = shop.run()
+        assert catch_up(run, options(shop)).log is None
+        generations.append(run.store.ensure(run.name).generation)
+    assert generations == sorted({*generations})
+    assert generations[0] > first.held.generation
+
+
+def test_a_change_that_waits_needs_a_job(shop: Shop) -> None:
+    run = handed_off(shop)
+    shop.at_source("INSERT INTO orders VALUES (4, 'four')")
+    refused_job(shop, run)
+
+
+def test_a_log_that_grew_by_what_is_not_ours_is_read(
+    shop: Shop, fresh_database: Callable[[SqlServer], str]
+) -> None:
+    run = handed_off(shop)
+    fresh_database(shop.source)
+    refused_job(shop, run)
+
+
+def test_a_table_that_is_not_consistent_needs_a_job(shop: Shop) -> None:
+    run = handed_off(shop, between=lambda: shop.at_source("INSERT INTO orders VALUES (4, 'four')"))
+    refused_job(shop, run)
+
+
+def test_a_log_that_is_not_known_again_is_the_jobs_to_tell(shop: Shop) -> None:
+    """Law 10: nothing is to be read, and the log is still compared with what was read."""
+
+    def of_another_log(report: SplitReport) -> SplitReport:
+        imprint = report.high.imprint
+        assert imprint is not None
+        begun = replace(imprint, created=imprint.created - 60)
+        return replace(report, high=replace(report.high, imprint=begun))
+
+    refused_job(shop, handed_off(shop, of_another_log))
+
+
+def test_a_source_that_does_not_answer_is_the_jobs_to_tell(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = handed_off(shop)
+    servers = replace(run.servers, source=replace(run.servers.source, port=1))
+    refused_job(shop, replace(run, servers=servers))
+
+
+def test_a_paused_pipeline_is_refused_though_nothing_is_to_do(shop: Shop) -> None:
+    run = handed_off(shop)
+    run.store.want(run.name, Wanted.STOP)
+    with pytest.raises(RefusedError, match="paused"):
+        catch_up(run, options(shop))
+
+
+def test_a_changed_file_is_refused_though_nothing_is_to_do(shop: Shop) -> None:
+    handed_off(shop)
+    shop.path.write_text(shop.path.read_text().replace(f"{shop.target}.*", f"{shop.target}.x_*"))
+    with pytest.raises(CdcError, match="route"):
+        catch_up(shop.run(), options(shop))
