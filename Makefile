@@ -18,7 +18,7 @@ ARGS ?=
 # Started servers, if any, are used; each test run starts its own otherwise.
 WITH_SERVERS := set -a; [ ! -f build/servers.env ] || . build/servers.env; set +a;
 
-.PHONY: help setup format lint types arch test demo bench servers-up servers-down test-servers \
+.PHONY: help setup format lint types arch test demo bench debezium servers-up servers-down test-servers \
 	test-spark test-airflow end-to-end sweep wheel clean
 
 help: ## list the targets
@@ -65,6 +65,10 @@ demo: $(SYNCED) ## copy a live database before your eyes; KEEP=1 leaves it up
 bench: $(SYNCED) ## measure against the peers; ONLY=decode runs a part
 	$(UV) sync --frozen --quiet --group bench
 	$(BIN)/python -m tests.benchmarks $(ONLY)
+
+debezium: $(SYNCED) ## compare the change log with what Debezium's embedded engine writes
+	$(UV) sync --frozen --quiet --group bench
+	$(BIN)/pytest tests/systems/changelog/against_debezium.py $(ARGS)
 
 servers-up: $(SYNCED) ## start MySQL source and sink and MariaDB, and keep them up for tests
 	$(BIN)/python -m tests.servers up

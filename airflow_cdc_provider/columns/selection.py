@@ -31,7 +31,7 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.gtid import Gtid, GtidSet
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.positions import Imprint, LogPosition
+from airflow_cdc_provider.core.positions import Imprint, LogPosition, TransactionPoint
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
 from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import StatementEffect
@@ -89,6 +89,10 @@ class CapturedTables:
                 remedy="restart the pipeline with its new definition; its tables are read again",
             )
         return plan
+
+    def columns_of(self, table: TableId) -> pa.Schema:
+        """Return the columns that a table's changes must have."""
+        return self._schemas[table]
 
     def concerned(self, barrier: Statement, stream: StreamSplit) -> list[TableId]:
         """Return the captured tables that a statement may change and no snapshot has settled."""
@@ -160,20 +164,31 @@ class Selection:
                 found = self._works[position] = self._select(position, stream)
             return found
 
-    def _select(self, position: LogPosition, stream: StreamSplit) -> Work:
-        batch = self.batch
-        behind = position != batch.start
+    def kept(
+        self, position: LogPosition, stream: StreamSplit
+    ) -> list[tuple[TablePlan, TableChanges]]:
+        """Return the changes to be applied from a position, none of them merged."""
+        behind = position != self.batch.start
         parts: list[tuple[TablePlan, TableChanges]] = []
-        for changes in batch.tables:
+        for changes in self.batch.tables:
             progress = stream.progress_of(changes.table)
             if progress is None:
                 continue  # it is being read again; its hand-off brings the stream back here
-            kept = _owned_changes(changes, batch, progress, position, behind=behind)
+            kept = _owned_changes(changes, self.batch, progress, position, behind=behind)
             if len(kept):
                 parts.append((self.captured.plan_of(kept), kept))
-        points = batch.transactions
-        if behind:
-            points = tuple(point for point in points if not position.contains(point))
+        return parts
+
+    def points_beyond(self, position: LogPosition) -> Sequence[TransactionPoint]:
+        """Return the batch's transactions that are not contained in a position."""
+        points = self.batch.transactions
+        if position == self.batch.start:
+            return points
+        return tuple(point for point in points if not position.contains(point))
+
+    def _select(self, position: LogPosition, stream: StreamSplit) -> Work:
+        parts = self.kept(position, stream)
+        points = self.points_beyond(position)
         return Work(
             tables=_merged(parts),
             changes=sum(len(kept) for _, kept in parts),

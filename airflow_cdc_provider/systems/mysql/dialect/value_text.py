@@ -9,17 +9,13 @@ double of a float's own shortest text need not round back to the same float.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_cdc_provider.columns.arrow_arrays import as_arrow, as_numpy, texts_of
+from airflow_cdc_provider.columns.plain_text import decimal_text, timestamp_text
 from airflow_cdc_provider.core.table_schema import ColumnType
 
-_PLAIN_DECIMAL_SCALE = 6
-"""Up to this scale Arrow prints a decimal without an exponent."""
-_SUBSECOND_UNITS = {0: "s", 3: "ms", 6: "us"}
-_SECONDS_TEXT = len("YYYY-MM-DD hh:mm:ss")
 _DURATION_TEXT = len("-hhh:mm:ss.ffffff")
 
 
@@ -29,45 +25,17 @@ def value_text(array: pa.Array, column_type: ColumnType) -> pa.Array:
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return array
     if pa.types.is_decimal(kind):
-        return _decimal_text(array)
+        return decimal_text(array)
     if pa.types.is_float32(kind):
         return array.cast(pa.float64()).cast(pa.string())
     if pa.types.is_timestamp(kind):
-        return _timestamp_text(array, column_type.fraction)
+        return timestamp_text(array, column_type.fraction)
     if pa.types.is_duration(kind):
         return _duration_text(array, column_type.fraction)
     text = array.cast(pa.string())
     if column_type.name == "year":  # as text, 0 would be 2000
         return pc.utf8_lpad(text, 4, "0")
     return text
-
-
-def _decimal_text(array: pa.Array) -> pa.Array:
-    scale = array.type.scale
-    text = array.cast(pa.string())
-    if scale <= _PLAIN_DECIMAL_SCALE or not (string_octets(text) == ord("E")).any():
-        return text
-    wide = pa.types.is_decimal256(array.type)
-    unscaled_type = pa.decimal256(76, 0) if wide else pa.decimal128(38, 0)
-    unscaled = pa.Array.from_buffers(
-        unscaled_type, len(array), array.buffers(), array.null_count, array.offset
-    ).cast(pa.string())
-    digits = pc.utf8_lpad(pc.utf8_ltrim(unscaled, "-"), scale + 1, "0")
-    sign = pc.if_else(pc.starts_with(unscaled, "-"), "-", "")
-    whole = pc.utf8_slice_codeunits(digits, 0, -scale)
-    return pc.binary_join_element_wise(
-        pc.binary_join_element_wise(sign, whole, ""), pc.utf8_slice_codeunits(digits, -scale), "."
-    )
-
-
-def _timestamp_text(array: pa.Array, fraction: int) -> pa.Array:
-    """Print as many digits of the fraction as the column has."""
-    wall_clock = array.cast(pa.timestamp("us"))
-    unit = _SUBSECOND_UNITS.get(fraction)
-    if unit is not None:
-        return wall_clock.cast(pa.timestamp(unit)).cast(pa.string())
-    text = wall_clock.cast(pa.string())
-    return pc.utf8_slice_codeunits(text, 0, _SECONDS_TEXT + 1 + fraction)
 
 
 def _duration_text(array: pa.Array, fraction: int) -> pa.Array:
@@ -103,22 +71,3 @@ def _duration_text(array: pa.Array, fraction: int) -> pa.Array:
     null = as_numpy(array.is_null()) if array.null_count else None
     even = np.arange(0, 2 * len(micros), 2, dtype=np.int32)
     return with_gaps.take(as_arrow(even, null, pa.int32()))
-
-
-def string_offsets(array: pa.Array) -> npt.NDArray[np.int64]:
-    """Return where each value of a string or binary array begins, and the last one's end."""
-    wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
-    buffer = array.buffers()[1]
-    if buffer is None or len(array) == 0:
-        return np.zeros(1, np.int64)
-    offsets = np.frombuffer(buffer, np.int64 if wide else np.int32)
-    return offsets[array.offset : array.offset + len(array) + 1].astype(np.int64)
-
-
-def string_octets(array: pa.Array) -> npt.NDArray[np.uint8]:
-    """Return the bytes of a string or binary array's values, one after the other."""
-    offsets = string_offsets(array)
-    buffer = array.buffers()[2]
-    if buffer is None:
-        return np.empty(0, np.uint8)
-    return np.frombuffer(buffer, np.uint8)[offsets[0] : offsets[-1]]

@@ -22,7 +22,7 @@ from it and the position (`StreamSplit.passed`).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from airflow_cdc_provider.columns.sink_port import Owner, StreamCounts
@@ -41,19 +41,18 @@ from airflow_cdc_provider.core.errors import (
     CdcError,
     FencedError,
     SnapshotRequiredError,
-    StateMovedError,
 )
 from airflow_cdc_provider.core.gtid import GtidSet
+from airflow_cdc_provider.core.hand_off_check import Report, require_may_hand_off
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.positions import LogPosition
-from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, SplitReport
-from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress, smallest
+from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.stream_split import StreamSplit, smallest
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
 from airflow_cdc_provider.systems.mysql.sink import writers
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, create_ledger
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
-Report = tuple[SnapshotSplit, SplitReport]
 NO_GTIDS = GtidSet()
 NOW_US = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED)"
 
@@ -198,10 +197,7 @@ class MySqlLedger:
         stored = self.stream()
         if stored == stream:
             return
-        if stored is not None:
-            self._require_not_behind(stored, stream)
-        known = {progress.table for progress in stored.tables} if stored else set()
-        self._require_current_reports(stream, [p for p in stream.tables if p.table not in known])
+        require_may_hand_off(stored, stream, self.reports())
         for table in ("stream", "stream_table"):
             self._session.execute(f"DELETE FROM {LEDGER}.{table} WHERE {self._mine}")
         insert_slot(self._session, self._owner, stream)
@@ -211,48 +207,6 @@ class MySqlLedger:
             self._session.execute(
                 f"INSERT INTO {LEDGER}.stream_table VALUES ({name}, {table_name})"
             )
-
-    def _require_not_behind(self, stored: StreamSplit, stream: StreamSplit) -> None:
-        """Refuse to go back, except where every table skips what it already has."""
-        if stream.start.covers(stored.start):
-            return
-        for progress in stream.tables:
-            before = stored.progress_of(progress.table)
-            if before is not None and not progress.applied_through.covers(stored.start):
-                raise StateMovedError(
-                    f"the ledger streams at {stored.start} already, beyond {stream.start}",
-                    where=f"hand-off of {self._owner.pipeline}, table {progress.table}",
-                    risk="none: nothing was changed",
-                    remedy="go on from the ledger's stream; the hand-off was done before",
-                )
-
-    def _require_current_reports(
-        self, stream: StreamSplit, joining: Iterable[TableProgress]
-    ) -> None:
-        """Refuse a hand-off made from reports that were replaced since they were read."""
-        by_table: dict[TableId, list[Report]] = {}
-        for split, report in self.reports():
-            by_table.setdefault(split.table, []).append((split, report))
-        for progress in joining:
-            handed = {finished.split: finished for finished in progress.finished}
-            for split, report in by_table.get(progress.table, []):
-                if not _agrees(progress, handed.get(split), report):
-                    raise StateMovedError(
-                        f"split {split.split_id} was published again since its report was read",
-                        where=f"hand-off of {self._owner.pipeline} at {stream.start}",
-                        risk="none: nothing was changed",
-                        remedy="hand off again",
-                    )
-
-
-def _agrees(progress: TableProgress, handed: FinishedSplit | None, report: SplitReport) -> bool:
-    """Tell whether a table was handed off from this report."""
-    if not progress.finished:  # replayed without filtering
-        behind = report.low.covers(progress.applied_through)
-        return behind and report.high in progress.consistent_at
-    if handed is None:
-        return False
-    return handed.consistent_at == report.high and handed.watermark in (report.high, report.low)
 
 
 # --- what the sinks write inside their own transactions ---------------------------------------

@@ -31,6 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_cdc_provider.columns.arrow_arrays import binary_scalar, mask_of
+from airflow_cdc_provider.columns.byte_views import string_octets, string_offsets
 from airflow_cdc_provider.core.identifiers import quote_identifier
 from airflow_cdc_provider.core.table_schema import Column
 from airflow_cdc_provider.systems.mysql.dialect.value_model import (
@@ -40,11 +41,7 @@ from airflow_cdc_provider.systems.mysql.dialect.value_model import (
     GEOMETRY_TYPES,
     ZeroDates,
 )
-from airflow_cdc_provider.systems.mysql.dialect.value_text import (
-    string_octets,
-    string_offsets,
-    value_text,
-)
+from airflow_cdc_provider.systems.mysql.dialect.value_text import value_text
 from airflow_cdc_provider.systems.mysql.dialect.zero_dates import no_day_in_text
 from airflow_cdc_provider.systems.mysql.wire.sql_text import rows_of
 from airflow_cdc_provider.systems.mysql.wire.text_protocol import (

@@ -27,9 +27,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_cdc_provider.columns.arrow_arrays import as_numpy, binary_scalar
+from airflow_cdc_provider.columns.byte_views import string_offsets
 from airflow_cdc_provider.core.table_schema import Column
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
-from airflow_cdc_provider.systems.mysql.dialect.value_text import string_offsets, value_text
+from airflow_cdc_provider.systems.mysql.dialect.value_text import value_text
 from airflow_cdc_provider.systems.mysql.wire.load_text import has_zero_dates, is_bytes
 from airflow_cdc_provider.systems.mysql.wire.text_protocol import HEADER_BYTES, TextChunk
 from airflow_cdc_provider.systems.mysql.wire.text_values import comes_as_bytes

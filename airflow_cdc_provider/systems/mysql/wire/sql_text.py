@@ -25,13 +25,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_cdc_provider.columns.arrow_arrays import as_numpy, binaries_of, binary_scalar, mask_of
+from airflow_cdc_provider.columns.byte_views import string_octets, string_offsets
 from airflow_cdc_provider.core.table_schema import Column
 from airflow_cdc_provider.systems.mysql.dialect.charsets import UTF8_CHARSETS
-from airflow_cdc_provider.systems.mysql.dialect.value_text import (
-    string_octets,
-    string_offsets,
-    value_text,
-)
+from airflow_cdc_provider.systems.mysql.dialect.value_text import value_text
 
 _PLAIN = np.zeros(256, np.bool_)
 _PLAIN[0x20:0x7F] = True

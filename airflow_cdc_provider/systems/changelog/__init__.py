@@ -1,0 +1,1 @@
+"""A folder of files that holds every change, in Debezium's envelope."""

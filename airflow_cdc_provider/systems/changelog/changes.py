@@ -1,0 +1,262 @@
+"""Appending changes to a change log: whole source transactions, each change once.
+
+A batch becomes a file for each table it changes and one for the transactions' markers. The files
+are sealed, then one version of the manifest names them all together with the position behind the
+batch (law 7). If the process dies in between, no manifest names the files, and the same changes
+are read and written again.
+
+What a batch holds is chosen by the position in the manifest, exactly: nothing that a split has
+read, nothing that is behind the position. If a double of this writer has moved the position on
+meanwhile, this writer's files do not count, and it looks again what is left to do.
+
+A source transaction too large for memory comes in parts. Its files stay open from the first to
+the last, and only the last one commits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from airflow_cdc_provider.columns.changes import ChangeBatch
+from airflow_cdc_provider.columns.selection import CapturedTables, Selection
+from airflow_cdc_provider.columns.sink_port import AppliedBatch, Owner
+from airflow_cdc_provider.core.codec import position_to_json
+from airflow_cdc_provider.core.errors import (
+    SinkBusyError,
+    SinkUnreachableError,
+    SnapshotRequiredError,
+    StateMovedError,
+    TableChangedError,
+)
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.systems.changelog.envelope import Origin, TableEnvelope, Transactions
+from airflow_cdc_provider.systems.changelog.events import Passed, events_of, places_of
+from airflow_cdc_provider.systems.changelog.files import Format, OpenFile, SealedFile
+from airflow_cdc_provider.systems.changelog.layout import TRANSACTION, stream_file, table_folder
+from airflow_cdc_provider.systems.changelog.manifest import Manifest
+from airflow_cdc_provider.systems.changelog.markers import markers, open_at_end, tally
+from airflow_cdc_provider.systems.changelog.state import LogState, Record
+
+_TRUNCATE = "truncate"
+
+
+@dataclass(slots=True)
+class _Pending:
+    """What is written and not committed yet, and what it was chosen by."""
+
+    position: LogPosition
+    stream: StreamSplit
+    files: dict[str, OpenFile] = field(default_factory=dict)
+    sealed: dict[str, list[SealedFile]] = field(default_factory=dict)
+    passed: Passed = field(default_factory=Passed)
+    has_parts: bool = False
+    changes: int = 0
+    transactions: int = 0
+    committed_us: int = 0
+
+    def seal(self) -> None:
+        """Seal all files."""
+        for folder, file in self.files.items():
+            self.sealed[folder] = [file.seal()]
+        self.files = {}
+
+    def discard(self) -> None:
+        """Leave no unfinished file behind; sealed ones are swept by the next owner."""
+        for file in self.files.values():
+            file.discard()
+
+
+class ChangelogChangeSink:
+    """Appends batches of changes to one folder."""
+
+    def __init__(
+        self,
+        root: Path,
+        owner: Owner,
+        captured: CapturedTables,
+        *,
+        form: Format,
+        origin: Origin,
+    ) -> None:
+        self._root, self._owner, self._form = root, owner, form
+        self._manifest = Manifest(root, str(owner.pipeline))
+        self._captured = captured
+        plans = captured.plans.values()
+        self._envelopes = {plan.schema.table: TableEnvelope(plan.schema, origin) for plan in plans}
+        self._folders = {plan.schema.table: table_folder(plan.sink_table) for plan in plans}
+        self._pending: _Pending | None = None
+        self._is_broken = False
+
+    def close(self) -> None:
+        """Leave no unfinished file behind."""
+        if self._pending is not None:
+            self._pending.discard()
+            self._pending = None
+
+    def stream(self) -> StreamSplit | None:
+        """Return the stream split as last committed: where to go on, and each table's progress."""
+        return self._manifest.read().stream
+
+    def apply(self, batch: ChangeBatch) -> AppliedBatch | None:
+        """Append one batch and store its end in the same commit; None while it is only a part."""
+        if self._is_broken:
+            raise SinkUnreachableError(
+                "this sink failed in the middle of a source transaction",
+                where=str(self._root),
+                risk="none: nothing of the transaction counts",
+                remedy="open the sink again and read from the ledger's position",
+            )
+        selection = Selection(batch, self._captured)
+        while True:
+            pending, self._pending = self._pending or self._begin(), None
+            self._is_broken = pending.has_parts  # unless it says otherwise
+            done = False
+            try:
+                applied = self._apply(pending, selection)
+                done, self._is_broken = True, False
+                return applied
+            except StateMovedError as error:
+                if pending.has_parts:
+                    raise SinkBusyError(error.what, error.where, error.risk) from error
+            finally:
+                if not done:
+                    pending.discard()
+
+    def _begin(self) -> _Pending:
+        state = self._manifest.read()
+        self._manifest.require_owner(state, self._owner.generation)
+        if state.stream is None:
+            raise SnapshotRequiredError(
+                f"the ledger holds no stream of {self._owner.pipeline}",
+                where=f"manifest {state.version} in {self._root}",
+                risk="where to go on in the log is not known",
+                remedy="take the snapshot and hand off first",
+            )
+        return _Pending(state.stream.start, state.stream)
+
+    def _apply(self, pending: _Pending, selection: Selection) -> AppliedBatch | None:
+        is_new = not selection.is_contained(pending.position)
+        if is_new:
+            selection.check_follows(pending.position)
+            self._write(pending, selection)
+        if selection.batch.end is None:
+            pending.has_parts = True
+            self._pending = pending
+            return None
+        if not is_new:
+            return AppliedBatch(pending.position, 0, 0, 0)
+        end, stopped_by = self._end(pending, selection)
+        pending.seal()
+        self._commit(pending, end)
+        if stopped_by is not None:
+            raise stopped_by
+        return AppliedBatch(end, pending.changes, pending.transactions, pending.committed_us)
+
+    def _commit(self, pending: _Pending, end: LogPosition) -> None:
+        def judge(state: LogState) -> Record:
+            self._manifest.require_owner(state, self._owner.generation)
+            if state.stream is None or state.stream.start != pending.position:
+                raise StateMovedError(
+                    "another writer of this generation has moved the stream",
+                    where=f"manifest {state.version} in {self._root}",
+                    risk="none: what this one wrote does not count",
+                )
+            return {
+                "do": "change",
+                "position": position_to_json(end),
+                "files": {
+                    folder: [asdict(each) for each in files]
+                    for folder, files in pending.sealed.items()
+                },
+                "changes": pending.changes,
+                "transactions": pending.transactions,
+                "source_committed_us": pending.committed_us,
+            }
+
+        self._manifest.commit(self._owner.generation, judge)
+
+    # --- events -------------------------------------------------------------------------------
+
+    def _write(self, pending: _Pending, selection: Selection) -> None:
+        batch = selection.batch
+        kept = selection.kept(pending.position, pending.stream)
+        tables = [events_of(changes, plan.schema.primary_key) for plan, changes in kept]
+        points = selection.points_beyond(pending.position)
+        pending.changes += sum(len(changes) for _, changes in kept)
+        pending.transactions += len(points) - (1 if pending.has_parts and points else 0)
+        pending.committed_us = max(pending.committed_us, points[-1].committed_us if points else 0)
+        if not tables and not pending.passed.total:
+            return
+        transactions = Transactions(batch.transactions)
+        now_us = time.time_ns() // 1000
+        for events, places in zip(tables, places_of(tables, pending.passed), strict=True):
+            table = events.changes.table
+            envelopes = self._envelopes[table].changed(events, places, transactions, now_us)
+            self._file(pending, self._folders[table], batch).write(envelopes, len(events))
+        counted = tally(tables, pending.passed)
+        count = len(batch.transactions)
+        is_part = batch.end is None
+        rows, number = markers(
+            counted,
+            transactions,
+            begun=pending.passed.total > 0,
+            ends=count - 1 if is_part else count,
+        )
+        if number:
+            self._file(pending, TRANSACTION, batch).write(rows, number)
+        pending.passed = open_at_end(counted, count) if is_part else Passed()
+
+    def _file(self, pending: _Pending, folder: str, batch: ChangeBatch) -> OpenFile:
+        file = pending.files.get(folder)
+        if file is None:
+            name = stream_file(_first_place(batch), self._owner.generation, self._form.value)
+            file = pending.files[folder] = OpenFile(self._root, f"{folder}/{name}", self._form)
+        return file
+
+    # --- statements ---------------------------------------------------------------------------
+
+    def _end(
+        self, pending: _Pending, selection: Selection
+    ) -> tuple[LogPosition, TableChangedError | None]:
+        """Return the position to commit, and the error if a statement stops the stream there."""
+        emptied = self._emptied(pending, selection)
+        end, stopped_by = selection.end_within(pending.stream)
+        if emptied:
+            end, stopped_by = selection.batch.end, None
+            self._write_truncates(pending, selection.batch, emptied)
+        if end is None:
+            raise ValueError("a part of a transaction has no end")
+        return end, stopped_by
+
+    def _emptied(self, pending: _Pending, selection: Selection) -> list[TableId]:
+        """Return the tables a TRUNCATE empties, if the log is past all their splits."""
+        barrier = selection.batch.barrier
+        if barrier is None or barrier.effect.kind != _TRUNCATE:
+            return []
+        stream = pending.stream.passed(selection.batch.start)
+        tables = self._captured.concerned(barrier, stream)
+        waiting = set(stream.inconsistent)
+        return [] if waiting & set(tables) else tables
+
+    def _write_truncates(
+        self, pending: _Pending, batch: ChangeBatch, tables: Sequence[TableId]
+    ) -> None:
+        if batch.barrier is None:
+            return
+        now_us = time.time_ns() // 1000
+        for table in tables:
+            columns = self._captured.columns_of(table)
+            event = self._envelopes[table].truncated(columns, batch.barrier.point, now_us)
+            self._file(pending, self._folders[table], batch).write(event, 1)
+
+
+def _first_place(batch: ChangeBatch) -> str:
+    """Return where a batch begins in the log, in digits that sort."""
+    points = [*batch.transactions[:1], *([batch.barrier.point] if batch.barrier else [])]
+    start = points[0].start
+    return f"{start.file_number:06d}-{start.offset:010d}"

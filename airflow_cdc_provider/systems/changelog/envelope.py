@@ -1,0 +1,269 @@
+"""Debezium's envelope: rows and changes as the trees that the writers write.
+
+One row of an envelope is `key, before, after, source, transaction, op, ts_ms, ts_us, ts_ns`, with
+Debezium's names in Debezium's order. The key stands in the same line, because a file has no
+place for it of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_cdc_provider.columns.arrow_arrays import Mask, numbers_of, texts_of
+from airflow_cdc_provider.columns.changes import Op, TableChanges
+from airflow_cdc_provider.core.positions import LogPosition, TransactionPoint
+from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.systems.changelog.events import Numbers, Places, TableEvents
+from airflow_cdc_provider.systems.changelog.tree import (
+    Constant,
+    Members,
+    Value,
+    number,
+    numbers,
+    text,
+)
+from airflow_cdc_provider.systems.changelog.values import debezium_values
+
+_LETTERS = {Op.INSERT: "c", Op.UPDATE: "u", Op.DELETE: "d"}
+_US_OF_NS = 1000
+_US_OF_MS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who writes envelopes, and of which kind of server."""
+
+    connector: str
+    """`mysql` or `mariadb`."""
+    name: str
+    """The pipeline's; Debezium's topic prefix."""
+    version: str
+
+
+class Transactions:
+    """The transactions of a batch as columns."""
+
+    def __init__(self, points: Sequence[TransactionPoint]) -> None:
+        self._file = texts_of([point.start.file for point in points])
+        self._pos = numbers_of([point.start.offset for point in points])
+        self._gtid = texts_of([None if p.gtid is None else str(p.gtid) for p in points])
+        self._id = texts_of([transaction_id(point) for point in points])
+        self.committed_us = np.array([point.committed_us for point in points], np.int64)
+
+    def ids(self, wanted: Numbers) -> pa.Array:
+        """Return the ids of some transactions."""
+        return self._id.take(numbers_of(wanted))
+
+    def source(self, wanted: Numbers) -> dict[str, Value]:
+        """Return what a change's source tells of its transaction."""
+        places = numbers_of(wanted)
+        committed_us = self.committed_us[wanted]
+        return {
+            "ts_ms": numbers(committed_us // _US_OF_MS),
+            "ts_us": numbers(committed_us),
+            "ts_ns": numbers(committed_us * _US_OF_NS),
+            "gtid": self._gtid.take(places),
+            "file": self._file.take(places),
+            "pos": self._pos.take(places),
+        }
+
+
+def transaction_id(point: TransactionPoint) -> str:
+    """Return what Debezium calls a transaction: its GTID, else where it begins."""
+    if point.gtid is not None:
+        return str(point.gtid)
+    return f"file={point.start.file},pos={point.start.offset}"
+
+
+class TableEnvelope:
+    """Makes the envelopes of one table."""
+
+    def __init__(self, schema: TableSchema, origin: Origin) -> None:
+        self._schema = schema
+        self._origin = origin
+
+    def read(self, rows: pa.RecordBatch, position: LogPosition, now_us: int) -> Members:
+        """Return rows of a snapshot, as they were at a position."""
+        binlog = position.binlog
+        source: dict[str, Value] = {
+            "ts_ms": number(now_us // _US_OF_MS),
+            "snapshot": text("true"),
+            "ts_us": number(now_us),
+            "ts_ns": number(now_us * _US_OF_NS),
+            "file": text("" if binlog is None else binlog.file),
+            "pos": number(0 if binlog is None else binlog.offset),
+            "row": _small(0),
+            "server_id": number(0),
+        }
+        row, nowhere = self._row(rows), np.ones(rows.num_rows, np.bool_)
+        return self._envelope(
+            key=self._key(rows),
+            before=Members(row.values, nowhere),
+            after=row,
+            source=source,
+            transaction=Members(_NO_TRANSACTION, nowhere),
+            op=text("r"),
+            now_us=now_us,
+        )
+
+    def changed(
+        self, events: TableEvents, places: Places, transactions: Transactions, now_us: int
+    ) -> Members:
+        """Return changes of the log."""
+        of = events.transaction
+        source: dict[str, Value] = {"snapshot": text("false"), **transactions.source(of)}
+        transaction = Members(
+            (
+                ("id", transactions.ids(of)),
+                ("total_order", numbers(places.total)),
+                ("data_collection_order", numbers(places.in_table)),
+            )
+        )
+        before = _image(events.changes, events, before=True)
+        after = _image(events.changes, events, before=False)
+        deleted = events.op == Op.DELETE
+        return self._envelope(
+            key=self._key(_chosen(before, after, deleted, self._schema.primary_key)),
+            before=self._row(before, events.op == Op.INSERT),
+            after=self._row(after, deleted),
+            source=source,
+            transaction=transaction,
+            op=_letters(events),
+            now_us=now_us,
+        )
+
+    def truncated(self, columns: pa.Schema, point: TransactionPoint, now_us: int) -> Members:
+        """Return the event of a table that was emptied."""
+        rows = pa.RecordBatch.from_arrays(
+            [pa.nulls(1, field.type) for field in columns], schema=columns
+        )
+        nowhere, first = np.ones(1, np.bool_), np.zeros(1, np.int64)
+        source: dict[str, Value] = {
+            "snapshot": text("false"),
+            **Transactions([point]).source(first),
+        }
+        row = Members(self._row(rows).values, nowhere)
+        return self._envelope(
+            key=Members(self._key(rows).values, nowhere),
+            before=row,
+            after=row,
+            source=source,
+            transaction=Members(_NO_TRANSACTION, nowhere),
+            op=text("t"),
+            now_us=now_us,
+        )
+
+    def _envelope(  # noqa: PLR0913 - the parts of an envelope
+        self,
+        *,
+        key: Members,
+        before: Members,
+        after: Members,
+        source: dict[str, Value],
+        transaction: Members,
+        op: Value,
+        now_us: int,
+    ) -> Members:
+        return Members(
+            (
+                ("key", key),
+                ("before", before),
+                ("after", after),
+                ("source", self._source(source)),
+                ("transaction", transaction),
+                ("op", op),
+                ("ts_ms", number(now_us // _US_OF_MS)),
+                ("ts_us", number(now_us)),
+                ("ts_ns", number(now_us * _US_OF_NS)),
+            )
+        )
+
+    def _source(self, known: dict[str, Value]) -> Members:
+        table = self._schema.table
+        everywhere: dict[str, Value] = {
+            "version": text(self._origin.version),
+            "connector": text(self._origin.connector),
+            "name": text(self._origin.name),
+            "db": text(table.database),
+            "table": text(table.table),
+        }
+        values = _NOT_KNOWN | everywhere | known
+        return Members(tuple((name, values[name]) for name in _NOT_KNOWN))
+
+    def _key(self, rows: pa.RecordBatch) -> Members:
+        return self._members(rows, self._schema.primary_key)
+
+    def _row(self, rows: pa.RecordBatch, absent: Mask | None = None) -> Members:
+        names = [column.name for column in self._schema.copied_columns]
+        return Members(self._members(rows, names).values, absent)
+
+    def _members(self, rows: pa.RecordBatch, names: Sequence[str]) -> Members:
+        return Members(
+            tuple(
+                (name, debezium_values(rows.column(name), self._schema.column(name).type))
+                for name in names
+            )
+        )
+
+
+def _small(value: int) -> Constant:
+    return Constant(value, pa.int32())
+
+
+_NOT_KNOWN: dict[str, Value] = {
+    "version": text(None),
+    "connector": text(None),
+    "name": text(None),
+    "ts_ms": number(None),
+    "snapshot": text(None),
+    "db": text(None),
+    "sequence": text(None),
+    "ts_us": number(None),
+    "ts_ns": number(None),
+    "table": text(None),
+    "server_id": number(None),
+    "gtid": text(None),
+    "file": text(None),
+    "pos": number(None),
+    "row": Constant(None, pa.int32()),
+    "thread": number(None),
+    "query": text(None),
+}
+"""The members of `source` in Debezium's order, with nothing known of any."""
+_NO_TRANSACTION: tuple[tuple[str, Value], ...] = (
+    ("id", text(None)),
+    ("total_order", number(None)),
+    ("data_collection_order", number(None)),
+)
+
+
+def _image(changes: TableChanges, events: TableEvents, *, before: bool) -> pa.RecordBatch:
+    rows = changes.before if before else changes.after
+    if len(events) == len(changes):
+        return rows  # no change is two events, so each has its own row
+    return rows.take(numbers_of(events.change))
+
+
+def _chosen(
+    before: pa.RecordBatch, after: pa.RecordBatch, deleted: Mask, names: Sequence[str]
+) -> pa.RecordBatch:
+    """Return rows of `after`, and of `before` where they were deleted."""
+    if not deleted.any():
+        return after.select(names)
+    if deleted.all():
+        return before.select(names)
+    places = numbers_of(np.arange(len(deleted)) + np.where(deleted, 0, len(deleted)))
+    arrays = [pa.concat_arrays([before.column(n), after.column(n)]).take(places) for n in names]
+    return pa.RecordBatch.from_arrays(arrays, list(names))
+
+
+def _letters(events: TableEvents) -> Value:
+    every = np.unique(events.op)
+    if len(every) == 1:
+        return text(_LETTERS[Op(int(every[0]))])
+    letters = texts_of([_LETTERS[op] for op in (Op.INSERT, Op.UPDATE, Op.DELETE)])
+    return letters.take(numbers_of(events.op.astype(np.int64) - 1))

@@ -1,0 +1,129 @@
+"""Changes become events: what stands in one line each, and its place in its transaction.
+
+A change of a key is two events, as Debezium has it: the old row is deleted, then the new one is
+created. Both count in their transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
+
+from airflow_cdc_provider.columns.arrow_arrays import Mask, as_numpy, mask_of
+from airflow_cdc_provider.columns.changes import Op, TableChanges
+from airflow_cdc_provider.core.identifiers import TableId
+
+Numbers = npt.NDArray[np.int64]
+_NO = mask_of([False])[0]
+
+
+@dataclass(frozen=True, slots=True)
+class TableEvents:
+    """The events of one table in log order."""
+
+    changes: TableChanges
+    change: Numbers
+    """Which change an event is of."""
+    op: npt.NDArray[np.int8]
+    """What happened, by `Op`."""
+    transaction: Numbers
+    order: Numbers
+    """Grows with the log, over all tables of a batch."""
+
+    def __len__(self) -> int:
+        return len(self.op)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where events stand in their transactions, from 1 on."""
+
+    total: Numbers
+    in_table: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """The events that a transaction has had so far."""
+
+    total: int = 0
+    tables: dict[TableId, int] = field(default_factory=dict)
+
+
+def events_of(changes: TableChanges, key: Sequence[str]) -> TableEvents:
+    """Return the events of some changes; `key` names the columns of the table's key."""
+    op = as_numpy(changes.op)
+    moved = _moves_key(changes, op, key)
+    change = np.repeat(np.arange(len(op)), 1 + moved.astype(np.int64))
+    ops = op[change].copy()
+    behind = np.flatnonzero(moved) + np.cumsum(moved)[moved]
+    second = np.zeros(len(change), np.int64)
+    if len(behind):
+        ops[behind - 1], ops[behind] = Op.DELETE, Op.INSERT
+        second[behind] = 1
+    return TableEvents(
+        changes,
+        change,
+        ops,
+        as_numpy(changes.transaction)[change].astype(np.int64),
+        as_numpy(changes.ordinal)[change] * 2 + second,
+    )
+
+
+def _moves_key(changes: TableChanges, op: npt.NDArray[np.int8], key: Sequence[str]) -> Mask:
+    """Tell which updates give their row another key."""
+    moved = np.zeros(len(op), np.bool_)
+    if not (op == Op.UPDATE).any():
+        return moved
+    for name in key:
+        differs = pc.not_equal(changes.before.column(name), changes.after.column(name))
+        moved |= as_numpy(pc.fill_null(differs, _NO))
+    moves: Mask = moved & (op == Op.UPDATE)
+    return moves
+
+
+def places_of(tables: Sequence[TableEvents], passed: Passed) -> list[Places]:
+    """Return each table's places; `passed` is what the batch's first transaction had before."""
+    if not tables:
+        return []
+    orders = np.concatenate([events.order for events in tables])
+    transactions = np.concatenate([events.transaction for events in tables])
+    sorted_ = np.argsort(orders, kind="stable")
+    ranks = np.empty(len(orders), np.int64)
+    ranks[sorted_] = _counted(transactions[sorted_])
+    total = ranks + np.where(transactions == 0, passed.total, 0)
+    places: list[Places] = []
+    begun: dict[TableId, Numbers] = {}
+    first = 0
+    for events in tables:
+        table, last = events.changes.table, first + len(events)
+        in_table = _counted(events.transaction)
+        before = begun.get(table)  # the same table may come in several pieces
+        if before is None:
+            in_table += np.where(events.transaction == 0, passed.tables.get(table, 0), 0)
+        else:
+            in_table += before[events.transaction]
+        places.append(Places(total[first:last], in_table))
+        begun[table] = _highest(in_table, events.transaction, before, int(transactions.max()) + 1)
+        first = last
+    return places
+
+
+def _counted(groups: Numbers) -> Numbers:
+    """Number the members of each group from 1 on; groups stand together."""
+    places = np.arange(len(groups))
+    begins = np.flatnonzero(np.diff(groups, prepend=groups[:1] - 1))
+    starts = np.repeat(begins, np.diff(begins, append=len(groups)))
+    return places - starts + 1
+
+
+def _highest(
+    in_table: Numbers, transactions: Numbers, before: Numbers | None, count: int
+) -> Numbers:
+    reached = np.zeros(count, np.int64) if before is None else before.copy()
+    np.maximum.at(reached, transactions, in_table)
+    return reached

@@ -1,0 +1,114 @@
+"""Files are written under a hidden name, flushed to the disk, and sealed by a rename.
+
+A sealed file never changes. It does not count before a manifest names it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_cdc_provider.core.errors import SinkUnreachableError
+from airflow_cdc_provider.systems.changelog.json_text import json_lines
+from airflow_cdc_provider.systems.changelog.tree import Members, arrow_array
+
+
+class Format(StrEnum):
+    """How envelopes are written."""
+
+    JSON = "json"
+    """A JSON object a line."""
+    PARQUET = "parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class SealedFile:
+    """A file that is whole and will not change."""
+
+    path: str
+    """Below the change log's folder."""
+    rows: int
+    bytes: int
+
+
+class OpenFile:
+    """A file that is being written."""
+
+    def __init__(self, root: Path, path: str, form: Format) -> None:
+        self._path, self._target = path, root / path
+        self._hidden = self._target.with_name(f".{self._target.name}.unfinished")
+        self._form = form
+        self._rows = 0
+        self._parquet: pq.ParquetWriter | None = None
+        with explained(self._target):
+            self._target.parent.mkdir(parents=True, exist_ok=True)
+            self._file: BinaryIO = self._hidden.open("xb")
+
+    def write(self, envelopes: Members, count: int) -> None:
+        """Write some envelopes."""
+        if not count:
+            return
+        self._rows += count
+        with explained(self._target):
+            if self._form is Format.JSON:
+                self._file.write(json_lines(envelopes, count))
+            else:
+                self._write_parquet(envelopes, count)
+
+    def _write_parquet(self, envelopes: Members, count: int) -> None:
+        arrays = {name: arrow_array(value, count) for name, value in envelopes.values}
+        table = pa.table(arrays)
+        if self._parquet is None:
+            self._parquet = pq.ParquetWriter(self._file, table.schema)
+        self._parquet.write_table(table)
+
+    def seal(self) -> SealedFile:
+        """Make the file whole on the disk and give it its name."""
+        with explained(self._target):
+            if self._parquet is not None:
+                self._parquet.close()
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            size = self._file.tell()
+            self._file.close()
+            self._hidden.rename(self._target)
+            flush_folder(self._target.parent)
+        return SealedFile(self._path, self._rows, size)
+
+    def discard(self) -> None:
+        """Leave nothing behind."""
+        if self._parquet is not None:
+            self._parquet.close()
+        self._file.close()
+        self._hidden.unlink(missing_ok=True)
+
+
+def flush_folder(folder: Path) -> None:
+    """Make the names in a folder last."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn what the file system refuses into an error that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise SinkUnreachableError(
+            f"{error.strerror or error}",
+            where=str(path),
+            risk="none: what no manifest names does not count",
+            remedy="make the folder writable and give it room, then run again",
+        ) from error

@@ -1,0 +1,58 @@
+"""Names in the folder of a change log.
+
+    /path/shop.orders/split-00000003-g00000001-5f3a9c1e.json      a split's rows
+    /path/shop.orders/stream-000009-00000154-g00000002-....json   changes of the log
+    /path/transaction/stream-....json                             BEGIN and END markers
+    /path/_manifest/manifest-00000042.json                        what counts, in which order
+
+What begins with a dot or an underscore is passed over by Spark, Hive and Flink.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from pathlib import Path
+from urllib.parse import quote
+
+from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.identifiers import TableId
+
+MANIFEST = "_manifest"
+CHECKPOINTS = "checkpoints"
+TRANSACTION = "transaction"
+_GENERATION = re.compile(r"-g([0-9]{8,})-[0-9a-f]{8}\.")
+_LONGEST_NAME = 200
+
+
+def table_folder(table: TableId) -> str:
+    """Return the name of a table's folder."""
+    name = quote(str(table), safe="")
+    name = f"%5F{name[1:]}" if name.startswith("_") else name
+    if len(name) > _LONGEST_NAME:
+        raise RefusedError(
+            f"the name of {table} is too long for a folder: {len(name)} bytes when written safely",
+            where="sink",
+            remedy="route the table to a shorter name",
+        )
+    return name
+
+
+def split_file(number: int, generation: int, ending: str) -> str:
+    """Return a new name for a split's file."""
+    return f"split-{number:08d}-{_suffix(generation, ending)}"
+
+
+def stream_file(place: str, generation: int, ending: str) -> str:
+    """Return a new name for a file of changes; `place` is where they begin in the log."""
+    return f"stream-{quote(place, safe='')}-{_suffix(generation, ending)}"
+
+
+def _suffix(generation: int, ending: str) -> str:
+    return f"g{generation:08d}-{secrets.token_hex(4)}.{ending}"
+
+
+def generation_of(file: Path) -> int | None:
+    """Return under which generation a file was written, None for one that is not ours."""
+    found = _GENERATION.search(file.name)
+    return None if found is None else int(found[1])

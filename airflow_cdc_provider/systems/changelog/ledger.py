@@ -1,0 +1,143 @@
+"""The ledger of a change log: what its manifests say is committed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from airflow_cdc_provider.columns.sink_port import Owner, StreamCounts
+from airflow_cdc_provider.core.codec import stream_to_text
+from airflow_cdc_provider.core.errors import FencedError, IntegrityError, RefusedError
+from airflow_cdc_provider.core.hand_off_check import Report, require_may_hand_off
+from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.systems.changelog.layout import MANIFEST, generation_of
+from airflow_cdc_provider.systems.changelog.manifest import Manifest
+from airflow_cdc_provider.systems.changelog.state import LogState, Record
+
+log = logging.getLogger(__name__)
+
+
+class ChangelogLedger:
+    """A pipeline's ledger in the folder of its change log."""
+
+    def __init__(self, root: Path, owner: Owner) -> None:
+        self._manifest = Manifest(root, str(owner.pipeline))
+        self._owner = owner
+
+    def close(self) -> None:
+        """Let go of nothing: a folder needs no connection."""
+
+    def take_over(self, generation: int) -> None:
+        """Make `generation` the only one that may commit; a smaller one is `FencedError`.
+
+        What older generations left behind without a commit is deleted: it can never count.
+        """
+
+        def judge(state: LogState) -> Record | None:
+            if state.generation > generation:
+                raise FencedError(
+                    f"generation {state.generation} owns {self._owner.pipeline}, not {generation}",
+                    where=f"manifest {state.version} in {self._manifest.root}",
+                    risk="none: nothing was changed",
+                    remedy="a newer run is the owner; look at the pipeline's status",
+                )
+            return None if state.generation == generation else {"do": "take over"}
+
+        before = self._manifest.read().generation
+        state = self._manifest.commit(generation, judge)
+        self._owner = Owner(self._owner.pipeline, generation)
+        if before != generation:
+            _sweep(self._manifest.root, state, generation)
+
+    def generation(self) -> int:
+        """Return the generation that may commit, 0 for a pipeline never seen."""
+        return self._manifest.read().generation
+
+    def plan_id(self) -> str:
+        """Return the plan whose splits are in the ledger, empty for none."""
+        return self._manifest.read().plan_id
+
+    def start_plan(self, plan_id: str) -> None:
+        """Forget the finished splits and the stream of older plans, once, for this plan."""
+
+        def judge(state: LogState) -> Record | None:
+            self._manifest.require_owner(state, self._owner.generation)
+            return None if state.plan_id == plan_id else {"do": "start plan", "plan": plan_id}
+
+        self._manifest.commit(self._owner.generation, judge)
+
+    def reports(self) -> Sequence[Report]:
+        """Return every finished split of the current plan with its report."""
+        return _reports(self._manifest.read())
+
+    def stream(self) -> StreamSplit | None:
+        """Return the stream split as last committed, None before the hand-off."""
+        return self._manifest.read().stream
+
+    def counts(self) -> StreamCounts:
+        """Return what the stream has committed since the hand-off."""
+        counts = self._manifest.read().counts
+        known = counts.source_committed_us
+        lag_us = max(0, counts.committed_us - known) if known else None
+        return StreamCounts(counts.batches, counts.changes, counts.transactions, lag_us)
+
+    def store_stream(self, stream: StreamSplit) -> None:
+        """Store the stream split at hand-off; refused if the ledger already streams further."""
+
+        def judge(state: LogState) -> Record | None:
+            self._manifest.require_owner(state, self._owner.generation)
+            if state.stream == stream:
+                return None
+            require_may_hand_off(state.stream, stream, _reports(state))
+            _require_exact(stream, state)
+            return {"do": "hand off", "stream": stream_to_text(stream)}
+
+        self._manifest.commit(self._owner.generation, judge)
+
+
+def _reports(state: LogState) -> list[Report]:
+    splits = sorted(state.splits.values(), key=lambda each: (each.split.table, each.split.number))
+    return [(each.split, each.report) for each in splits]
+
+
+def _require_exact(stream: StreamSplit, state: LogState) -> None:
+    """Refuse tables that are not in the log whole, each row once (law 6)."""
+    before = {progress.table for progress in (state.stream.tables if state.stream else ())}
+    for progress in stream.tables:
+        if progress.table in before:
+            continue
+        if progress.consistent_at and not progress.finished:
+            raise not_exact(str(progress.table))
+        for finished in progress.finished:
+            if finished.split.split_id not in state.splits:
+                raise IntegrityError(
+                    f"split {finished.split.split_id} is handed off and not in the log",
+                    where=f"hand-off at {stream.start}",
+                    risk="its rows would be missing; nothing was changed",
+                    remedy="read the split, then hand off again",
+                )
+
+
+def not_exact(table: str) -> RefusedError:
+    """Return the error of a table whose changes cannot be told apart from its snapshot's rows."""
+    return RefusedError(
+        f"changes of {table} cannot be told from the rows its snapshot has read",
+        where=f"table {table}",
+        risk="a change log would hold them twice; nothing was written",
+        remedy="a change log takes tables whose key is of whole numbers, decimals, times or "
+        "bytes, with `snapshot: {backfill: true}`; leave the table out",
+    )
+
+
+def _sweep(root: Path, state: LogState, generation: int) -> None:
+    """Delete files of older generations that no manifest names."""
+    named = {root / file.path for folder in state.folders for file in state.files(folder)}
+    swept = 0
+    for file in root.glob("*/*"):
+        written = None if file.parent.name == MANIFEST else generation_of(file)
+        if written is not None and written < generation and file not in named:
+            file.unlink(missing_ok=True)
+            swept += 1
+    if swept:
+        log.info("files without a commit deleted: folder=%s files=%d", root, swept)

@@ -1,0 +1,30 @@
+"""Reading a change log: the files that count, in the order in which they are to be read.
+
+    for file in sealed_files("/path", "shop.orders"):
+        ...
+
+Also for readers of other programs: `spark.read.json([str(file) for file in ...])`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.systems.changelog.layout import TRANSACTION, table_folder
+from airflow_cdc_provider.systems.changelog.manifest import Manifest
+
+
+def sealed_files(path: str | Path, table: str) -> list[Path]:
+    """Return the files of a table, `database.table` as at the sink; splits first, then changes."""
+    return _files(Path(path), table_folder(TableId.parse(table)))
+
+
+def marker_files(path: str | Path) -> list[Path]:
+    """Return the files of the transactions' markers."""
+    return _files(Path(path), TRANSACTION)
+
+
+def _files(root: Path, folder: str) -> list[Path]:
+    state = Manifest(root, "").read_any()
+    return [root / file.path for file in state.files(folder)]

@@ -1,0 +1,121 @@
+"""Publishing splits into a change log: the rows of each in a file, counted by one commit.
+
+The file is sealed first and named by the manifest afterwards, with the split's report (law 4). A
+split that is published again has a new file; the manifest then names that one only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_cdc_provider.columns.rows import SplitRows
+from airflow_cdc_provider.columns.sink_port import Owner
+from airflow_cdc_provider.core.errors import FencedError, IntegrityError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.systems.changelog.envelope import Origin, TableEnvelope
+from airflow_cdc_provider.systems.changelog.files import Format, OpenFile, SealedFile
+from airflow_cdc_provider.systems.changelog.layout import split_file, table_folder
+from airflow_cdc_provider.systems.changelog.manifest import Manifest
+from airflow_cdc_provider.systems.changelog.state import (
+    LogState,
+    PublishedSplit,
+    Record,
+    published_to,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_CHUNK_BYTES = 8 * 1024 * 1024
+"""Columns that become text at a time: the text is a few times as large."""
+
+
+class ChangelogSplitSink:
+    """Publishes splits into one folder."""
+
+    def __init__(
+        self, root: Path, owner: Owner, plans: Sequence[TablePlan], *, form: Format, origin: Origin
+    ) -> None:
+        self._root, self._owner, self._form, self._origin = root, owner, form, origin
+        self._manifest = Manifest(root, str(owner.pipeline))
+        self._plans: Mapping[TableId, TablePlan] = {plan.schema.table: plan for plan in plans}
+
+    def close(self) -> None:
+        """Let go of nothing: a folder needs no connection."""
+
+    def publish(self, split: SnapshotSplit, rows: SplitRows, report: SplitReport) -> None:
+        """Make `rows` the split's rows in the log, and store the report."""
+        if rows.rows != report.rows:
+            raise IntegrityError(
+                f"split {split.split_id} has {rows.rows} rows, its report says {report.rows}",
+                where=f"publishing to {self._root}",
+                risk="rows could be missing; nothing was written",
+                remedy="read the split again; if it stays, report this",
+            )
+        if self._record(self._manifest.read(), split, report, ()) is None:
+            return
+        files = self._write(split, rows, report)
+        self._manifest.commit(
+            self._owner.generation, lambda state: self._record(state, split, report, files)
+        )
+
+    def _record(
+        self,
+        state: LogState,
+        split: SnapshotSplit,
+        report: SplitReport,
+        files: tuple[SealedFile, ...],
+    ) -> Record | None:
+        self._manifest.require_owner(state, self._owner.generation)
+        if state.stream is not None and state.stream.progress_of(split.table) is not None:
+            raise FencedError(
+                f"{split.table} was handed off to the stream, no split of it is published any more",
+                where=f"split {split.split_id}, manifest {state.version} in {self._root}",
+                risk="none: its file does not count",
+                remedy="nothing: a late reader has ended",
+            )
+        known = state.splits.get(split.split_id)
+        if known is not None and (known.split, known.report) == (split, report):
+            return None
+        folder = table_folder(self._plans[split.table].sink_table)
+        return {"do": "publish", **published_to(PublishedSplit(split, report, folder, files))}
+
+    def _write(
+        self, split: SnapshotSplit, rows: SplitRows, report: SplitReport
+    ) -> tuple[SealedFile, ...]:
+        if not rows.rows:
+            return ()
+        plan = self._plans[split.table]
+        name = split_file(split.number, self._owner.generation, self._form.value)
+        envelope = TableEnvelope(plan.schema, self._origin)
+        now_us = time.time_ns() // 1000
+        file = OpenFile(self._root, f"{table_folder(plan.sink_table)}/{name}", self._form)
+        sealed = False
+        try:
+            for batch in _chunks(rows.batches()):
+                file.write(envelope.read(batch, report.high, now_us), batch.num_rows)
+            written = file.seal()
+            sealed = True
+        finally:
+            if not sealed:
+                file.discard()
+        if written.rows != rows.rows:
+            raise IntegrityError(
+                f"{written.rows} of {rows.rows} rows of split {split.split_id} were written",
+                where=f"publishing to {self._root}",
+                risk="none: the file does not count",
+                remedy="read the split again; if it stays, report this",
+            )
+        return (written,)
+
+
+def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        rows = max(1, batch.num_rows * _CHUNK_BYTES // max(batch.nbytes, 1))
+        for first in range(0, batch.num_rows, rows):
+            yield batch.slice(first, rows)

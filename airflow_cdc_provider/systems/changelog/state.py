@@ -1,0 +1,182 @@
+"""What a change log's manifests say, all of them together.
+
+Each manifest is one commit. The state is what they add up to, in order; a checkpoint is a state
+written down, so that not all of them are read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from airflow_cdc_provider.core.codec import (
+    position_from_json,
+    report_from_json,
+    report_to_json,
+    split_from_json,
+    split_to_json,
+    stream_from_text,
+    stream_to_text,
+)
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.systems.changelog.files import SealedFile
+
+Record = dict[str, Any]
+"""One manifest, as JSON has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedSplit:
+    """A split whose rows are in the log."""
+
+    split: SnapshotSplit
+    report: SplitReport
+    folder: str
+    files: tuple[SealedFile, ...]
+
+
+@dataclass(slots=True)
+class Counts:
+    """What the stream has committed since the hand-off."""
+
+    batches: int = 0
+    changes: int = 0
+    transactions: int = 0
+    source_committed_us: int = 0
+    committed_us: int = 0
+
+
+@dataclass(slots=True)
+class LogState:
+    """The change log after some version of its manifest."""
+
+    version: int = 0
+    pipeline: str = ""
+    generation: int = 0
+    plan_id: str = ""
+    targets: dict[TableId, TableId] = field(default_factory=dict)
+    """What each table of the sink is copied from."""
+    splits: dict[str, PublishedSplit] = field(default_factory=dict)
+    stream: StreamSplit | None = None
+    counts: Counts = field(default_factory=Counts)
+    changes: dict[str, list[SealedFile]] = field(default_factory=dict)
+    """Files of changes in log order, by folder."""
+
+    def apply(self, record: Record) -> None:
+        """Go on to the next version."""
+        self.version = record["version"]
+        self.pipeline = record["pipeline"]
+        self.generation = record["generation"]
+        match record["do"]:
+            case "take over":
+                pass
+            case "claim":
+                self.targets = _targets_from(record["targets"])
+            case "start plan":
+                self._start_plan(record["plan"])
+            case "publish":
+                published = _published_from(record)
+                self.splits[published.split.split_id] = published
+            case "hand off":
+                self.stream = stream_from_text(record["stream"])
+            case "change":
+                self._change(record)
+            case other:
+                raise ValueError(f"manifest {self.version} does {other!r}, which is not known")
+
+    def _start_plan(self, plan_id: str) -> None:
+        self.plan_id = plan_id
+        self.splits, self.stream = {}, None
+        self.counts, self.changes = Counts(), {}
+
+    def _change(self, record: Record) -> None:
+        if self.stream is None:
+            raise ValueError(f"manifest {self.version} streams before the hand-off")
+        self.stream = self.stream.passed(position_from_json(record["position"]))
+        for folder, files in record["files"].items():
+            self.changes.setdefault(folder, []).extend(SealedFile(**each) for each in files)
+        counts = self.counts
+        counts.batches += 1
+        counts.changes += record["changes"]
+        counts.transactions += record["transactions"]
+        counts.source_committed_us = max(counts.source_committed_us, record["source_committed_us"])
+        counts.committed_us = record["at_us"]
+
+    def files(self, folder: str) -> Iterator[SealedFile]:
+        """Yield a folder's files in the order in which they are to be read."""
+        splits = (each for each in self.splits.values() if each.folder == folder)
+        for published in sorted(splits, key=lambda each: each.split.number):
+            yield from published.files
+        yield from self.changes.get(folder, ())
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Return the folders that have files."""
+        names = {each.folder for each in self.splits.values() if each.files}
+        return tuple(sorted(names | set(self.changes)))
+
+    def to_json(self) -> Record:
+        """Write the state down."""
+        return {
+            "version": self.version,
+            "pipeline": self.pipeline,
+            "generation": self.generation,
+            "plan": self.plan_id,
+            "targets": targets_to(self.targets),
+            "splits": [published_to(each) for each in self.splits.values()],
+            "stream": None if self.stream is None else stream_to_text(self.stream),
+            "counts": asdict(self.counts),
+            "changes": {
+                folder: [asdict(each) for each in files] for folder, files in self.changes.items()
+            },
+        }
+
+    @classmethod
+    def from_json(cls, form: Record) -> LogState:
+        """Read what `to_json` wrote."""
+        published = [_published_from(each) for each in form["splits"]]
+        return cls(
+            version=form["version"],
+            pipeline=form["pipeline"],
+            generation=form["generation"],
+            plan_id=form["plan"],
+            targets=_targets_from(form["targets"]),
+            splits={each.split.split_id: each for each in published},
+            stream=None if form["stream"] is None else stream_from_text(form["stream"]),
+            counts=Counts(**form["counts"]),
+            changes={
+                folder: [SealedFile(**each) for each in files]
+                for folder, files in form["changes"].items()
+            },
+        )
+
+
+def published_to(published: PublishedSplit) -> Record:
+    """Write down a published split."""
+    return {
+        "split": split_to_json(published.split),
+        "report": report_to_json(published.report),
+        "folder": published.folder,
+        "files": [asdict(each) for each in published.files],
+    }
+
+
+def _published_from(form: Record) -> PublishedSplit:
+    return PublishedSplit(
+        split_from_json(form["split"]),
+        report_from_json(form["report"]),
+        form["folder"],
+        tuple(SealedFile(**each) for each in form["files"]),
+    )
+
+
+def targets_to(targets: dict[TableId, TableId]) -> dict[str, str]:
+    """Write down what is copied where."""
+    return {str(sink): str(source) for sink, source in targets.items()}
+
+
+def _targets_from(form: dict[str, str]) -> dict[TableId, TableId]:
+    return {TableId.parse(sink): TableId.parse(source) for sink, source in form.items()}

@@ -1,0 +1,141 @@
+"""Whose a change log's folder is, and which tables it takes.
+
+A folder is one pipeline's. A table's folder in it may hold files only if the manifest knows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+
+from airflow_cdc_provider.columns.sink_port import Owner, TargetConflict
+from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.keys import comparable
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.systems.changelog.files import explained
+from airflow_cdc_provider.systems.changelog.layout import generation_of, table_folder
+from airflow_cdc_provider.systems.changelog.ledger import not_exact
+from airflow_cdc_provider.systems.changelog.manifest import Manifest
+from airflow_cdc_provider.systems.changelog.state import LogState, Record, targets_to
+
+
+class ChangelogTargets:
+    """The claims of one pipeline on the tables of its folder."""
+
+    def __init__(self, root: Path, owner: Owner) -> None:
+        self._manifest = Manifest(root, str(owner.pipeline))
+        self._root, self._owner = root, owner
+
+    def close(self) -> None:
+        """Let go of nothing: a folder needs no connection."""
+
+    def plan_id(self) -> str:
+        """Return the plan whose splits are in the ledger, empty for none; nothing is created."""
+        return self._manifest.read().plan_id
+
+    def routes(self) -> tuple[tuple[TableId, TableId], ...]:
+        """Return what this pipeline copies where, by its claims; nothing is created."""
+        targets = self._manifest.read().targets
+        return tuple(sorted((source, sink) for sink, source in targets.items()))
+
+    def conflicts(
+        self, plans: Sequence[TablePlan], *, known: Collection[TableId] = ()
+    ) -> tuple[TargetConflict, ...]:
+        """Return what stands against writing to the plans' tables; nothing is created or locked."""
+        state = self._manifest.read_any()
+        if state.pipeline not in ("", str(self._owner.pipeline)):
+            return tuple(_taken(plan, state) for plan in plans)
+        foreign = [
+            plan
+            for plan in plans
+            if plan.sink_table not in known
+            and plan.sink_table not in state.targets
+            and self._holds_files(plan)
+        ]
+        return tuple(_filled(plan) for plan in foreign)
+
+    def claim(
+        self,
+        plans: Sequence[TablePlan],
+        *,
+        known: Collection[TableId] = (),
+        replace_rows: bool = False,
+    ) -> tuple[TableId, ...]:
+        """Own the plans' tables, all or none; return those taken with files of others."""
+        found = self.conflicts(plans, known=known)
+        refused = [each for each in found if each.pipeline or not replace_rows]
+        if refused:
+            raise RefusedError(
+                "; ".join(conflict.text for conflict in refused),
+                where=str(self._root),
+                risk="the log would be mixed with what is there; nothing was changed",
+                remedy="; ".join(dict.fromkeys(conflict.remedy for conflict in refused)),
+            )
+        wanted = {plan.sink_table: plan.schema.table for plan in plans}
+        self._store(lambda targets: targets | wanted)
+        return tuple(conflict.table for conflict in found)
+
+    def release(self, *, keep: Sequence[TablePlan] = ()) -> None:
+        """Give back all tables but those of `keep`; their files stay."""
+        kept = {plan.sink_table for plan in keep}
+        self._store(lambda targets: {t: s for t, s in targets.items() if t in kept})
+
+    def _store(self, change: Callable[[dict[TableId, TableId]], dict[TableId, TableId]]) -> None:
+        def judge(state: LogState) -> Record | None:
+            self._manifest.require_owner(state, self._owner.generation)
+            targets = change(state.targets)
+            if targets == state.targets:
+                return None
+            return {"do": "claim", "targets": targets_to(targets)}
+
+        self._manifest.commit(self._owner.generation, judge)
+
+    def _holds_files(self, plan: TablePlan) -> bool:
+        """Tell whether a table's folder holds files that no change log wrote."""
+        folder = self._root / table_folder(plan.sink_table)
+        with explained(folder):
+            if not folder.is_dir():
+                return False
+            return any(generation_of(each) is None for each in folder.iterdir())
+
+
+class ChangelogTables:
+    """Makes nothing: a table's folder comes with its first file."""
+
+    def close(self) -> None:
+        """Let go of nothing."""
+
+    def require_fit(self, plans: Sequence[TablePlan]) -> None:
+        """Refuse tables whose changes cannot be told from their snapshot's rows (law 6)."""
+        for plan in plans:
+            table_folder(plan.sink_table)
+            if not comparable(plan.schema.key_kinds):
+                raise not_exact(str(plan.schema.table))
+
+    def create_missing(self, plans: Sequence[TablePlan]) -> dict[TableId, bool]:
+        """Return that each table is there."""
+        self.require_fit(plans)
+        return {plan.sink_table: False for plan in plans}
+
+    def finish(self, plans: Sequence[TablePlan]) -> tuple[str, ...]:  # noqa: ARG002 - the port's
+        """Return no remark: a log has no keys to add."""
+        return ()
+
+
+def _taken(plan: TablePlan, state: LogState) -> TargetConflict:
+    return TargetConflict(
+        table=plan.sink_table,
+        pipeline=state.pipeline,
+        text=f"the folder is the change log of the pipeline {state.pipeline}",
+        remedy="give this pipeline a folder of its own as the sink's path",
+    )
+
+
+def _filled(plan: TablePlan) -> TargetConflict:
+    return TargetConflict(
+        table=plan.sink_table,
+        pipeline="",
+        text=f"the folder of {plan.sink_table} holds files that are no change log's",
+        remedy="empty the folder, or give the pipeline another one",
+    )

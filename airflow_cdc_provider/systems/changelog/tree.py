@@ -1,0 +1,99 @@
+"""Values of an envelope before they become JSON or Parquet.
+
+An envelope is nested and most of it is the same in every row, so neither Arrow structs nor text
+are a good form to build it in. Here a value is a column, a constant, or named members; both
+writers walk this tree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from airflow_cdc_provider.columns.arrow_arrays import (
+    Mask,
+    as_arrow,
+    mask_of,
+    numbers_of,
+    texts_of,
+)
+
+Plain = str | int | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """One value in every row: a text, a number, or nothing."""
+
+    value: Plain
+    type: pa.DataType
+
+    def array(self, count: int) -> pa.Array:
+        """Return it `count` times."""
+        if self.value is None:
+            return pa.nulls(count, self.type)
+        one = texts_of([self.value]) if isinstance(self.value, str) else numbers_of([self.value])
+        return one.take(numbers_of(np.zeros(count, np.int64))).cast(self.type)
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Named values; where `absent` says so there are none, and the whole is null."""
+
+    values: tuple[tuple[str, Value], ...]
+    absent: Mask | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """A list in each row: of `values`, those from one offset up to the next."""
+
+    offsets: npt.NDArray[np.int64]
+    values: Value
+    absent: Mask | None = None
+
+    @property
+    def count(self) -> int:
+        """Return the number of values in all lists together."""
+        return int(self.offsets[-1])
+
+
+Value: TypeAlias = "pa.Array | Constant | Members | Many"
+
+
+def text(value: str | None) -> Constant:
+    """Return a constant text."""
+    return Constant(value, pa.string())
+
+
+def number(value: int | None) -> Constant:
+    """Return a constant whole number."""
+    return Constant(value, pa.int64())
+
+
+def numbers(values: npt.NDArray[np.int64]) -> pa.Array:
+    """Return a column of whole numbers."""
+    return as_arrow(values, None, pa.int64())
+
+
+def arrow_array(value: Value, count: int) -> pa.Array:
+    """Return a value as one Arrow array; members become a struct."""
+    if isinstance(value, Constant):
+        return value.array(count)
+    if isinstance(value, Members):
+        arrays = [arrow_array(each, count) for _, each in value.values]
+        fields = [
+            pa.field(name, array.type)
+            for (name, _), array in zip(value.values, arrays, strict=True)
+        ]
+        mask = None if value.absent is None else mask_of(value.absent)
+        return pa.StructArray.from_arrays(arrays, fields=fields, mask=mask)
+    if isinstance(value, Many):
+        mask = None if value.absent is None else mask_of(value.absent)
+        offsets = as_arrow(value.offsets.astype(np.int32), None, pa.int32())
+        return pa.ListArray.from_arrays(offsets, arrow_array(value.values, value.count), mask=mask)
+    return value

@@ -1,0 +1,1 @@
+"""Change logs, in folders of their own."""

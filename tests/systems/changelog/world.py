@@ -1,0 +1,89 @@
+"""A change log in a folder, and what a reader finds in it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from airflow_cdc_provider.columns.sink_port import Owner
+from airflow_cdc_provider.core.splits import FinishedSplit
+from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
+from airflow_cdc_provider.core.table_schema import Column, UniqueKey
+from airflow_cdc_provider.systems.changelog.files import Format
+from airflow_cdc_provider.systems.changelog.opening import ChangelogSink
+from airflow_cdc_provider.systems.changelog.reading import marker_files, sealed_files
+from tests.behaviours.sink_world import INT, TEXT, Row, SinkWorld
+
+Event = dict[str, Any]
+
+
+@dataclass
+class ChangelogWorld(SinkWorld):
+    """The sinks' world in a folder."""
+
+    server: Any = None
+    database: str = "shop"
+    root: Path = Path()
+    form: Format = Format.JSON
+
+    generation: int = 1
+
+    def __post_init__(self) -> None:
+        self.orders = self._plan("orders", Column("id", INT, nullable=False), Column("name", TEXT))
+        self.seats = self._plan(
+            "seats",
+            Column("id", INT, nullable=False),
+            Column("seat", INT, nullable=False),
+            unique_keys=(UniqueKey("seat", ("seat",)),),
+        )
+        self.sink = self.under(self.generation)
+        self.ledger = self.opened(self.sink.open_ledger())
+        self.ledger.take_over(self.generation)
+
+    def under(self, generation: int, **_: Any) -> Any:
+        plans = (self.orders, self.seats)
+        return ChangelogSink(str(self.root), Owner(self.pipeline, generation), plans, self.form)
+
+    def events(self, table: str = "orders") -> list[Event]:
+        """What the log holds of a table, in order."""
+        return [each for file in sealed_files(self.root, f"shop.{table}") for each in _read(file)]
+
+    def markers(self) -> list[Event]:
+        return [each for file in marker_files(self.root) for each in _read(file)]
+
+    def held(self, table: str = "orders") -> list[Row]:
+        """The table that a reader of the log makes of it; each event must fit what it has."""
+        rows: dict[Any, Event] = {}
+        for event in self.events(table):
+            key, op = json.dumps(event["key"]), event["op"]
+            assert (key in rows) == (op in "ud"), f"{op} of {key}, which the log holds: {rows}"
+            if op in "ud":
+                assert rows[key] == event["before"]
+                del rows[key]
+            if op in "rcu":
+                rows[key] = event["after"]
+        return sorted(tuple(row.values()) for row in rows.values())
+
+    def stream_from(self, *rows: Row, splits: tuple[int | None, ...] = (None, None)) -> StreamSplit:
+        """Publish `orders` in splits between these keys, each settled 10 later, and hand off."""
+        sink = self.splits()
+        finished = []
+        for number, (start, end) in enumerate(pairwise(splits)):
+            split = self.split(number, start, end)
+            own = [row for row in rows if split.keys.contains((row[0],))]
+            report = self.publish(sink, split, *own, high=100 + 10 * number)
+            finished.append(FinishedSplit.of(split, report, backfilled=True))
+        stream = hand_off(finished)
+        self.ledger.store_stream(stream)
+        return stream
+
+
+def _read(file: Path) -> list[Event]:
+    if file.suffix == ".parquet":
+        return list(pq.read_table(file).to_pylist())
+    return [json.loads(line) for line in file.read_text().splitlines()]
