@@ -48,6 +48,15 @@ SETTLE = Option(
     default=120.0,
 )
 WAIT = Option(("--wait-s",), "seconds to wait for the owner to stop", kind=float, default=60.0)
+AT = Option(
+    ("--at",),
+    "a place of the log: FILE:OFFSET, a GTID, or the GTIDs that a reader has; without it the "
+    "stream's position, or the log's end",
+    kind=str,
+    default="",
+)
+EVENTS = Option(("--events",), "how many events to show", kind=int, default=20)
+VALUES = Option(("--values",), "show the values of changed rows, too")
 YES = Option(("--yes",), "do it without asking")
 
 COMMANDS: Mapping[str, tuple[str, tuple[Option, ...]]] = {
@@ -59,6 +68,10 @@ COMMANDS: Mapping[str, tuple[str, tuple[Option, ...]]] = {
     ),
     "status": ("show what is remembered of the pipeline", (FILE, JSON, WATCH)),
     "verify": ("compare source and sink, both ways", (FILE, JSON, TABLES, SETTLE)),
+    "log": (
+        "show what stands in the source's log around a position; change nothing",
+        (FILE, JSON, AT, EVENTS, VALUES),
+    ),
     "pause": ("ask the pipeline's owner to stop", (FILE, JSON, WAIT)),
     "resume": ("allow the pipeline to run again", (FILE, JSON)),
     "restart": ("plan from scratch: the next run reads all tables again", (FILE, JSON, YES)),

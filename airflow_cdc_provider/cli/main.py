@@ -47,6 +47,7 @@ MODULES: Mapping[str, str] = {
     "run": "running",
     "status": "looking",
     "verify": "verifying",
+    "log": "log",
     "pause": "pausing",
     "resume": "pausing",
     "restart": "control",

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
-from airflow_cdc_provider.core.keys import Key
 from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase, Wanted
 from airflow_cdc_provider.core.records import (
     PipelineEvent,
@@ -19,22 +18,6 @@ from airflow_cdc_provider.core.records import (
 )
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit
-
-
-class Assigner(Protocol):
-    """What a reader sees of the one who hands out splits."""
-
-    def claim(self) -> SnapshotSplit | None:
-        """Wait for the next split; None when all are finished and no more will come."""
-
-    def report(self, report: SplitReport) -> None:
-        """Tell that a split is published; telling it twice is harmless."""
-
-    def cut(self, split: SnapshotSplit, middle: Key) -> None:
-        """Replace a split that is too big by its two halves."""
-
-    def refuse(self, split: SnapshotSplit, error: str) -> None:
-        """Tell that a split failed in a way that reading it again does not mend."""
 
 
 class PhaseListener(Protocol):

@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
 from airflow_cdc_provider.pipeline.steps.planning import plan
 from tests.cli.conftest import Say
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_steps import snapshot_done
+from tests.pipeline.test_steps import planned_splits, publish, report_of, snapshot_done
+from tests.systems.mysql.test_log_reader import position_of
 
 
 def test_a_fit_pipeline_passes_the_check(say: Say) -> None:
@@ -91,6 +94,42 @@ def test_status_shows_tables_splits_and_stream(shop: Shop, say: Say) -> None:
         2,
         True,
     )
+
+
+def test_the_log_is_shown_around_what_the_sink_has(shop: Shop, say: Say) -> None:
+    shop.at_source("INSERT INTO orders VALUES (4, 'a hidden note', 40)")
+    run = shop.run()
+    plan(run)
+    state = run.store.ensure(run.name)
+    run.store.move(run.name, state.generation, expected=state.phase, to=Phase.SNAPSHOT)
+    here = position_of(shop.source)
+    reports = [
+        (split, replace(report_of(run, split), low=here, high=here))
+        for split in planned_splits(run)
+    ]
+    publish(shop, run, reports)
+    hand_off(run)
+    shop.at_source("INSERT INTO orders VALUES (5, 'a hidden note', 50)")
+    said = say("log")
+    assert said.code == 0, said.err
+    assert "hidden" not in said.out
+    mark = said.out.index(f"=> {here.binlog}")
+    assert said.out.index("WRITE_ROWS") < mark < said.out.rindex("WRITE_ROWS")
+    assert said.out.count(f"1 row  {shop.database}.orders") == 2
+    form = say("log", "--json", "--values", "--at", str(here.binlog)).form
+    assert form["position"] == str(here.binlog)
+    assert "a hidden note" in str(form["events"])
+
+
+def test_the_log_s_end_is_shown_before_there_is_a_stream(shop: Shop, say: Say) -> None:
+    said = say("log", "--events", "5")
+    assert said.code == 0, said.err
+    assert said.out.splitlines()[-1].startswith("=> ")
+    assert f"{shop.database}.orders" in said.out
+    for wrong in (("--at", "nonsense"), ("--events", "0")):
+        refused = say("log", *wrong)
+        assert refused.code == 2
+        assert wrong[0] in refused.err
 
 
 def test_pause_and_resume_are_heard(shop: Shop, say: Say) -> None:

@@ -17,7 +17,7 @@ from pymysqlreplication.row_event import (
 from airflow_cdc_provider.columns.changes import Op
 from airflow_cdc_provider.systems.mysql.binlog.events.event_types import EventType
 from airflow_cdc_provider.systems.mysql.binlog.events.frames import FrameReader
-from airflow_cdc_provider.systems.mysql.source.library_events import Dialect, library_event
+from airflow_cdc_provider.systems.mysql.source.told_events import library_event
 from tests.systems.mysql.binlog.captured import CapturedLog
 
 Row = dict[str, Any] | None
@@ -34,16 +34,16 @@ _ROWS = {
 
 def rows_by_the_library(log: CapturedLog) -> list[LoggedRow]:
     """Return every row change of a log, in order."""
-    dialect, tables, found = Dialect(log.flavour), dict[int, Any](), list[LoggedRow]()
+    tables, found = dict[int, Any](), list[LoggedRow]()
     reader = FrameReader()
     for frames in (frames for chunk in log.chunks() for frames in reader.read(chunk)):
         for place, code in enumerate(frames.types.tolist()):
             event = frames.octets.text_at(int(frames.starts[place]), int(frames.ends[place]))
             if code == EventType.TABLE_MAP:
-                table_map, _ = library_event(TableMapEvent, event, tables, dialect)
+                table_map = library_event(TableMapEvent, event, tables, log.flavour)
                 tables[table_map.table_id] = table_map.get_table()
             elif code in _ROWS:
                 kind, op, before, after = _ROWS[EventType(code)]
-                rows = library_event(kind, event, tables, dialect)[0].rows
+                rows = library_event(kind, event, tables, log.flavour).rows
                 found.extend((op, row.get(before), row.get(after)) for row in rows)
     return found

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import numpy as np
 import zstandard
 
-from airflow_cdc_provider.core.errors import CorruptLogError, UnknownEventError
+from airflow_cdc_provider.core.errors import CHECK_LOG, CorruptLogError, UnknownEventError
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import EventChunk
 from airflow_cdc_provider.systems.mysql.binlog.events.byte_reader import ByteReader, damaged
 from airflow_cdc_provider.systems.mysql.binlog.events.event_types import HEADER_BYTES, EventType
@@ -61,7 +61,7 @@ def unpacked_payload(body: bytes) -> Iterator[EventChunk]:
         raise CorruptLogError(
             "a compressed transaction ends inside an event",
             risk="its last rows are missing; nothing of it was handed on",
-            remedy="check the log file on the server with mysqlbinlog",
+            remedy=CHECK_LOG,
         )
 
 

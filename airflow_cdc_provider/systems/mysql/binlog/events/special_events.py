@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_cdc_provider.core.errors import RESTART, IntegrityError, UnknownEventError
+from airflow_cdc_provider.core.errors import RESTART, SEE_LOG, IntegrityError, UnknownEventError
 from airflow_cdc_provider.core.positions import BinlogPosition
 from airflow_cdc_provider.systems.mysql.binlog.events.byte_reader import (
     ByteReader,
@@ -71,5 +71,5 @@ def refuse(kind: int, where: str, body: bytes) -> IntegrityError:
                 f"an event of {type_name(kind)} is not understood",
                 where=where,
                 risk="it could carry changes, which would be lost",
-                remedy="report it with the server's version",
+                remedy=f"{SEE_LOG}, and report it with the server's version",
             )

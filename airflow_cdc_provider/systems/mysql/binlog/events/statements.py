@@ -16,6 +16,7 @@ from enum import Enum, auto
 
 from airflow_cdc_provider.core.errors import (
     RESTART,
+    SEE_LOG,
     IntegrityError,
     UnknownEventError,
     ValueRefusedError,
@@ -190,7 +191,7 @@ def meaning_of(
             f"the log holds a statement that is not understood: {_verb(statement.sql)} ...",
             where=f"database {statement.database or '(none)'}",
             risk="it could change captured tables",
-            remedy=f"see it with mysqlbinlog and report it; to go on behind it, {RESTART}",
+            remedy=f"{SEE_LOG} and report it; to go on behind it, {RESTART}",
         )
     if not _concerns(effect, captured, captures_in):
         return Meaning.HARMLESS

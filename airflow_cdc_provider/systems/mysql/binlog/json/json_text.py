@@ -15,7 +15,7 @@ import json
 import struct
 from decimal import Decimal
 
-from airflow_cdc_provider.core.errors import CorruptLogError, UnknownTypeError
+from airflow_cdc_provider.core.errors import CHECK_LOG, CorruptLogError, UnknownTypeError
 from airflow_cdc_provider.systems.mysql.binlog.events.byte_reader import UNREADABLE
 from airflow_cdc_provider.systems.mysql.binlog.rows.wire_types import decimal_bytes
 
@@ -57,7 +57,7 @@ def broken_document(error: Exception) -> CorruptLogError:
     return CorruptLogError(
         f"a JSON value is not whole ({error})",
         risk="the document would change on its way",
-        remedy="check the log file with mysqlbinlog",
+        remedy=CHECK_LOG,
     )
 
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_cdc_provider.columns.arrow_arrays import as_arrow
-from airflow_cdc_provider.core.errors import CorruptLogError
+from airflow_cdc_provider.core.errors import CHECK_LOG, CorruptLogError
 from airflow_cdc_provider.systems.mysql.binlog.octets import Bools, Ints
 from airflow_cdc_provider.systems.mysql.binlog.rows.row_walk import Cells
 from airflow_cdc_provider.systems.mysql.binlog.rows.wire_types import Wire
@@ -85,7 +85,7 @@ def _require_digits(groups: list[tuple[int, Ints]], nulls: Bools | None) -> None
             raise CorruptLogError(
                 f"{digits} digits of a DECIMAL hold a larger number",
                 risk="the value would be another one",
-                remedy="check the log file with mysqlbinlog",
+                remedy=CHECK_LOG,
             )
 
 

@@ -11,7 +11,13 @@ import pyarrow as pa
 
 from airflow_cdc_provider.columns.arrow_arrays import numbers_of
 from airflow_cdc_provider.columns.changes import Op
-from airflow_cdc_provider.core.errors import RESTART, CdcError, CorruptLogError, IntegrityError
+from airflow_cdc_provider.core.errors import (
+    CHECK_LOG,
+    RESTART,
+    CdcError,
+    CorruptLogError,
+    IntegrityError,
+)
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.mysql.binlog.events.event_types import HEADER_BYTES, EventType
 from airflow_cdc_provider.systems.mysql.binlog.events.frames import Frames
@@ -107,7 +113,7 @@ class TableDecoder:
                 f"rows of {self.map.table} have {int(columns.max())} columns, "
                 f"their table map has {self._layout.columns}",
                 risk="values would be taken for other columns",
-                remedy="check the log file with mysqlbinlog",
+                remedy=CHECK_LOG,
             )
         size = self._layout.bitmap_bytes
         self._require_whole(frames, place)
@@ -164,7 +170,7 @@ def _sides(
         raise CorruptLogError(
             "an update event has a before image without an after image",
             risk="rows would be paired wrong",
-            remedy="check the log file with mysqlbinlog",
+            remedy=CHECK_LOG,
         )
     if not updates.any():
         ops = op[images.event]

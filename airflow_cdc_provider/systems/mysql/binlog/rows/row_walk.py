@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from airflow_cdc_provider.core.errors import CorruptLogError
+from airflow_cdc_provider.core.errors import CHECK_LOG, CorruptLogError
 from airflow_cdc_provider.systems.mysql.binlog.octets import Bools, Bytes2D, Ints, Octets
 from airflow_cdc_provider.systems.mysql.binlog.rows.wire_types import Wire
 
@@ -176,7 +176,7 @@ def _overrun() -> CorruptLogError:
     return CorruptLogError(
         "a row is longer than its event",
         risk="the columns were taken for others than they are; nothing was handed on",
-        remedy="check the log file with mysqlbinlog, and report the table's definition",
+        remedy=f"{CHECK_LOG}, and report the table's definition",
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from airflow_cdc_provider.core.errors import CorruptLogError
+from airflow_cdc_provider.core.errors import CHECK_LOG, RESTART, CorruptLogError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.mysql.binlog.rows.row_events import TableDecoder
 from airflow_cdc_provider.systems.mysql.binlog.rows.table_map import (
@@ -76,7 +76,7 @@ class TableMaps:
             raise CorruptLogError(
                 f"rows came for table id {number}, which no table map announced",
                 risk="rows would be lost",
-                remedy="start at a boundary between transactions",
+                remedy=f"{CHECK_LOG}; if it is whole, {RESTART}",
             )
         return self._decoders[number]
 

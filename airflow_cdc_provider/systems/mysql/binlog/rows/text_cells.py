@@ -17,7 +17,7 @@ from airflow_cdc_provider.columns.arrow_arrays import (
     texts_of,
     validity_of,
 )
-from airflow_cdc_provider.core.errors import CorruptLogError, UnknownTypeError
+from airflow_cdc_provider.core.errors import CHECK_LOG, CorruptLogError, UnknownTypeError
 from airflow_cdc_provider.core.table_schema import ColumnType
 from airflow_cdc_provider.systems.mysql.binlog.json.json_text import json_text
 from airflow_cdc_provider.systems.mysql.binlog.octets import Ints
@@ -71,7 +71,7 @@ def _padded(cells: Cells, lengths: Ints, width: int) -> pa.Array:
         raise CorruptLogError(
             f"a value of {width} bytes at most has {int(present.max())}",
             risk="it would be cut",
-            remedy="check the log file with mysqlbinlog",
+            remedy=CHECK_LOG,
         )
     if bool((present == width).all()):
         return gathered(cells, lengths)
@@ -102,7 +102,7 @@ def _no_member(what: str) -> CorruptLogError:
     return CorruptLogError(
         what,
         risk="the value would be another one",
-        remedy="check the log file with mysqlbinlog",
+        remedy=CHECK_LOG,
     )
 
 

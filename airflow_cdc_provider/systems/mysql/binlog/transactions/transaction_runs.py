@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from airflow_cdc_provider.columns.changes import ChangeBatch
-from airflow_cdc_provider.core.errors import RESTART, CorruptLogError, IntegrityError
+from airflow_cdc_provider.core.errors import CHECK_LOG, RESTART, CorruptLogError, IntegrityError
 from airflow_cdc_provider.core.positions import BinlogPosition, TransactionPoint
 from airflow_cdc_provider.systems.mysql.binlog.events.event_kinds import Kind, Kinds
 from airflow_cdc_provider.systems.mysql.binlog.events.event_types import EventType
@@ -172,8 +172,7 @@ class TransactionRuns:
             "events do not follow each other as in a transaction",
             where=str(self._assembly.at(log_end)),
             risk="changes could be taken for another transaction's",
-            remedy="start at a boundary between transactions; a log without GTID events "
-            "(MySQL before 5.7) is not supported",
+            remedy=f"{CHECK_LOG}; a log without GTID events (MySQL before 5.7) is not supported",
         )
 
     def _rows(self, frames: Frames, kinds: Kinds, opens: Ints) -> tuple[Ints, Ints]:

@@ -1,0 +1,25 @@
+"""Log: what stands in the source's log around a position."""
+
+from __future__ import annotations
+
+from airflow_cdc_provider.cli.commands.opening import Options, looked_at
+from airflow_cdc_provider.cli.lookup import Lookup
+from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.pipeline.steps.looking_at_log import log_view
+from airflow_cdc_provider.views.display import Screen
+from airflow_cdc_provider.views.log_lines import log_lines
+
+
+def log(options: Options, lookup: Lookup, screen: Screen) -> bool:
+    """Show events of the source's log."""
+    if options.events < 1:
+        raise RefusedError(
+            f"{options.events} events are none",
+            "--events",
+            "none: nothing was started",
+            "write how many to show, 1 or more",
+        )
+    with looked_at(options, lookup, screen) as run:
+        view = log_view(run, at=options.at, count=options.events, values=options.values)
+    screen.result(view.to_json(), log_lines(view))
+    return True

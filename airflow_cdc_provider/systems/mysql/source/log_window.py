@@ -1,0 +1,162 @@
+"""The raw events around a place of the log, and what is needed to understand them.
+
+The log is read from the beginning of the place's file, because events can only be found one after
+the other. The dump is one of the name that `mysqlbinlog` takes, server id 0: it registers nowhere
+and disturbs no reader.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_cdc_provider.core.errors import RefusedError, SourceUnreachableError
+from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
+from airflow_cdc_provider.systems.mysql.binlog.events.event_types import (
+    ARTIFICIAL_FLAG,
+    HEADER_BYTES,
+    EventType,
+)
+from airflow_cdc_provider.systems.mysql.source.event_framing import rotation_target
+from airflow_cdc_provider.systems.mysql.source.log_transport import NO_SERVER_ID, LogTransport
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.core.endpoint import Endpoint
+
+FIRST_EVENT = 4
+"""Where a log file's first event begins."""
+_PATIENCE_S = 30.0
+_TYPE_AT, _LOG_POS_AT, _FLAGS_AT = 4, 13, 17
+_GTIDS = {
+    EventType.GTID,
+    EventType.ANONYMOUS_GTID,
+    EventType.GTID_TAGGED,
+    EventType.MARIADB_GTID,
+}
+_OUTSIDE = {
+    EventType.FORMAT_DESCRIPTION,
+    EventType.PREVIOUS_GTIDS,
+    EventType.ROTATE,
+    EventType.STOP,
+    EventType.MARIADB_GTID_LIST,
+    EventType.MARIADB_BINLOG_CHECKPOINT,
+    EventType.MARIADB_START_ENCRYPTION,
+}
+"""Events that belong to no transaction."""
+_HEARTBEATS = {EventType.HEARTBEAT, EventType.HEARTBEAT_V2}
+
+
+@dataclass(frozen=True, slots=True)
+class RawEvent:
+    """An event as it lies in the log, and the earlier events by which it is understood."""
+
+    start: BinlogPosition
+    end: BinlogPosition
+    octets: bytes
+    format: bytes
+    """Its file's format description."""
+    gtid: bytes
+    """The GTID event of its transaction, empty if it is in none."""
+    table: bytes = b""
+    """Of rows: their table map."""
+
+    @property
+    def kind(self) -> int:
+        return self.octets[_TYPE_AT]
+
+
+def events_around(
+    endpoint: Endpoint, uuid: str, place: BinlogPosition, end: BinlogPosition, count: int
+) -> list[RawEvent]:
+    """Return `count` events, half of them before the place, if the log up to `end` has so many."""
+    before: deque[RawEvent] = deque(maxlen=count)
+    behind: list[RawEvent] = []
+    start = LogPosition(uuid, place.at(FIRST_EVENT))
+    for event in logged_events(endpoint, start, end):
+        if event.start < place:
+            _require_boundary(event, place)
+            before.append(event)
+        else:
+            behind.append(event)
+        if len(behind) == count - count // 2:
+            break
+    return [*list(before)[len(behind) - count :], *behind] if len(behind) < count else behind
+
+
+def logged_events(
+    endpoint: Endpoint, start: LogPosition, end: BinlogPosition
+) -> Iterator[RawEvent]:
+    """Yield the events of the log from a start up to `end`, without what lies in no file."""
+    with closing(LogTransport(endpoint, server_id=NO_SERVER_ID, start=start)) as transport:
+        walk = _Walk(start.binlog or end.at(FIRST_EVENT))
+        while walk.at < end:
+            chunk = transport.receive(_PATIENCE_S)
+            if chunk is None:
+                raise SourceUnreachableError(
+                    f"the server sent nothing of its log for {_PATIENCE_S:g} s",
+                    str(endpoint),
+                    "none: the log was only looked at",
+                    "try again",
+                )
+            view = memoryview(chunk.buffer)
+            for first, last in zip(chunk.starts.tolist(), chunk.ends.tolist(), strict=True):
+                event = walk.take(bytes(view[first:last]))
+                if event is not None:
+                    yield event
+                if walk.at >= end:
+                    return
+
+
+class _Walk:
+    """Follows events of a dump, and knows where each lies."""
+
+    def __init__(self, at: BinlogPosition) -> None:
+        self.at = at
+        self._format = self._gtid = b""
+        self._tables: dict[bytes, bytes] = {}
+
+    def take(self, octets: bytes) -> RawEvent | None:
+        """Return the event, None if it lies in no file."""
+        kind = octets[_TYPE_AT]
+        is_made_up = bool(octets[_FLAGS_AT] & ARTIFICIAL_FLAG)
+        if kind == EventType.FORMAT_DESCRIPTION:
+            self._format = octets
+        if kind == EventType.ROTATE and is_made_up:
+            self._enter(rotation_target(octets))
+        told = int.from_bytes(octets[_LOG_POS_AT : _LOG_POS_AT + 4], "little")
+        if is_made_up or not told or kind in _HEARTBEATS:
+            return None
+        if kind in _GTIDS:
+            self._gtid = octets
+        elif kind in _OUTSIDE:
+            self._gtid = b""
+        number = octets[HEADER_BYTES : HEADER_BYTES + 6]
+        if kind == EventType.TABLE_MAP:
+            self._tables[number] = octets
+        # the header holds the end modulo 2^32
+        end = self.at.at(self.at.offset + (told - self.at.offset) % (1 << 32))
+        start, table = end.at(end.offset - len(octets)), self._tables.get(number, b"")
+        event = RawEvent(start, end, octets, self._format, self._gtid, table)
+        self.at = end
+        if kind == EventType.ROTATE:
+            self._enter(rotation_target(octets))
+        return event
+
+    def _enter(self, target: BinlogPosition) -> None:
+        if target.file_number != self.at.file_number:
+            self._tables = {}
+        self.at = target
+
+
+def _require_boundary(event: RawEvent, place: BinlogPosition) -> None:
+    if event.end > place and event.end.file_number == place.file_number:
+        raise RefusedError(
+            f"{place} lies inside an event, which goes from {event.start.offset} to "
+            f"{event.end.offset}",
+            "--at",
+            "none: the log was only looked at",
+            f"look at {event.start} or {event.end}",
+        )
