@@ -94,6 +94,8 @@ class ChangeBatch:
     barrier: Statement | None = None
     bytes: int = field(default=0, compare=False)
     """Bytes of log behind this batch."""
+    only_ledgers: bool = field(default=False, compare=False)
+    """That log holds rows of pipelines' ledgers, or no transaction at all."""
 
     @property
     def changes(self) -> int:

@@ -32,6 +32,7 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.gtid import Gtid, GtidSet
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import Imprint, LogPosition, TransactionPoint
+from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
 from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import StatementEffect
@@ -117,6 +118,8 @@ class Selection:
 
     batch: ChangeBatch
     captured: CapturedTables
+    quiet: QuietLog | None = None
+    """Log that was passed over before the batch."""
     _works: dict[LogPosition, Work] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -130,12 +133,26 @@ class Selection:
         start = self.batch.start
         if start == position or position.covers(start):
             return
+        if self.quiet is not None and self.quiet.leads(position, start):
+            return
         raise PositionWentBackError(
             f"the batch starts at {start}, the sink is at {position}",
             where="applying changes",
             risk="the changes in between would be lost; nothing was applied",
             remedy="read the log again from the sink's position",
         )
+
+    def passes_over(self, stream: StreamSplit) -> QuietLog | None:
+        """Return the batch as quiet log if nothing asks for a commit, else None.
+
+        A table waits for its consistent point, or a part of a transaction for the rest of it.
+        """
+        batch = self.batch
+        if batch.end is None or batch.changes or stream.inconsistent:
+            return None
+        if self.end_within(stream)[1] is not None:
+            return None
+        return QuietLog(batch.start, batch.end, batch.only_ledgers)
 
     def end_within(
         self, stream: StreamSplit

@@ -14,6 +14,7 @@ from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.columns.rows import SplitRows
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit
@@ -54,6 +55,9 @@ class SplitSink(Protocol):
 class ChangeSink(Protocol):
     """Takes changes in source order."""
 
+    quiet: QuietLog | None
+    """Log behind what is committed that was passed over: the next batch may begin at its end."""
+
     def stream(self) -> StreamSplit | None:
         """Return the stream split as last committed: where to go on, and each table's progress."""
 
@@ -62,6 +66,7 @@ class ChangeSink(Protocol):
 
         Changes that a split's snapshot already holds, and those up to the committed position,
         are left out. None when the batch has no end: the transaction stays open for the rest.
+        A sink may commit nothing of a batch that holds nothing for it, and make it `quiet`.
         """
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ from airflow_cdc_provider.core.gtid import GtidSet, MariaDbGtidPosition
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import Key, KeyKind, KeyPart, KeyRange
 from airflow_cdc_provider.core.positions import BinlogPosition, Gtids, Imprint, LogPosition
+from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
 
@@ -61,6 +62,22 @@ def _imprint_to_json(imprint: Imprint) -> Json:
 def _imprint_from_json(form: Json) -> Imprint:
     end, start, created, digest = form
     return Imprint(BinlogPosition.parse(end), start, created, digest)
+
+
+def quiet_log_to_json(quiet: QuietLog | None) -> Json:
+    """Write a quiet stretch of the log, None for none."""
+    if quiet is None:
+        return None
+    ends = [position_to_json(quiet.start), position_to_json(quiet.end)]
+    return [*ends, quiet.only_ledgers]
+
+
+def quiet_log_from_json(form: Json) -> QuietLog | None:
+    """Read what `quiet_log_to_json` wrote."""
+    if form is None:
+        return None
+    start, end, only_ledgers = form
+    return QuietLog(position_from_json(start), position_from_json(end), only_ledgers)
 
 
 def _part_to_json(part: KeyPart) -> Json:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+LEDGER_DATABASE = "airflow_cdc"
+"""Where pipelines that copy to a server keep their progress: never tables to be copied."""
+
 _PIPELINE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 
 

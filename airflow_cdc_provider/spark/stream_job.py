@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columns.sink_port import StreamCounts
-from airflow_cdc_provider.core.codec import dumps, position_to_json
+from airflow_cdc_provider.core.codec import dumps, position_to_json, quiet_log_from_json
 from airflow_cdc_provider.core.errors import (
     CdcError,
     FencedError,
@@ -44,9 +44,9 @@ from airflow_cdc_provider.engine.connecting import check_source
 from airflow_cdc_provider.engine.job_result import JobResult, Outcome
 from airflow_cdc_provider.engine.ownership import Ownership
 from airflow_cdc_provider.engine.reconcile import reconcile
-from airflow_cdc_provider.engine.stream.echo import EchoPause
 from airflow_cdc_provider.engine.stream.heartbeat import Heartbeat
 from airflow_cdc_provider.engine.stream.log_end import LogEnd
+from airflow_cdc_provider.engine.stream.passed_over import PassedOver
 from airflow_cdc_provider.engine.stream.stream_task import (
     APPLIED_SCHEMA,
     ERROR,
@@ -67,6 +67,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STOP_GRACE_S = 10.0
+_HEALTHY_S = 60.0
+"""A query that lived for as long has gone on, whether or not there was anything to commit."""
 _WORKER_VARIABLE = "AIRFLOW_CDC_WORKER"
 _MAY_START = frozenset({Phase.HANDED_OFF, Phase.STOPPED, Phase.FAILED})
 
@@ -77,7 +79,7 @@ class _Run:
 
     ending: threading.Event = field(default_factory=threading.Event)
     """Set when asked to stop, or when fenced."""
-    in_batch: threading.Event = field(default_factory=threading.Event)
+    passed_over: PassedOver = field(default_factory=PassedOver)
     error: CdcError | None = None
     """Of the micro-batch that failed last, or the fencing."""
 
@@ -102,12 +104,14 @@ def run_stream(job: Job, *, back_off: BackOff | None = None) -> JobResult:
     job.enter(Phase.STREAMING, from_=_MAY_START)
     run = _Run()
     with ExitStack() as stack:
-        stack.enter_context(Heartbeat(job, on_fenced=run.end))
+        stack.enter_context(Heartbeat(job, on_fenced=run.end, passed_over=run.passed_over))
         stack.enter_context(
             Ownership(job.store, spec.pipeline, spec.generation, on_end=run.end, stop=job.stop)
         )
         folder = stack.enter_context(_checkpoints(spec.work_dir))
         _Queries(job, run, bound, Path(folder), back_off or BackOff()).run_to_the_end()
+        with closing(job.sink().open_ledger()) as ledger:
+            run.passed_over.commit(ledger)
     split, counts = _committed(job)
     job.store.move(spec.pipeline, spec.generation, expected=Phase.STREAMING, to=Phase.STOPPED)
     return JobResult(
@@ -137,15 +141,13 @@ class _Queries:
         self._back_off = back_off
         self._task = _task(job)
         self._spark = _own_session(job.spark, self._task)
-        origin = job.store.origin(job.spec.pipeline)
-        reads_itself = bound is None and origin is not None and origin.source == origin.sink
-        self._echo = EchoPause() if reads_itself else None
 
     def run_to_the_end(self) -> None:
         """Return when the bound is reached or a stop was asked for; raise what no retry mends."""
         failures, failing_since = 0, time.monotonic()
         start: LogPosition | None = None
         while not self._run.ending.is_set():
+            began = time.monotonic()
             try:
                 stream = _committed(self._job)[0]
                 before, start = start, stream.start
@@ -161,6 +163,8 @@ class _Queries:
                 raise  # no query of this process will ever start again
             except RetryableError as error:
                 now = time.monotonic()
+                if now - began >= _HEALTHY_S:  # a position that stands still says nothing then
+                    failures = 0
                 failing_since = failing_since if failures else now
                 failures += 1
                 if self._back_off.is_over(now - failing_since):
@@ -182,6 +186,7 @@ class _Queries:
     def _run_query(self, start: LogPosition) -> None:
         run_id = uuid.uuid4().hex
         self._run.error = None
+        self._run.passed_over.log = None  # reading begins where the ledger is
         try:
             query = self._start(start, run_id)
             while not query.awaitTermination(1):
@@ -210,29 +215,25 @@ class _Queries:
 
     def _apply(self, rows: DataFrame, turn: Turn) -> None:
         """Apply one micro-batch on an executor; an error has to leave, or Spark would commit."""
-        self._run.in_batch.set()
-        changes = 0
-        try:
-            task = self._task
+        passed_over = self._run.passed_over
+        with passed_over.micro_batch:
+            task, quiet = self._task, passed_over.log
+            passed_over.log = None  # unless it comes through: it may have committed
 
             def apply(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-                return apply_changes(task, turn, batches)
+                return apply_changes(task, turn, quiet, batches)
 
             for row in rows.mapInArrow(apply, APPLIED_SCHEMA).collect():
                 form = json.loads(row["body"])
                 if row["kind"] == ERROR:
                     self._run.error = CdcError.from_json(form)
                     raise self._run.error
-                changes += form["changes"]
-        finally:
-            self._run.in_batch.clear()
-        if self._echo is not None:
-            self._run.ending.wait(self._echo.after(changes))
+                passed_over.log = quiet_log_from_json(form["quiet"])
 
     def _stop(self, query: StreamingQuery) -> None:
         """Let a micro-batch that is under way end, unless it takes long or may not commit."""
         deadline = time.monotonic() + STOP_GRACE_S
-        while self._run.in_batch.is_set() and time.monotonic() < deadline:
+        while self._run.passed_over.micro_batch.locked() and time.monotonic() < deadline:
             if isinstance(self._run.error, FencedError) or not query.isActive:
                 break
             time.sleep(0.05)

@@ -23,6 +23,7 @@ from airflow_cdc_provider.core.errors import (
     TableChangedError,
 )
 from airflow_cdc_provider.core.positions import BinlogPosition, TransactionPoint
+from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.splits import FinishedSplit
 from airflow_cdc_provider.core.stream_split import hand_off
 from airflow_cdc_provider.systems.mysql.sink import ledger as ledger_module
@@ -83,10 +84,57 @@ class ChangeSinkBehaviours:
         assert world.held() == []
         assert world.ledger.stream().start == at(100)
 
-    def test_a_batch_without_changes_moves_the_position(self, world: SinkWorld) -> None:
+    def test_a_batch_without_changes_moves_the_position_of_a_table_not_yet_consistent(
+        self, world: SinkWorld
+    ) -> None:
         world.hand_off()
-        world.changes().apply(world.batch(end=500))
+        sink = world.changes()
+        sink.apply(world.batch(end=500))
+        assert sink.quiet is None
         assert world.ledger.stream().start == at(500)
+        assert not world.ledger.stream().inconsistent
+
+    def test_a_batch_without_changes_is_not_committed_and_the_next_one_follows(
+        self, world: SinkWorld
+    ) -> None:
+        world.hand_off()
+        sink = world.changes()
+        sink.apply(world.batch([insert(1, "a")]))
+        before = world.ledger.counts()
+        for start in (110, 200):
+            sink.apply(world.batch(start=start, end=start + 90))
+        assert sink.quiet == QuietLog(at(110), at(290), only_ledgers=False)
+        assert world.ledger.stream().start == at(110)
+        assert world.ledger.counts() == before
+        sink.apply(world.batch([insert(2, "b")], start=290))
+        assert sink.quiet is None
+        assert world.ledger.stream().start == at(300)
+        assert world.held() == [(1, "a"), (2, "b")]
+
+    def test_a_ledger_is_moved_over_quiet_log_from_within_it_only(self, world: SinkWorld) -> None:
+        world.hand_off()
+        sink = world.changes()
+        sink.apply(world.batch([insert(1, "a")]))
+        lag = world.ledger.counts().lag_us
+        for quiet, reached in (
+            (QuietLog(at(120), at(200), only_ledgers=False), 110),
+            (QuietLog(at(100), at(200), only_ledgers=False), 200),
+            (QuietLog(at(100), at(150), only_ledgers=False), 200),
+        ):
+            world.ledger.pass_over(quiet)
+            assert world.ledger.stream().start == at(reached)
+        assert world.ledger.counts().lag_us == lag
+        sink.apply(world.batch([insert(2, "b")], start=200))
+        assert world.held() == [(1, "a"), (2, "b")]
+
+    def test_only_the_owner_moves_the_ledger_over_quiet_log(self, world: SinkWorld) -> None:
+        world.hand_off()
+        world.changes().apply(world.batch([insert(1, "a")]))
+        older = world.opened(world.sink.open_ledger())
+        world.ledger.take_over(2)
+        with pytest.raises(FencedError):
+            older.pass_over(QuietLog(at(110), at(200), only_ledgers=False))
+        assert world.ledger.stream().start == at(110)
 
     def test_without_a_hand_off_nothing_is_applied(self, world: SinkWorld) -> None:
         with pytest.raises(SnapshotRequiredError):

@@ -36,6 +36,7 @@ def encode(batch: ChangeBatch) -> bytes:
         "start": position_to_json(batch.start),
         "end": None if batch.end is None else position_to_json(batch.end),
         "bytes": batch.bytes,
+        "only_ledgers": batch.only_ledgers,
         "barrier": None if barrier is None else _statement_form(barrier),
         "tables": [
             {"table": str(changes.table), "columns": changes.before.num_columns}
@@ -69,6 +70,7 @@ def decode(encoded: bytes) -> ChangeBatch:
         tables=tables,
         barrier=None if barrier is None else Statement(point=_points(next(streams))[0], **barrier),
         bytes=header["bytes"],
+        only_ledgers=header["only_ledgers"],
     )
 
 

@@ -22,6 +22,7 @@ from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import StreamState
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.stream.log_end import LogEnd
+from airflow_cdc_provider.engine.stream.passed_over import PassedOver
 from airflow_cdc_provider.systems.mysql.sink.ledger import MySqlLedger
 
 if TYPE_CHECKING:
@@ -38,10 +39,12 @@ class Heartbeat:
         job: Job,
         *,
         on_fenced: Callable[[FencedError], None],
+        passed_over: PassedOver,
         every_s: float = 2.0,
     ) -> None:
         self._job = job
         self._on_fenced = on_fenced
+        self._passed_over = passed_over
         self._every_s = every_s
         self._ledger: MySqlLedger | None = None
         self._log_end: LogEnd | None = None
@@ -78,6 +81,8 @@ class Heartbeat:
         if self._ledger is None:
             self._ledger = self._job.sink().open_ledger()
         split = self._ledger.stream()
+        if split is not None and self._passed_over.commit_in_time(self._ledger, split.start):
+            split = self._ledger.stream()
         if split is None:
             return
         split = split.passed(split.start)  # what is consistent at this very position
@@ -87,6 +92,7 @@ class Heartbeat:
         self._tell_tables(split)
 
     def _state(self, split: StreamSplit, counts: StreamCounts) -> StreamState:
+        reached = self._passed_over.reached(split.start)
         source_end = self._source_end()
         return StreamState(
             position=split.start,
@@ -94,7 +100,7 @@ class Heartbeat:
             batch=counts.batches,
             changes=counts.changes,
             transactions=counts.transactions,
-            lag_us=0 if _nothing_waits(split.start, source_end) else counts.lag_us,
+            lag_us=0 if _nothing_waits(reached, source_end) else counts.lag_us,
             heartbeat_us=time.time_ns() // 1000,
             inconsistent=split.inconsistent,
         )

@@ -26,7 +26,7 @@ import pyarrow as pa
 from airflow_cdc_provider.columns.arrow_arrays import binaries_of, mask_of, texts_of
 from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.columns.sink_port import ChangeSink
-from airflow_cdc_provider.core.codec import dumps
+from airflow_cdc_provider.core.codec import dumps, quiet_log_to_json
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import (
     CdcError,
@@ -35,6 +35,7 @@ from airflow_cdc_provider.core.errors import (
     SourceUnreachableError,
 )
 from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.connecting import TailReader, open_log_reader
 from airflow_cdc_provider.engine.stream.batch_codec import decode, encode, joined, parts_of
@@ -131,20 +132,24 @@ def read_log(task: StreamTask, turn: Turn, end: LogPosition) -> Iterator[pa.Reco
 
 
 def apply_changes(
-    task: StreamTask, turn: Turn, rows: Iterable[pa.RecordBatch]
+    task: StreamTask, turn: Turn, quiet: QuietLog | None, rows: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Apply the batches in `rows`; yields one row that counts them, or one with an error."""
+    """Apply the batches in `rows`; yields one row about them, or one with an error.
+
+    `quiet` is log that the micro-batches before this one have passed over.
+    """
     sink: ChangeSink | None = None
     is_whole = False
     changes = 0
     try:
         sink = _change_sink.take(turn) or task.sink.open_changes()
+        sink.quiet = quiet
         for encoded in joined(_parts(rows)):
             committed = sink.apply(decode(encoded))
             changes += committed.changes if committed is not None else 0
         is_whole = True
         log.debug("micro-batch applied: turn=%s changes=%d", turn, changes)
-        yield _applied_row(APPLIED, {"changes": changes})
+        yield _applied_row(APPLIED, {"changes": changes, "quiet": quiet_log_to_json(sink.quiet)})
     except CdcError as error:
         yield _applied_row(ERROR, error.to_json())
     finally:

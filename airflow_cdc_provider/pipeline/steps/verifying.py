@@ -83,7 +83,7 @@ def wait_for_stream(run: Run, *, timeout_s: float) -> bool:
     with closing(open_ledger(run)) as ledger:
         while True:
             stream = ledger.stream()
-            if stream is not None and _covers(stream.start, end):
+            if stream is not None and (_covers(stream.start, end) or _nothing_waits(run, end)):
                 return True
             if not _streams(run):
                 return False
@@ -117,6 +117,14 @@ def _covers(position: LogPosition, end: LogPosition) -> bool:
         return position.covers(end)
     except IncomparablePositionsError:
         return False  # right after the hand-off a position may have GTIDs only
+
+
+def _nothing_waits(run: Run, end: LogPosition) -> bool:
+    """Tell whether the stream has read to `end` or beyond, and what it did not commit is empty."""
+    told = run.store.stream(run.name)
+    if told is None or told.source_end is None or told.lag_us != 0:
+        return False
+    return _streams(run) and _covers(told.source_end, end)
 
 
 def _streams(run: Run) -> bool:

@@ -33,6 +33,7 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.systems.changelog.envelope import Origin, TableEnvelope, Transactions
 from airflow_cdc_provider.systems.changelog.events import Passed, events_of, places_of
@@ -83,6 +84,7 @@ class ChangelogChangeSink:
         form: Format,
         origin: Origin,
     ) -> None:
+        self.quiet: QuietLog | None = None  # it commits every batch
         self._root, self._owner, self._form = root, owner, form
         self._manifest = Manifest(root, str(owner.pipeline))
         self._captured = captured

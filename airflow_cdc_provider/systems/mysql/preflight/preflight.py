@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.findings import Finding, Level, sorted_findings
-from airflow_cdc_provider.core.identifiers import quote_identifier, quote_table
+from airflow_cdc_provider.core.identifiers import LEDGER_DATABASE, quote_identifier, quote_table
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.systems.mysql.preflight.at_sink import Sink, sink_findings
 from airflow_cdc_provider.systems.mysql.preflight.both_sides import (
@@ -52,7 +52,7 @@ from airflow_cdc_provider.systems.mysql.server.capabilities import (
     WatermarkMode,
     read_capabilities,
 )
-from airflow_cdc_provider.systems.mysql.server.catalogue import LEDGER_DATABASE, TableFacts
+from airflow_cdc_provider.systems.mysql.server.catalogue import TableFacts
 from airflow_cdc_provider.systems.mysql.server.connection import Role, connect, query, query_named
 from airflow_cdc_provider.systems.mysql.server.privileges import Grants, account_name, read_grants
 from airflow_cdc_provider.systems.mysql.source.watermarks import may_read_log_status

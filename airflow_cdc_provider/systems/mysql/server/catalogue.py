@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
-from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.identifiers import LEDGER_DATABASE, TableId
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
 from airflow_cdc_provider.systems.mysql.server.connection import Role, query
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
 
 SYSTEM_DATABASES = ("information_schema", "mysql", "performance_schema", "sys")
-LEDGER_DATABASE = "airflow_cdc"
-"""Where pipelines that copy to this server keep their progress: never a table to be copied."""
 
 
 class TableKind(StrEnum):

@@ -24,6 +24,7 @@ from airflow_cdc_provider.columns.sink_port import AppliedBatch, Owner
 from airflow_cdc_provider.columns.slots import spread_columns, whole_table_slot
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
@@ -50,6 +51,7 @@ class MySqlChangeSink:
         slots: int = 1,
         zero_dates: ZeroDates = ZeroDates.FAIL,
     ) -> None:
+        self.quiet: QuietLog | None = None
         self._owner = owner
         self._captured = CapturedTables(plans, zero_dates)
         self._sessions: list[SinkSession] = []
@@ -88,19 +90,26 @@ class MySqlChangeSink:
 
     def apply(self, batch: ChangeBatch) -> AppliedBatch | None:
         """Apply one batch and store its end in the same transaction (law 7)."""
-        selection = Selection(batch, self._captured)
+        selection = Selection(batch, self._captured, self.quiet)
         outcomes = [outcome for outcome in self._apply(selection) if outcome is not None]
         if len(outcomes) < len(self._slots):
             return None
         stopped_by = next((each.stopped_by for each in outcomes if each.stopped_by), None)
         if stopped_by is not None:
             raise stopped_by
+        self._note_quiet(next((each.passed_over for each in outcomes if each.passed_over), None))
         return AppliedBatch(
             end=smallest_end(outcomes),
             changes=max(outcome.changes for outcome in outcomes),
             transactions=max(outcome.transactions for outcome in outcomes),
             committed_us=max(outcome.committed_us for outcome in outcomes),
         )
+
+    def _note_quiet(self, passed_over: QuietLog | None) -> None:
+        """Remember what a slot passed over; what is true of the log holds for every slot."""
+        if passed_over is not None and self.quiet is not None:
+            passed_over = self.quiet.then(passed_over)
+        self.quiet = passed_over
 
     def _apply(self, selection: Selection) -> list[SlotOutcome | None]:
         if self._pool is None:

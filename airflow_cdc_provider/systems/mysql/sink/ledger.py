@@ -46,6 +46,7 @@ from airflow_cdc_provider.core.gtid import GtidSet
 from airflow_cdc_provider.core.hand_off_check import Report, require_may_hand_off
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit, smallest
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
@@ -188,6 +189,25 @@ class MySqlLedger:
         lag_us = max(0, sink_us - source_us) if source_us else None
         return StreamCounts(batches, changes, transactions, lag_us)
 
+    def pass_over(self, quiet: QuietLog) -> None:
+        """Move every writer slot over log that holds nothing for the sink; never back.
+
+        The time of the last commit stays: with it the lag of the last change is told.
+        """
+
+        def move() -> None:
+            check_generation(self._session, self._owner)
+            rows = slot_rows(self._session, self._owner, lock="FOR UPDATE")
+            for slot, row in enumerate(rows):
+                if quiet.moves(row.position):
+                    moved = moved_to(quiet.end, row.stored, self._owner)
+                    self._session.execute(
+                        f"UPDATE {LEDGER}.stream SET {moved} WHERE {self._mine} AND slot = {slot}"
+                    )
+            claim_commit(self._session, self._owner)
+
+        self._session.transaction(move)
+
     def store_stream(self, stream: StreamSplit) -> None:
         """Store the stream split at hand-off; refused if the ledger already streams further."""
         self._session.transaction(lambda: self._store_stream(stream))
@@ -270,11 +290,11 @@ class SlotRow:
     stored: StreamSplit
 
 
-def slot_rows(session: SinkSession, owner: Owner) -> list[SlotRow]:
-    """Return the slots in order."""
+def slot_rows(session: SinkSession, owner: Owner, *, lock: str = "") -> list[SlotRow]:
+    """Return the slots in order: they count from 0."""
     rows = session.rows(
         f"SELECT position, split FROM {LEDGER}.stream WHERE {pipeline_is(owner.pipeline)} "
-        "ORDER BY slot"
+        f"ORDER BY slot {lock}"
     )
     return [
         SlotRow(position_from_json(json.loads(row[0])), stream_from_text(row[1])) for row in rows
@@ -296,6 +316,18 @@ def stream_of_slots(slots: Sequence[SlotRow]) -> StreamSplit | None:
     if position == stored.start:
         return replace(stored, start=position)  # what was read of the log since may be known better
     return stored.passed(position)
+
+
+def moved_to(end: LogPosition, stored: StreamSplit, owner: Owner) -> str:
+    """Write what a slot's row becomes when its position moves."""
+    passed = stored.passed(end)
+    split = ""
+    if len(passed.inconsistent) < len(stored.inconsistent):
+        split = f"split = {stream_literal(passed)}, "
+    return (
+        f"{split}position = {position_literal(end)}, generation = {owner.generation}, "
+        "batch = batch + 1"
+    )
 
 
 def insert_slot(

@@ -16,9 +16,10 @@ JSON type would order and print them anew.
 from __future__ import annotations
 
 from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.identifiers import LEDGER_DATABASE
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
-LEDGER = "`airflow_cdc`"
+LEDGER = f"`{LEDGER_DATABASE}`"
 VERSION = 1
 """Tables are only added: a ledger of an older version gets what it lacks."""
 

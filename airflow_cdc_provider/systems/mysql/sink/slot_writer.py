@@ -25,6 +25,7 @@ from airflow_cdc_provider.core.codec import position_from_json, stream_from_text
 from airflow_cdc_provider.core.errors import SinkUnreachableError, TableChangedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.systems.mysql.sink import ledger
 from airflow_cdc_provider.systems.mysql.sink.insert_statements import WriteMode
@@ -47,6 +48,8 @@ class SlotOutcome:
     committed_us: int = 0
     stopped_by: TableChangedError | None = None
     """The stream ends here: a statement changed a captured table."""
+    passed_over: QuietLog | None = None
+    """The batch, if nothing of it was committed because it holds nothing for the sink."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,9 @@ class SlotWriter:
         if selection.is_contained(committed.position):
             return SlotOutcome(committed.position)
         selection.check_follows(committed.position)
+        passed_over = selection.passes_over(committed.stream)
+        if passed_over is not None:
+            return SlotOutcome(committed.position, passed_over=passed_over)
         work = selection.work(committed.position, committed.stream)
         self._write(work)
         return self._store(selection, committed, _outcome(committed.position, work))
@@ -159,13 +165,9 @@ class SlotWriter:
         end, stopped_by = selection.end_within(committed.stream)
         if end is None:
             raise ValueError("a part of a transaction is not stored")
-        passed = committed.stream.passed(end)
-        split = ""
-        if len(passed.inconsistent) < len(committed.stream.inconsistent):
-            split = f"split = {ledger.stream_literal(passed)}, "
+        moved = ledger.moved_to(end, committed.stream, self._owner)
         self.session.execute(
-            f"UPDATE {LEDGER}.stream SET {split}position = {ledger.position_literal(end)}, "
-            f"generation = {self._owner.generation}, batch = batch + 1, "
+            f"UPDATE {LEDGER}.stream SET {moved}, "
             f"changes = changes + {outcome.changes}, "
             f"transactions = transactions + {outcome.transactions}, "
             f"source_committed_us = GREATEST(source_committed_us, {outcome.committed_us}), "

@@ -210,7 +210,7 @@ class LogReader:
         return replace(position, imprint=self._known.imprint(position.binlog))
 
     def _empty(self) -> ChangeBatch:
-        return ChangeBatch(self.position, self.position, (), ())
+        return ChangeBatch(self.position, self.position, (), (), only_ledgers=True)
 
     def _next_chunk(self, until: BinlogPosition | None, wait_s: float) -> EventChunk | None:
         """Return the next events, none beyond `until`; what lies beyond is held."""

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from airflow_cdc_provider.core.errors import CHECK_LOG, RESTART, CorruptLogError
-from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.identifiers import LEDGER_DATABASE, TableId
 from airflow_cdc_provider.systems.mysql.binlog.rows.row_events import TableDecoder
 from airflow_cdc_provider.systems.mysql.binlog.rows.table_map import (
     SchemaSource,
@@ -38,6 +38,8 @@ class TableMaps:
         self._flavour = flavour
         self.known: dict[int, bytes] = {}
         """The bytes of the last map by table id."""
+        self.ledgers: set[int] = set()
+        """The ids of tables in which pipelines keep their own progress."""
         self._decoders: dict[int, TableDecoder | None] = {}
         self._by_bytes: dict[bytes, TableDecoder] = {}
         self._nulled: Counter[str] = Counter()
@@ -46,6 +48,7 @@ class TableMaps:
     def begin_file(self) -> None:
         """Forget all ids: another file may use them for other tables."""
         self.known.clear()
+        self.ledgers.clear()
         self._decoders.clear()
 
     def forget_schemas(self) -> None:
@@ -59,6 +62,10 @@ class TableMaps:
         number = int.from_bytes(body[:6], "little")
         self.known[number] = body
         self._decoders[number] = self._decoder_of(body)
+        if read_table_id(body).database == LEDGER_DATABASE:
+            self.ledgers.add(number)
+        else:
+            self.ledgers.discard(number)
 
     def _decoder_of(self, body: bytes) -> TableDecoder | None:
         decoder = self._by_bytes.get(body[8:])

@@ -59,6 +59,7 @@ class BatchAssembly:
         self._committed_ordinal = 0
         self._first_byte = 0
         self._committed_byte = 0
+        self._others_at = 0
 
     @property
     def position(self) -> LogPosition:
@@ -81,6 +82,10 @@ class BatchAssembly:
                 remedy="give the decoder a start position with a file, or the events from a dump",
             )
         return self._file.at(offset)
+
+    def note_others(self, byte: int) -> None:
+        """Note that the log up to a byte holds more than what pipelines write of themselves."""
+        self._others_at = max(self._others_at, byte)
 
     def move_to(self, place: BinlogPosition) -> None:
         """Move the boundary over events that are in no transaction; never back."""
@@ -176,6 +181,7 @@ class BatchAssembly:
             tables=table_changes(pieces, numbers, self._first_ordinal),
             barrier=barrier,
             bytes=byte - self._first_byte,
+            only_ledgers=self._others_at <= self._first_byte,
         )
         self._points, self._numbers = [], []
         self._first_byte = byte

@@ -205,6 +205,7 @@ class ColumnDecoder:
 
     def _statement(self, frames: Frames) -> Iterator[ChangeBatch]:
         """Take a statement: transaction control or DDL."""
+        self._assembly.note_others(self._runs.byte)
         end = int(self._ends(frames)[0])
         second = int(frames.octets.little(frames.starts, 4)[0])
         readings = LoggedStatement.readings(frames.body(0))

@@ -91,8 +91,9 @@ class TransactionRuns:
         self._check_order(kinds, log_ends)
         opens = np.flatnonzero(kinds == _OPEN)
         commits = np.flatnonzero(kinds == _COMMIT)
-        counts, ordinals = self._rows(frames, kinds, opens)
         bytes_after = self.byte + np.cumsum(frames.stored_bytes)
+        self._note_others(frames, kinds, bytes_after)
+        counts, ordinals = self._rows(frames, kinds, opens)
         if len(commits):
             self._check_complete()
             ended = self._ended(frames, opens, commits, log_ends)
@@ -174,6 +175,16 @@ class TransactionRuns:
             risk="changes could be taken for another transaction's",
             remedy=f"{CHECK_LOG}; a log without GTID events (MySQL before 5.7) is not supported",
         )
+
+    def _note_others(self, frames: Frames, kinds: Kinds, bytes_after: Ints) -> None:
+        """Note up to where there are rows of other tables than pipelines' ledgers."""
+        rows = np.flatnonzero(kinds == _ROWS)
+        if not len(rows):
+            return
+        ids = frames.octets.little(frames.starts[rows] + 19, 6)
+        others = rows[~np.isin(ids, list(self._maps.ledgers))]
+        if len(others):
+            self._assembly.note_others(int(bytes_after[others[-1]]))
 
     def _rows(self, frames: Frames, kinds: Kinds, opens: Ints) -> tuple[Ints, Ints]:
         """Decode all rows; return changes by event, and the place behind each event's last."""

@@ -1,0 +1,79 @@
+"""When the ledger follows log that was passed over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
+from airflow_cdc_provider.core.quiet_log import QuietLog
+from airflow_cdc_provider.engine.stream.passed_over import PassedOver
+
+HOUR_S = 3600.0
+
+
+def at(offset: int, file: int = 1) -> LogPosition:
+    return LogPosition("server", BinlogPosition(file, offset))
+
+
+@dataclass
+class Committed:
+    """Remembers what it was moved over."""
+
+    moved: list[QuietLog] = field(default_factory=list)
+
+    def pass_over(self, quiet: QuietLog) -> None:
+        self.moved.append(quiet)
+
+
+OTHERS = QuietLog(at(100), at(200), only_ledgers=False)
+LEDGERS = QuietLog(at(100), at(200), only_ledgers=True)
+NEXT_FILE = QuietLog(at(100), at(4, file=2), only_ledgers=True)
+
+
+@pytest.mark.parametrize(
+    ("quiet", "position", "every_s", "moves"),
+    [
+        (OTHERS, at(100), 0.0, True),
+        (OTHERS, at(100), HOUR_S, False),
+        (OTHERS, at(200), 0.0, False),
+        (OTHERS, at(50), 0.0, False),
+        (LEDGERS, at(100), 0.0, False),
+        (NEXT_FILE, at(100), 0.0, True),
+        (None, at(100), 0.0, False),
+    ],
+)
+def test_the_ledger_follows_what_others_wrote_and_where_the_file_ends(
+    quiet: QuietLog | None, position: LogPosition, every_s: float, moves: bool
+) -> None:
+    passed_over, ledger = PassedOver(every_s), Committed()
+    passed_over.log = quiet
+    assert passed_over.commit_in_time(ledger, position) is moves
+    assert ledger.moved == ([quiet] if moves else [])
+    assert passed_over.log == (None if moves else quiet)
+
+
+def test_the_ledger_is_left_alone_while_a_micro_batch_holds_its_rows() -> None:
+    passed_over, ledger = PassedOver(0.0), Committed()
+    passed_over.log = OTHERS
+    with passed_over.micro_batch:
+        assert not passed_over.commit_in_time(ledger, at(100))
+    assert passed_over.commit_in_time(ledger, at(100))
+
+
+def test_at_the_end_the_ledger_follows_over_ledgers_too() -> None:
+    passed_over, ledger = PassedOver(HOUR_S), Committed()
+    passed_over.commit(ledger)
+    passed_over.log = LEDGERS
+    passed_over.commit(ledger)
+    assert ledger.moved == [LEDGERS]
+
+
+def test_nothing_waits_up_to_where_the_log_was_read() -> None:
+    passed_over = PassedOver()
+    assert passed_over.reached(at(100)) == at(100)
+    passed_over.log = LEDGERS
+    assert passed_over.reached(at(100)) == at(200)
+    assert passed_over.reached(at(50)) == at(50), "changes may lie before the quiet log"
+    assert passed_over.reached(at(300)) == at(300)
