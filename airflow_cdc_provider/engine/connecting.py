@@ -6,7 +6,7 @@ them there. Nothing here imports the state store.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,6 +14,7 @@ from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.columns.rows import SplitRows
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.history import Held, held_by_stream
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import Key
 from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
@@ -22,6 +23,7 @@ from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
 from airflow_cdc_provider.systems.mysql.server.capabilities import WatermarkMode, read_capabilities
 from airflow_cdc_provider.systems.mysql.server.connection import connect
+from airflow_cdc_provider.systems.mysql.source.errant import require_order
 from airflow_cdc_provider.systems.mysql.source.key_bounds import boundaries, split_middle
 from airflow_cdc_provider.systems.mysql.source.known_log import require_known
 from airflow_cdc_provider.systems.mysql.source.lineage import taken_over
@@ -102,16 +104,22 @@ def open_split_reader(task: ReaderTask, reader: int) -> SplitReader:
     )
 
 
-def check_source(source: Endpoint, read: LogPosition, held: Sequence[Held]) -> str:
+def check_source(
+    source: Endpoint, read: LogPosition, held: Sequence[Held], captured: Collection[TableId]
+) -> str:
     """Require that the server that answers now has what was read, and what the sink holds.
 
-    It must have it in the very log that was read, or have it by GTIDs. Returns what is to be told
-    of a server that took over; empty if it is the one that was read.
+    It must have it in the very log that was read, or have it by GTIDs, with nothing before it that
+    changed captured tables and was not read. Returns what is to be told of a server that took
+    over; empty if it is the one that was read.
     """
     require_known(source, read, held)
     with closing(connect(source, purpose="identity")) as connection:
+        capabilities = read_capabilities(connection)
         ours = [read, *(each.position for each in held)]
-        return taken_over(connection, read_capabilities(connection), ours)
+        if not capabilities.is_mariadb:
+            require_order(source, connection, capabilities.server_uuid, ours, captured)
+        return taken_over(connection, capabilities, ours)
 
 
 def open_log_reader(task: StreamTask, stream: StreamSplit) -> TailReader:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ from airflow_cdc_provider.core.errors import (
     RetryableError,
     SparkLostError,
 )
-from airflow_cdc_provider.core.history import held_by_reports
+from airflow_cdc_provider.core.history import Held, held_by_reports
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
 from airflow_cdc_provider.core.stream_split import smallest
 from airflow_cdc_provider.engine.backoff import BackOff
@@ -75,7 +75,7 @@ def run_snapshot(job: Job) -> JobResult:
         return _result(job, None, started)
     job.enter(Phase.SNAPSHOT, from_=_MAY_START)
     if held:
-        check_source(job.servers.source, smallest(each.position for each in held), held)
+        _check_source(job, held)
     assigner = SplitAssigner(job.store, spec.pipeline, spec.generation)
     assigner.load()
     for table in job.store.tables(spec.pipeline):
@@ -104,6 +104,15 @@ def run_snapshot(job: Job) -> JobResult:
         _run_rounds(job, assigner, task, readers)
     _raise_failures(job, assigner)
     return _result(job, assigner, started)
+
+
+def _check_source(job: Job, held: Sequence[Held]) -> None:
+    """Require that the source has what published splits hold; tell of one that took over."""
+    read = smallest(each.position for each in held)
+    captured = [plan.schema.table for plan in job.plans()]
+    news = check_source(job.servers.source, read, held, captured)
+    if news:
+        job.store.tell(job.spec.pipeline, news, level="warning")
 
 
 def reader_count(job: Job, *, planning: bool) -> int:

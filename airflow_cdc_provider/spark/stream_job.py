@@ -154,7 +154,8 @@ class _Queries:
                 if start != before:
                     failures = 0
                 # also where nothing is to be read, and so nobody would look at the log
-                news = check_source(self._job.servers.source, start, held_by_stream(stream))
+                source, tables = self._job.servers.source, self._task.captured
+                news = check_source(source, start, held_by_stream(stream), tables)
                 if news:
                     self._tell(news)
                 self._run_query(start)

@@ -47,16 +47,23 @@ def follow(replica: SqlServer, primary: SqlServer) -> None:
 
 def part(replica: SqlServer, primary: SqlServer) -> None:
     """Wait until the replica has all that the primary has; then it follows no more."""
+    catch_up(replica, primary)
     if is_mariadb(replica):
-        wanted = primary.execute("SELECT @@global.gtid_binlog_pos")[0][0]
-        _wait(replica, f"SELECT MASTER_GTID_WAIT('{wanted}', 1)")
         replica.execute("STOP SLAVE")
         replica.execute("RESET SLAVE ALL")
         return
-    wanted = primary.execute("SELECT @@global.gtid_executed")[0][0]
-    _wait(replica, f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{wanted}', 1)")
     replica.execute("STOP REPLICA")
     replica.execute("RESET REPLICA ALL")
+
+
+def catch_up(replica: SqlServer, primary: SqlServer) -> None:
+    """Wait until the replica has all that the primary has."""
+    if is_mariadb(replica):
+        wanted = primary.execute("SELECT @@global.gtid_binlog_pos")[0][0]
+        _wait(replica, f"SELECT MASTER_GTID_WAIT('{wanted}', 1)")
+        return
+    wanted = primary.execute("SELECT @@global.gtid_executed")[0][0]
+    _wait(replica, f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{wanted}', 1)")
 
 
 def is_mariadb(server: SqlServer) -> bool:

@@ -34,10 +34,12 @@ from airflow_cdc_provider.core.errors import (
     SnapshotRequiredError,
     SourceUnreachableError,
 )
+from airflow_cdc_provider.core.history import held_by_stream
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.stream_split import StreamSplit
-from airflow_cdc_provider.engine.connecting import TailReader, open_log_reader
+from airflow_cdc_provider.engine.connecting import TailReader, check_source, open_log_reader
 from airflow_cdc_provider.engine.stream.batch_codec import decode, encode, joined, parts_of
 from airflow_cdc_provider.systems.mysql.sink.mysql_sink import Sink
 
@@ -59,6 +61,11 @@ class StreamTask:
     server_id: int
     max_batch_changes: int = 100_000
     max_batch_s: float = 1.0
+
+    @property
+    def captured(self) -> frozenset[TableId]:
+        """The tables whose changes are read."""
+        return frozenset(plan.schema.table for plan in self.sink.plans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +121,10 @@ def read_log(task: StreamTask, turn: Turn, end: LogPosition) -> Iterator[pa.Reco
             reader.close()
             reader = None
         if reader is None:
-            reader = open_log_reader(task, _committed(task))
+            stream = _committed(task)
+            if stream.start.server_uuid != end.server_uuid:  # it may be new since the run began
+                check_source(task.source, stream.start, held_by_stream(stream), task.captured)
+            reader = open_log_reader(task, stream)
             _check_server(reader.position, end)
         if not _reaches(reader.position, end):
             for batch in reader.read_to(end.binlog, batch_s=task.max_batch_s):

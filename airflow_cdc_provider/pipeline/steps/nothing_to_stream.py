@@ -72,7 +72,8 @@ def _end_if_reached(run: Run, stream: StreamSplit) -> LogPosition | None:
             end = log_end.now()
         if not _is_at(stream.start, end):
             return None
-        news = check_source(source, stream.start, held_by_stream(stream))
+        captured = [progress.table for progress in stream.tables]
+        news = check_source(source, stream.start, held_by_stream(stream), captured)
     except CdcError as error:
         log.info("left to the stream job: pipeline=%s cause=%s", run.name, error.what)
         return None

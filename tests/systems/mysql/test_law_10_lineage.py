@@ -53,7 +53,7 @@ def unseen(server: SqlServer, ours: LogPosition) -> str:
 
 
 def news_of(server: SqlServer, read: LogPosition, *held: Held) -> str:
-    return check_source(Endpoint.parse(server.dsn()), read, held)
+    return check_source(Endpoint.parse(server.dsn()), read, held, {TABLE})
 
 
 def make_table(server: SqlServer) -> None:

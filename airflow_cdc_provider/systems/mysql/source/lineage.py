@@ -98,13 +98,18 @@ def taken_over(
     if all(position.server_uuid in {"", now} for position in ours):
         return ""
     text = f"the source is the server {now} now, its history contains ours"
+    if capabilities.is_mariadb:
+        return (
+            f"{text}. Its positions do not tell whether changes were made on it alone before it "
+            "took over; such changes never come here: compare with `verify`"
+        )
     unseen = unseen_transactions(connection, ours)
     if not unseen:
         return text
     return (
         f"{text}. It has transactions of servers that nothing here came from: {unseen}. They are "
-        "applied as its log has them. If some were written before it became the source, a row they "
-        "changed may be older here than there: compare with `verify`"
+        "applied as its log has them; those that changed copied tables there before transactions "
+        "that were read are refused"
     )
 
 

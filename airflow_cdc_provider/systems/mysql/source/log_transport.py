@@ -69,6 +69,8 @@ class LogTransport:
         self._framer = EventFramer()
         self._heard = 0.0
         self._lost: SourceUnreachableError | None = None
+        self.has_ended = False
+        """The server has said that there is no more."""
         connection = connect(endpoint, purpose="log", read_timeout_s=_FIRST_BYTES_S)
         self._raw = RawConnection(connection, where=self._where)
         try:
@@ -148,6 +150,7 @@ class LogTransport:
     def _raise_end(self, packet: bytes) -> NoReturn:
         self.close()
         if not is_error(packet):
+            self.has_ended = True
             raise SourceUnreachableError(
                 "the server ended the log, though it was asked to wait for more",
                 self._where,

@@ -1,0 +1,122 @@
+"""A server that took over and has changes of its own before transactions that were read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+import pytest
+
+from airflow_cdc_provider.columns.sink_port import Owner
+from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.errors import CdcError, SourceIdentityError
+from airflow_cdc_provider.core.history import Held
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
+from airflow_cdc_provider.engine.connecting import check_source
+from airflow_cdc_provider.engine.stream.stream_task import ERROR, StreamTask, Turn, read_log
+from airflow_cdc_provider.systems.mysql.server.connection import connect
+from airflow_cdc_provider.systems.mysql.server.introspection import read_schema
+from airflow_cdc_provider.systems.mysql.sink.mysql_sink import Sink
+from tests.servers.given import SqlServer
+from tests.servers.replication import catch_up, pair_of, part
+from tests.systems.mysql.test_law_10_lineage import make_table, whole_position
+
+pytestmark = pytest.mark.mysql
+
+TABLE = TableId("d", "t")
+LOCAL = TableId("d", "local")
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What was written where, in the order of the former replica's log."""
+
+    primary: SqlServer
+    replica: SqlServer
+    before: LogPosition
+    """Read of the primary before the replica's own changes."""
+    after: LogPosition
+    """Read of the primary when the replica had those, in the same file of its log."""
+    later: LogPosition
+    """In the next file."""
+
+    @property
+    def own(self) -> str:
+        """The replica's uuid."""
+        return whole_position(self.replica).server_uuid
+
+    def check(self, read: LogPosition, *held: Held, captured: TableId = TABLE) -> str:
+        return check_source(Endpoint.parse(self.replica.dsn()), read, held, {captured})
+
+
+@pytest.fixture(scope="module")
+def history() -> Iterator[History]:
+    with pair_of("mysql") as (primary, replica):
+        make_table(primary)
+        primary.execute("INSERT INTO d.t VALUES (1, 'old')")
+        before = whole_position(primary)
+        catch_up(replica, primary)
+        replica.execute("UPDATE d.t SET v = 'errant' WHERE id = 1")
+        replica.execute("CREATE TABLE d.local (id INT PRIMARY KEY)")
+        replica.execute("INSERT INTO d.local VALUES (1)")
+        primary.execute("DELETE FROM d.t WHERE id = 1")
+        after = whole_position(primary)
+        catch_up(replica, primary)
+        replica.execute("FLUSH BINARY LOGS")
+        primary.execute("INSERT INTO d.t VALUES (2, 'new')")
+        later = whole_position(primary)
+        part(replica, primary)
+        replica.execute("INSERT INTO d.t VALUES (3, 'since')")
+        yield History(primary, replica, before, after, later)
+
+
+def test_a_change_before_what_was_read_is_refused_by_name(history: History) -> None:
+    for read in (history.after, history.later):
+        with pytest.raises(SourceIdentityError, match=f"others that we have: {history.own}:1;"):
+            history.check(read)
+
+
+def test_a_change_before_what_one_split_has_read_is_refused(history: History) -> None:
+    assert history.own in history.check(history.before)
+    with pytest.raises(SourceIdentityError, match=f"{history.own}:1"):
+        history.check(history.before, Held("d.t#3", history.after))
+
+
+def test_a_statement_and_rows_count_for_the_table_they_change(history: History) -> None:
+    with pytest.raises(SourceIdentityError, match=f"{history.own}:2-3"):
+        history.check(history.later, captured=LOCAL)
+
+
+def test_changes_of_tables_that_are_not_copied_are_let_pass(history: History) -> None:
+    news = history.check(history.later, captured=TableId("d", "other"))
+    assert f"nothing here came from: {history.own}:1-4" in news
+
+
+def test_what_was_read_of_the_server_itself_has_its_order(history: History) -> None:
+    assert history.check(whole_position(history.replica)) == ""
+
+
+def test_a_reader_that_finds_another_server_than_the_run_began_with_asks_again(
+    history: History,
+) -> None:
+    replica = Endpoint.parse(history.replica.dsn())
+    with closing(connect(replica, purpose="test")) as connection:
+        plan = TablePlan(read_schema(connection, TABLE), TableId("d", "copy"), 0)
+    sink = Sink(Endpoint.parse(history.primary.dsn()), Owner(PipelineName("errant"), 1), (plan,))
+    with closing(sink.open_ledger()) as ledger:
+        ledger.take_over(1)
+        ledger.start_plan("a plan")
+        start = history.later
+        ledger.store_stream(StreamSplit(start, None, (TableProgress(TABLE, start),)))
+    task = StreamTask(replica, sink, server_id=7421)
+    (row,) = read_log(task, Turn("errant", 1), whole_position(history.replica))
+    told = row.to_pylist()[0]
+    assert told["kind"] == ERROR
+    assert f"before others that we have: {history.own}:1" in str(
+        CdcError.from_json(json.loads(told["part"]))
+    )
