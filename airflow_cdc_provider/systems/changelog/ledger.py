@@ -126,7 +126,7 @@ def not_exact(table: str) -> RefusedError:
         where=f"table {table}",
         risk="a change log would hold them twice; nothing was written",
         remedy="a change log takes tables whose key is of whole numbers, decimals, times or "
-        "bytes, with `snapshot: {backfill: true}`; leave the table out",
+        "bytes, with snapshot.backfill on; leave the table out",
     )
 
 
