@@ -103,7 +103,7 @@ def shim_home(runtime: Path, *, homes: Path | None = None) -> Path:
     The home is made under a temporary name and renamed, so that two starting at once both find a
     whole one; its name is drawn from the runtime's place, so each environment has its own.
     """
-    homes = homes or _cache_dir() / "java-homes"
+    homes = homes or cache_folder() / "java-homes"
     home = homes / re.sub(r"[^A-Za-z0-9.]+", "_", str(runtime)).strip("_")
     if _is_shim_of(home, runtime):
         return home
@@ -136,6 +136,7 @@ def _is_shim_of(home: Path, runtime: Path) -> bool:
     return shim.is_file() and shim.read_text() == wanted and (home / "release").exists()
 
 
-def _cache_dir() -> Path:
+def cache_folder() -> Path:
+    """Return the folder of what can be made again, this user's own."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "airflow-provider-cdc"

@@ -67,8 +67,7 @@ def run_job(
 
 def main(arguments: Sequence[str] | None = None) -> ExitCode:
     """Run the job that the command line gives."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    set_up_logging()
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--job", required=True, help="the job spec as JSON, or @FILE")
     parser.add_argument("--digest", help="SHA-256 of the job spec; another spec is refused")
@@ -84,13 +83,19 @@ def main(arguments: Sequence[str] | None = None) -> ExitCode:
     except (OSError, ValueError, KeyError) as error:
         log.error("the job spec cannot be read: %s", error)
         return ExitCode.REFUSED
-    result = run_job(spec, master=options.master, stop=_stop_on_sigterm())
+    result = run_job(spec, master=options.master, stop=stop_on_sigterm())
     close_session()  # whatever Spark still has to say comes before the result
     if options.result is not None:
         options.result.write_text(result.to_json() + "\n", encoding="utf-8")
     sys.stdout.write(result.to_json() + "\n")
     sys.stdout.flush()
     return result.exit_code
+
+
+def set_up_logging() -> None:
+    """Write what is told to standard error, which is a job's log."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
 
 
 def _require_digest(text: str, digest: str | None) -> None:
@@ -101,7 +106,7 @@ def _require_digest(text: str, digest: str | None) -> None:
 def _session(
     spec: JobSpec, master: str | None, conf: Mapping[str, str] | None, secrets: Secrets
 ) -> SparkSession:
-    name = f"cdc {spec.pipeline} {spec.kind.value}"
+    name = f"cdc {spec.pipeline}"
     try:
         return open_session(name, master=master, conf=conf)
     except SPARK_FAILURES as failure:
@@ -142,7 +147,7 @@ def _remember_failure(job: Job, text: str) -> None:
         job.store.tell(spec.pipeline, f"{spec.kind.value} failed: {text}", level="error")
 
 
-def _stop_on_sigterm() -> threading.Event:
+def stop_on_sigterm() -> threading.Event:
     """Turn SIGTERM into the wish to stop, which the job hears at its next renewal."""
     asked = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: asked.set())

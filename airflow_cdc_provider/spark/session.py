@@ -31,6 +31,7 @@ from pyspark.sql import SparkSession
 
 import airflow_cdc_provider
 from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.spark.class_archive import archive_options
 from airflow_cdc_provider.spark.failures import SPARK_FAILURES
 from airflow_cdc_provider.spark.installation import require_one_pyspark
 from airflow_cdc_provider.spark.java_home import find_java_home
@@ -54,9 +55,10 @@ _PREFERRED_LOCALLY = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
-    # Rows never become Java objects, so the optimising compiler only takes CPU from the readers.
-    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
+_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
+# Rows never become Java objects, so the optimising compiler only takes CPU from the readers.
+_LOCAL_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def prepare_environment() -> None:
@@ -83,7 +85,7 @@ def open_session(
     if not _under_spark_submit():
         where = master or DEFAULT_MASTER
         if where.startswith("local"):
-            settings = {**_not_submitted(_PREFERRED_LOCALLY), **settings}
+            settings = {**_not_submitted(_preferred_locally()), **settings}
         builder = builder.remote(where) if where.startswith("sc://") else builder.master(where)
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -166,6 +168,11 @@ def package_archive() -> Path:
         for file in sorted(package.rglob("*.py")):
             packed.write(file, Path(package.name) / file.relative_to(package))
     return archive
+
+
+def _preferred_locally() -> dict[str, str]:
+    archive = archive_options(Path(os.environ["JAVA_HOME"]))
+    return {**_PREFERRED_LOCALLY, _JAVA_OPTIONS: f"{_LOCAL_JAVA} {archive}".strip()}
 
 
 def _is_connect(spark: SparkSession) -> bool:

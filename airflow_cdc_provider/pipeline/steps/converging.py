@@ -22,8 +22,9 @@ from airflow_cdc_provider.pipeline.steps.finishing import (
 )
 from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
 from airflow_cdc_provider.pipeline.steps.jobs import JobEnd, SparkOptions
+from airflow_cdc_provider.pipeline.steps.one_spark import OneSpark
 from airflow_cdc_provider.pipeline.steps.planning import PlanSummary, plan
-from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up, snapshot, start_stream
+from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up, snapshot, stream
 from airflow_cdc_provider.views.status import left_out_text
 
 _MOST_ROUNDS = 3
@@ -63,25 +64,39 @@ def run_until_caught_up(
     run: Run, options: SparkOptions | None = None, watcher: Watcher | None = None
 ) -> Convergence:
     """Run every step that is still to do, and catch up with the log."""
-    watcher = watcher or Watcher()
-    planned, read = _until_handed_off(run, options, watcher)
-    watcher.on_step("stream")
-    caught_up = _consistent(run, options, watcher)
-    watcher.on_step("finish")
-    return Convergence(planned, read, caught_up, finish_tables(run))
+    with OneSpark() as spark:
+        work = _Work(run, options, watcher or Watcher(), spark)
+        planned, read = _until_handed_off(work)
+        work.watcher.on_step("stream")
+        caught_up = _consistent(work)
+        spark.no_more_jobs()
+        work.watcher.on_step("finish")
+        return Convergence(planned, read, caught_up, finish_tables(run))
 
 
-def _consistent(run: Run, options: SparkOptions | None, watcher: Watcher) -> JobEnd:
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What the steps of one call share."""
+
+    run: Run
+    options: SparkOptions | None
+    watcher: Watcher
+    spark: OneSpark
+
+
+def _consistent(work: _Work) -> JobEnd:
     """Stream to the end of the log, again if a table waits for what came there meanwhile."""
     is_stopped = False
     for _ in range(_MOST_ROUNDS):
-        ended = catch_up(run, options, on_tick=watcher.on_tick)
-        if not inconsistent_tables(run):
+        ended = catch_up(
+            work.run, work.options, on_tick=work.watcher.on_tick, start=work.spark.start
+        )
+        if not inconsistent_tables(work.run):
             return ended
         is_stopped = ended.outcome == "stopped"
         if is_stopped:
             break
-    raise not_consistent(run, stopped=is_stopped)
+    raise not_consistent(work.run, stopped=is_stopped)
 
 
 def run_continuously(
@@ -91,17 +106,18 @@ def run_continuously(
 
     The sink's tables are finished as soon as they are consistent, while the stream runs.
     """
-    watcher = watcher or Watcher()
-    planned, read = _until_handed_off(run, options, watcher)
-    watcher.on_step("stream")
-    finisher = _Finisher(run)
+    with OneSpark() as spark:
+        work = _Work(run, options, watcher or Watcher(), spark)
+        planned, read = _until_handed_off(work)
+        work.watcher.on_step("stream")
+        finisher = _Finisher(run)
 
-    def on_tick() -> None:
-        watcher.on_tick()
-        finisher.look()
+        def on_tick() -> None:
+            work.watcher.on_tick()
+            finisher.look()
 
-    ended = start_stream(run, options, mode="continuous").wait(on_tick=on_tick)
-    return Convergence(planned, read, ended, finish_tables(run))
+        ended = stream(run, options, on_tick=on_tick, start=spark.start)
+        return Convergence(planned, read, ended, finish_tables(run))
 
 
 class _Finisher:
@@ -120,9 +136,8 @@ class _Finisher:
             self._is_done = not finish_tables(self._run)
 
 
-def _until_handed_off(
-    run: Run, options: SparkOptions | None, watcher: Watcher
-) -> tuple[PlanSummary, JobEnd | None]:
+def _until_handed_off(work: _Work) -> tuple[PlanSummary, JobEnd | None]:
+    run, watcher = work.run, work.watcher
     watcher.on_step("check")
     require_fit(run)
     watcher.on_step("plan")
@@ -134,7 +149,7 @@ def _until_handed_off(
     if planned.handed_off:
         return planned, None
     watcher.on_step("snapshot")
-    read = snapshot(run, options, on_tick=watcher.on_tick)
+    read = snapshot(run, work.options, on_tick=watcher.on_tick, start=work.spark.start)
     if read is not None and read.outcome == "stopped":
         raise StateMovedError(
             f"the snapshot of {run.name} was asked to stop",

@@ -9,6 +9,9 @@ The folder belongs to this user, nobody else may write to it, and it is no symbo
 else could put files there could have a job read his specification, or have it write through his
 link. It has to be right already or can be made; it is never mended.
 
+A run whose jobs share one process has one log for them and no specification in a file: it tells
+its jobs over a pipe.
+
 The log is locked, shared, as long as a process has it open. Files that nobody has open and that
 nobody has written to for 30 days are removed when the pipeline's next job starts.
 """
@@ -21,14 +24,16 @@ import os
 import secrets
 import stat
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.jobspec import JobSpec
 
+MadeT = TypeVar("MadeT")
 KEEP_DAYS = 30
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -46,27 +51,49 @@ class JobFiles:
 
 def make_job_files(folder: Path, spec: JobSpec) -> tuple[JobFiles, BinaryIO]:
     """Create the job's files in the pipeline's part of `folder`; the log is open for writing."""
+    return _in_private(folder, spec, _make_files)
+
+
+def make_run_log(folder: Path, spec: JobSpec) -> tuple[Path, BinaryIO]:
+    """Create the log of a run whose first job is `spec`; it is open for writing."""
+
+    def make(private: Path, spec: JobSpec) -> tuple[Path, BinaryIO]:
+        log = private / f"{_stem(spec, 'run')}.log"
+        return log, _created_log(log)
+
+    return _in_private(folder, spec, make)
+
+
+def _in_private(folder: Path, spec: JobSpec, make: Callable[[Path, JobSpec], MadeT]) -> MadeT:
     private = folder / str(spec.pipeline)
     try:
         _make_private(private)
         _remove_old(private)
-        return _make_files(private, spec)
+        return make(private, spec)
     except OSError as error:
         raise _unusable(private, error.strerror or str(error)) from error
 
 
 def _make_files(folder: Path, spec: JobSpec) -> tuple[JobFiles, BinaryIO]:
-    stem = f"{spec.pipeline}-{spec.kind.value}-{spec.generation}-{secrets.token_hex(4)}"
+    stem = _stem(spec, spec.kind.value)
     text = spec.to_json().encode()
     files = JobFiles(
         folder / f"{stem}.json", hashlib.sha256(text).hexdigest(), folder / f"{stem}.log"
     )
     with _created(files.spec) as written:
         written.write(text)
-    log = _created(files.log)
+    return files, _created_log(files.log)
+
+
+def _stem(spec: JobSpec, what: str) -> str:
+    return f"{spec.pipeline}-{what}-{spec.generation}-{secrets.token_hex(4)}"
+
+
+def _created_log(path: Path) -> BinaryIO:
+    log = _created(path)
     with suppress(OSError):  # a file system without locks: what cannot be locked is not removed
         fcntl.flock(log, fcntl.LOCK_SH)  # goes when the last process that has the log open ends
-    return files, log
+    return log
 
 
 def default_folder() -> Path:

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,7 +34,7 @@ from airflow_cdc_provider.pipeline.steps.job_files import (
 from airflow_cdc_provider.pipeline.steps.masters import require_master
 
 DEFAULT_MASTER = "local[*]"
-_STOP_PATIENCE_S = 20.0
+STOP_PATIENCE_S = 20.0
 _POLL_S = 0.2
 _TAIL_BYTES = 64 * 1024
 
@@ -148,18 +148,13 @@ class JobProcess:
 
     def end(self) -> JobEnd:
         """Return how the job ended, or raise the error it ended with."""
-        result = job_result(self.log)
-        if result is None:
-            raise _no_result(self.spec, self._process.returncode, self.log)
-        if result.get("outcome") == "failed":
-            raise job_error(result, self.log)
-        return JobEnd(str(result.get("outcome")), result, self.log)
+        return end_of(self.spec, job_result(self.log), self._process.returncode, self.log)
 
     def stop(self) -> None:
         """Ask the job to end; kill its process group, Spark's JVM included, if it does not."""
         with suppress(subprocess.TimeoutExpired, ProcessLookupError):
             self._process.terminate()
-            self._process.wait(_STOP_PATIENCE_S)
+            self._process.wait(STOP_PATIENCE_S)
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
@@ -169,7 +164,7 @@ def submit(run: Run, spec: JobSpec, options: SparkOptions) -> JobProcess:
     """Start a job in a process group of its own, if its master answers."""
     require_master(options.master)
     files, output = make_job_files(options.log_folder or default_folder(), spec)
-    environment = {**os.environ, **run.servers.environment(), **_spark_environment(options)}
+    environment = {**os.environ, **run.servers.environment(), **spark_environment(options)}
     with output:
         process = subprocess.Popen(
             _command(files, options),
@@ -179,12 +174,17 @@ def submit(run: Run, spec: JobSpec, options: SparkOptions) -> JobProcess:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+    tell_start(run, spec, options, files.log)
+    return JobProcess(spec, process, files.log)
+
+
+def tell_start(run: Run, spec: JobSpec, options: SparkOptions, log: Path) -> None:
+    """Note among the pipeline's events that a job was started, and where its log is."""
     run.store.tell(
         run.name,
         f"{spec.kind.value} job started under generation {spec.generation} on {options.master}, "
-        f"log {files.log}",
+        f"log {log}",
     )
-    return JobProcess(spec, process, files.log)
 
 
 def _command(files: JobFiles, options: SparkOptions) -> list[str]:
@@ -192,7 +192,8 @@ def _command(files: JobFiles, options: SparkOptions) -> list[str]:
     return [*words, "--digest", files.digest, "--master", options.master]
 
 
-def _spark_environment(options: SparkOptions) -> dict[str, str]:
+def spark_environment(options: SparkOptions) -> dict[str, str]:
+    """Return what a job's process finds in its environment for Spark."""
     conf = [f"--conf={name}={value}" for name, value in sorted(options.conf.items())]
     return {
         "PYSPARK_PYTHON": sys.executable,
@@ -203,7 +204,12 @@ def _spark_environment(options: SparkOptions) -> dict[str, str]:
 
 def job_result(log: Path) -> dict[str, Any] | None:
     """Read the result a job left as its last line, None if it left none."""
-    for line in reversed(log_tail(log)):
+    return result_in(log_tail(log))
+
+
+def result_in(lines: Sequence[str]) -> dict[str, Any] | None:
+    """Return the last result among some lines, None if there is none."""
+    for line in reversed(lines):
         if line.startswith("{") and line.endswith("}"):
             try:
                 form = json.loads(line)
@@ -220,6 +226,17 @@ def log_tail(log: Path) -> list[str]:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _TAIL_BYTES))
         return file.read().decode(errors="replace").splitlines()
+
+
+def end_of(
+    spec: JobSpec, result: Mapping[str, Any] | None, status: int | None, log: Path
+) -> JobEnd:
+    """Return how a job ended, or raise the error it ended with; `status` is its process's."""
+    if result is None:
+        raise _no_result(spec, status, log)
+    if result.get("outcome") == "failed":
+        raise job_error(result, log)
+    return JobEnd(str(result.get("outcome")), result, log)
 
 
 def job_error(result: Mapping[str, Any], log: Path) -> CdcError:

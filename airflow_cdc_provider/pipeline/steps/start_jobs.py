@@ -11,6 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from airflow_cdc_provider.core.errors import RefusedError, StateMovedError
+from airflow_cdc_provider.core.jobspec import JobSpec
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.engine.reconcile import reconcile
 from airflow_cdc_provider.pipeline.run import Run, take_over
@@ -26,6 +27,7 @@ from airflow_cdc_provider.pipeline.steps.jobs import (
     submit,
 )
 from airflow_cdc_provider.pipeline.steps.nothing_to_stream import nothing_to_stream
+from airflow_cdc_provider.pipeline.steps.one_spark import StartJob
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
 
 
@@ -39,29 +41,69 @@ class Readiness:
 
 def start_snapshot(run: Run, options: SparkOptions | None = None) -> JobProcess | None:
     """Start the snapshot job; None if the stream has taken over already."""
-    ready = _make_ready(run)
-    if ready.handed_off:
-        return None
-    return submit(run, snapshot_spec(run.model, ready.generation), options or _options(run))
+    spec = _snapshot_to_do(run)
+    return None if spec is None else submit(run, spec, options or _options(run))
 
 
 def start_stream(
     run: Run, options: SparkOptions | None = None, *, mode: str | None = None
 ) -> JobProcess:
     """Start the stream job; `mode` overrides the file's."""
-    return _submit_stream(run, _ready_to_stream(run), options, mode)
+    return submit(run, _stream_to_do(run, mode), options or _options(run))
 
 
 def start_catching_up(run: Run, options: SparkOptions | None = None) -> JobProcess | JobEnd:
     """Start the stream job up to the log's end, or return the end it would have at once."""
-    generation = _ready_to_stream(run)
-    done = nothing_to_stream(run, generation)
-    if done is not None:
-        return JobEnd.without_job(done)
-    return _submit_stream(run, generation, options, "bounded")
+    to_do = _catching_up_to_do(run)
+    return to_do if isinstance(to_do, JobEnd) else submit(run, to_do, options or _options(run))
 
 
-def _ready_to_stream(run: Run) -> int:
+def snapshot(
+    run: Run,
+    options: SparkOptions | None = None,
+    *,
+    on_tick: Callable[[], None] = lambda: None,
+    start: StartJob = submit,
+) -> JobEnd | None:
+    """Read every split that is not read yet; None if the stream has taken over already."""
+    spec = _snapshot_to_do(run)
+    return (
+        None if spec is None else start(run, spec, options or _options(run)).wait(on_tick=on_tick)
+    )
+
+
+def stream(
+    run: Run,
+    options: SparkOptions | None = None,
+    *,
+    on_tick: Callable[[], None] = lambda: None,
+    start: StartJob = submit,
+) -> JobEnd:
+    """Stream until asked to stop."""
+    spec = _stream_to_do(run, "continuous")
+    return start(run, spec, options or _options(run)).wait(on_tick=on_tick)
+
+
+def catch_up(
+    run: Run,
+    options: SparkOptions | None = None,
+    *,
+    on_tick: Callable[[], None] = lambda: None,
+    start: StartJob = submit,
+) -> JobEnd:
+    """Stream up to where the source's log ends when the job starts, if there is anything to."""
+    to_do = _catching_up_to_do(run)
+    if isinstance(to_do, JobEnd):
+        return to_do
+    return start(run, to_do, options or _options(run)).wait(on_tick=on_tick)
+
+
+def _snapshot_to_do(run: Run) -> JobSpec | None:
+    ready = _make_ready(run)
+    return None if ready.handed_off else snapshot_spec(run.model, ready.generation)
+
+
+def _stream_to_do(run: Run, mode: str | None) -> JobSpec:
     ready = _make_ready(run)
     if not ready.handed_off:
         raise StateMovedError(
@@ -70,35 +112,13 @@ def _ready_to_stream(run: Run) -> int:
             risk="none: nothing was started",
             remedy="run the snapshot to its end and hand off, then stream",
         )
-    return ready.generation
+    return stream_spec(run.model, ready.generation, mode=mode)
 
 
-def _submit_stream(
-    run: Run, generation: int, options: SparkOptions | None, mode: str | None
-) -> JobProcess:
-    return submit(run, stream_spec(run.model, generation, mode=mode), options or _options(run))
-
-
-def snapshot(
-    run: Run,
-    options: SparkOptions | None = None,
-    *,
-    on_tick: Callable[[], None] = lambda: None,
-) -> JobEnd | None:
-    """Read every split that is not read yet; None if the stream has taken over already."""
-    job = start_snapshot(run, options)
-    return None if job is None else job.wait(on_tick=on_tick)
-
-
-def catch_up(
-    run: Run,
-    options: SparkOptions | None = None,
-    *,
-    on_tick: Callable[[], None] = lambda: None,
-) -> JobEnd:
-    """Stream up to where the source's log ends when the job starts, if there is anything to."""
-    started = start_catching_up(run, options)
-    return started if isinstance(started, JobEnd) else started.wait(on_tick=on_tick)
+def _catching_up_to_do(run: Run) -> JobSpec | JobEnd:
+    spec = _stream_to_do(run, "bounded")
+    done = nothing_to_stream(run, spec.generation)
+    return spec if done is None else JobEnd.without_job(done)
 
 
 def _make_ready(run: Run) -> Readiness:
