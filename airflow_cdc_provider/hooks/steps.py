@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 from airflow.sdk import BaseHook, conf
 from airflow.sdk.exceptions import AirflowNotFoundException, TaskDeferred
 
-from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.core.stream_split import StreamSplit
-from airflow_cdc_provider.hooks.dsn import AirflowDsns
+from airflow_cdc_provider.hooks.dsn import AirflowDsns, fields_of
 from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.views.status import PipelineStatus, status
 
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.verify.verify import VerifyReport
 
 CONFIG_SECTION = "cdc"
-_MASTERS = ("local", "spark://", "yarn", "k8s://")
 
 
 class CdcSteps:
@@ -158,19 +156,7 @@ def spark_master(conn_id: str) -> str:
 
     A connection that does not exist is an error here, and no other master is taken for it.
     """
-    connection = BaseHook.get_connection(conn_id)
-    host = connection.host or ""
-    port = f":{connection.port}" if connection.port else ""
-    if host.startswith(_MASTERS):
-        return f"{host}{port}"
-    if not host or (connection.conn_type or "") != "spark":
-        raise RefusedError(
-            f"connection {conn_id!r} names no Spark master",
-            where=f"spark.conn_id, connection {conn_id}",
-            risk="none: nothing was started",
-            remedy="make it one of type spark with a host such as spark://host, and its port",
-        )
-    return f"spark://{host}{port}"
+    return fields_of(BaseHook.get_connection(conn_id), {}).spark_master()
 
 
 def find_spark_master(conn_id: str) -> str | None:

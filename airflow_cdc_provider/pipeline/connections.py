@@ -7,15 +7,14 @@ looks where Airflow would: `AIRFLOW_CONN_<ID>`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import quote, unquote, urlencode
 
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import PipelineFileError
 from airflow_cdc_provider.core.jobspec import SINK_DSN_ENV, SOURCE_DSN_ENV, STATE_DSN_ENV
+from airflow_cdc_provider.pipeline.connection_fields import ConnectionFields
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
 from airflow_cdc_provider.pipeline.file.model import Reference
 
@@ -24,9 +23,6 @@ DsnOf = Callable[[Reference], str | None]
 MasterOf = Callable[[str], str | None]
 """Returns the Spark master that a connection id stands for, None if there is none."""
 STATE_SUFFIX = ".state.db"
-_SCHEMES = {"cdc_mysql": "mysql", "cdc-mysql": "mysql", "postgres": "postgresql"}
-"""Airflow's names of connection types, also as its URIs write them, and what a DSN begins with."""
-_MASTERS = ("local", "yarn", "k8s://", "spark://", "sc://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +77,8 @@ class EnvironmentDsns:
     def __call__(self, reference: Reference) -> str | None:
         if reference.dsn_env is not None:
             return self.environ.get(reference.dsn_env) or None
-        stored = self.environ.get(f"AIRFLOW_CONN_{(reference.conn_id or '').upper()}", "")
-        dsn = _from_json(stored) if stored.lstrip().startswith("{") else stored or None
-        if dsn is None:
-            return None
-        scheme, mark, rest = dsn.partition("://")
-        return f"{_SCHEMES.get(scheme, scheme)}{mark}{rest}"
+        found = _in_environment(self.environ, reference.conn_id or "")
+        return None if found is None else found.dsn()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +88,13 @@ class EnvironmentMasters:
     environ: Mapping[str, str] = field(repr=False)
 
     def __call__(self, conn_id: str) -> str | None:
-        stored = self.environ.get(f"AIRFLOW_CONN_{conn_id.upper()}", "")
-        if stored.lstrip().startswith("{"):
-            stored = _from_json(stored) or ""
-        _, _, place = stored.partition("://")
-        host = unquote(place.rpartition("@")[2].partition("/")[0].partition("?")[0])
-        if not host or host.startswith(_MASTERS):
-            return host or None
-        return f"spark://{host}" if ":" in host else f"spark://{host}:7077"
+        found = _in_environment(self.environ, conn_id)
+        return None if found is None else found.spark_master()
+
+
+def _in_environment(environ: Mapping[str, str], conn_id: str) -> ConnectionFields | None:
+    stored = environ.get(f"AIRFLOW_CONN_{conn_id.upper()}", "")
+    return ConnectionFields.read(conn_id, stored) if stored else None
 
 
 def spark_master(loaded: LoadedPipeline, master_of: MasterOf) -> str | None:
@@ -122,28 +113,6 @@ def spark_master(loaded: LoadedPipeline, master_of: MasterOf) -> str | None:
             )
         )
     return found
-
-
-def _from_json(stored: str) -> str | None:
-    """Turn Airflow's JSON form of a connection into a DSN."""
-    try:
-        form = json.loads(stored)
-        extra = form.get("extra") or {}
-        options = json.loads(extra) if isinstance(extra, str) else extra
-    except ValueError:
-        return None
-    kind, host = form.get("conn_type") or "mysql", form.get("host") or ""
-    login, password, schema = (
-        quote(str(form.get(name) or ""), safe="") for name in ("login", "password", "schema")
-    )
-    account = f"{login}{password and ':' + password}@"
-    port = f":{form['port']}" if form.get("port") else ""
-    query = urlencode({name: _option(value) for name, value in options.items()})
-    return f"{kind}://{account}{host}{port}/{schema}{query and '?' + query}"
-
-
-def _option(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _dsns(loaded: LoadedPipeline, named: Mapping[str, Reference], dsn_of: DsnOf) -> dict[str, str]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.said import Said
+
 _POST = """
 import json, sys
 from fastapi.testclient import TestClient
@@ -24,19 +26,6 @@ with TestClient(create_app(apps="core"), base_url="http://testserver") as client
         )
         assert answer.status_code == 201, (answer.status_code, answer.text[:2000])
 """
-
-
-@dataclass(frozen=True)
-class Said:
-    """What a command said."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def form(self) -> Any:
-        return json.loads(self.out)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.hooks.dsn import AirflowDsns, dsn_of
+from airflow_cdc_provider.hooks.steps import find_spark_master
+from airflow_cdc_provider.pipeline.connections import EnvironmentMasters
 from airflow_cdc_provider.pipeline.file.model import Reference
 from airflow_cdc_provider.state.dsn import open_engine
 
@@ -135,3 +137,20 @@ def test_a_uri_whose_password_is_not_encoded_is_refused_and_not_shown(
     shown += "".join(capfd.readouterr())
     assert "58213" not in shown
     assert "Xq7vKz" not in shown
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "master"),
+    [
+        ("host", 7078, "spark://host:7078"),
+        ("spark://host", 7078, "spark://host:7078"),
+        ("sc://host", 15002, "sc://host:15002"),
+        ("local[2]", None, "local[2]"),
+    ],
+)
+def test_a_master_is_what_it_is_without_airflow(
+    host: str, port: int | None, master: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = json.dumps({"conn_type": "spark", "host": host, "port": port})
+    monkeypatch.setenv("AIRFLOW_CONN_S", stored)
+    assert find_spark_master("s") == EnvironmentMasters({"AIRFLOW_CONN_S": stored})("s") == master

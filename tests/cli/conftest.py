@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
 from airflow_cdc_provider.cli.main import main
 from tests.pipeline.conftest import Shop, shop
+from tests.said import Said
 
 __all__ = ["shop"]
-
-
-@dataclass(frozen=True)
-class Said:
-    """What a command said."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def form(self) -> Any:
-        return json.loads(self.out)
 
 
 Say = Callable[..., Said]

@@ -7,9 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from airflow_cdc_provider.core.errors import PipelineFileError
-from airflow_cdc_provider.pipeline.connections import EnvironmentDsns, resolve_servers
+from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.errors import PipelineFileError, RefusedError
+from airflow_cdc_provider.pipeline.connections import (
+    EnvironmentDsns,
+    EnvironmentMasters,
+    resolve_servers,
+)
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline, parse_pipeline
+from airflow_cdc_provider.pipeline.file.model import Reference
 from tests.pipeline.test_loader import FULL, SMALL
 
 DSN = "mysql://cdc:planted%40secret@db.example:3307/?ssl_ca=/ca.pem"
@@ -88,6 +94,63 @@ def test_a_connection_of_our_own_type_is_a_server_like_any_other(stored: str) ->
     servers = resolve_servers(parse_pipeline(FULL), dsns)
     assert (servers.sink.host, servers.sink.user) == ("dr.example", "cdc")
     assert servers.state_dsn == "postgresql://cdc@127.0.0.1/state"
+
+
+def stored_connection(**fields: object) -> str:
+    return json.dumps({"conn_type": "mysql", "host": "dr.example", "login": "cdc"} | fields)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        stored_connection(extra={"ssl_mode": "VERIFY_CA", "charset": "utf8"}),
+        stored_connection(extra=json.dumps({"ssl": {"ca": "/ca.pem"}, "ssl_mode": "verify_ca"})),
+        stored_connection(extra={"ssl_verify_identity": False}),
+        "mysql://cdc@dr.example/?ssl_mode=VERIFY_CA&charset=utf8",
+        "mysql://cdc@dr.example/?__extra__=%7B%22ssl_mode%22%3A+%22VERIFY_CA%22%7D",
+    ],
+)
+def test_a_connection_of_the_environment_means_what_it_means_to_airflow(stored: str) -> None:
+    dsn = EnvironmentDsns({"AIRFLOW_CONN_DR": stored})(Reference(conn_id="dr"))
+    found = Endpoint.parse(dsn or "")
+    assert (found.host, found.user, found.ssl_verify_identity) == ("dr.example", "cdc", False)
+
+
+def test_a_tls_setting_of_the_environment_that_is_not_understood_is_refused() -> None:
+    stored = stored_connection(extra={"ssl_mode": "PREFERRED"})
+    with pytest.raises(RefusedError, match="connection dr"):
+        EnvironmentDsns({"AIRFLOW_CONN_DR": stored})(Reference(conn_id="dr"))
+
+
+@pytest.mark.parametrize(
+    ("stored", "dsn"),
+    [
+        (stored_connection(host="::1", port=3307), "mysql://cdc@[::1]:3307/"),
+        ('{"conn_type": "sqlite", "host": "/tmp/state.db"}', "sqlite:////tmp/state.db"),
+        ("sqlite:////tmp/state.db", "sqlite:////tmp/state.db"),
+        ("sqlite://%2Ftmp%2Fstate.db", "sqlite:////tmp/state.db"),
+        ('{"conn_type": "postgres", "host": "pg"}', "postgresql://pg/"),
+    ],
+)
+def test_a_connection_of_the_environment_is_written_as_one_dsn(stored: str, dsn: str) -> None:
+    assert EnvironmentDsns({"AIRFLOW_CONN_DR": stored})(Reference(conn_id="dr")) == dsn
+
+
+@pytest.mark.parametrize(
+    ("stored", "master"),
+    [
+        ("spark://host:7077", "spark://host:7077"),
+        ("spark://host", "spark://host:7077"),
+        ('{"conn_type": "spark", "host": "host", "port": 7078}', "spark://host:7078"),
+        ('{"conn_type": "spark", "host": "spark://host", "port": 7078}', "spark://host:7078"),
+        ('{"conn_type": "spark", "host": "sc://host:15002"}', "sc://host:15002"),
+        ("spark://sc%3A%2F%2Fhost:15002", "sc://host:15002"),
+        ('{"conn_type": "spark", "host": "local[2]"}', "local[2]"),
+        ("spark://local%5B2%5D", "local[2]"),
+    ],
+)
+def test_a_master_is_read_the_same_way_wherever_its_connection_is(stored: str, master: str) -> None:
+    assert EnvironmentMasters({"AIRFLOW_CONN_S": stored})("s") == master
 
 
 def test_a_connection_that_is_not_there_is_named_with_its_line() -> None:

@@ -21,6 +21,7 @@ from airflow_cdc_provider.systems.mysql.wire.packet_chain import (
     PACKET_HEAD,
     SHORTEST,
     Places,
+    joined_parts,
     plain_packets,
 )
 
@@ -105,26 +106,12 @@ class EventFramer:
         return self._join_parts(at)
 
     def _join_parts(self, at: int) -> int | None:
-        """Move the parts of a large event together; None if some have not come."""
-        parts: list[tuple[int, int]] = []
-        length = LARGEST_PACKET
-        while length == LARGEST_PACKET:
-            if at + HEADER_BYTES > self._filled:
-                return None
-            length = int.from_bytes(self._buffer[at : at + 3], "little")
-            parts.append((at + HEADER_BYTES, at + HEADER_BYTES + length))
-            at += HEADER_BYTES + length
-            if at > self._filled:
-                return None
-        to = parts[0][1]
-        with memoryview(self._buffer) as view:
-            for start, end in parts[1:]:
-                view[to : to + end - start] = view[start:end]
-                to += end - start
-            rest = self._filled - at
-            view[to : to + rest] = view[at : self._filled]
-        self._filled = to + rest
-        return to
+        """Move the parts of a large packet together; None if some have not come."""
+        joined = joined_parts(self._buffer, at, self._filled)
+        if joined is None:
+            return None
+        end, self._filled = joined
+        return end
 
 
 def is_error(packet: bytes) -> bool:

@@ -40,6 +40,8 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.history import Held
 from airflow_cdc_provider.core.positions import BinlogPosition, Imprint, LogPosition
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import EventChunk
+from airflow_cdc_provider.systems.mysql.binlog.events.log_place import whole_offsets
+from airflow_cdc_provider.systems.mysql.binlog.octets import Ints, Octets
 from airflow_cdc_provider.systems.mysql.source.event_framing import rotation_target
 from airflow_cdc_provider.systems.mysql.source.log_transport import NO_SERVER_ID, LogTransport
 
@@ -60,8 +62,7 @@ _DIGEST_BYTES = 16
 _LONGEST_DIGESTED = 1 << 16
 _WAIT_S = 1.0
 
-Octets = npt.NDArray[np.uint8]
-Places = npt.NDArray[np.int64]
+Types = npt.NDArray[np.uint8]
 
 
 class Transport(Protocol):
@@ -80,10 +81,10 @@ class _Stretch:
     file: BinlogPosition
     created: int | None
     has_checksums: bool
-    index: Places
+    index: Ints
     """Which of the chunk's events."""
-    types: Octets
-    ends: Places
+    types: Types
+    ends: Ints
     """Where each ends in the file."""
 
     def begin(self, number: int) -> int:
@@ -198,8 +199,8 @@ class KnownLog:
 
     def _parted(self, chunk: EventChunk) -> Iterator[_Stretch]:
         """Part a chunk where a file begins or is described."""
-        octets = np.frombuffer(chunk.buffer, np.uint8)
-        types = octets[chunk.starts + _TYPE]
+        octets = Octets(chunk.buffer)
+        types = octets.u8[chunk.starts + _TYPE]
         first = 0
         for place in [*np.flatnonzero(_PARTS[types]).tolist(), len(types)]:
             yield from self._stretch(chunk, octets, types, range(first, place))
@@ -228,20 +229,18 @@ class KnownLog:
             raise self._another(error.what) from error
 
     def _stretch(
-        self, chunk: EventChunk, octets: Octets, types: Octets, among: range
+        self, chunk: EventChunk, octets: Octets, types: Types, among: range
     ) -> Iterator[_Stretch]:
         if self._file is None or not among:
             return
         index = np.arange(among.start, among.stop)
         starts = chunk.starts[index]
-        told = np.zeros(len(index), np.int64)
-        for i in range(4):
-            told |= octets[starts + _LOG_POS + i].astype(np.int64) << (8 * i)
+        told = octets.little(starts + _LOG_POS, 4)
         real = (told > 0) & ~_MADE_UP[types[index]]
-        real &= (octets[starts + _FLAGS] & _ARTIFICIAL_FLAG) == 0
+        real &= (octets.u8[starts + _FLAGS] & _ARTIFICIAL_FLAG) == 0
         index, told = index[real], told[real]
         if len(index):
-            ends = unwrapped(told, self._file.offset)
+            ends = whole_offsets(told, self._file.offset)
             stretch = _Stretch(
                 chunk, self._file, self._created, self._has_checksums, index, types[index], ends
             )
@@ -373,17 +372,3 @@ def _by_file(held: Iterable[Held], server_uuid: str) -> dict[int, list[tuple[Hel
 def _begun(file: BinlogPosition, before: int, now: int) -> str:
     then, found = (datetime.fromtimestamp(second, UTC).isoformat() for second in (before, now))
     return f"{file.file} was begun at {then} then and at {found} now"
-
-
-def unwrapped(place: Places, near: int) -> Places:
-    """Undo the wrap of 32-bit places in files beyond 4 GiB: places grow from `near` on.
-
-    A place of 0 tells nothing and stays 0.
-    """
-    if near < 1 << 31 and (len(place) == 0 or int(place.max()) < 1 << 31):
-        return place
-    high = near & ~0xFFFFFFFF
-    grown = place + high
-    grown[grown < near - (1 << 31)] += 1 << 32
-    grown[place == 0] = 0
-    return grown

@@ -23,13 +23,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.core.history import Held
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits, EventChunk
+from airflow_cdc_provider.systems.mysql.binlog.events.log_place import whole_offsets
+from airflow_cdc_provider.systems.mysql.binlog.octets import Ints, Octets
 from airflow_cdc_provider.systems.mysql.binlog.rows.table_map import SchemaSource, no_schema
 from airflow_cdc_provider.systems.mysql.binlog.transactions.decoder import ColumnDecoder
 from airflow_cdc_provider.systems.mysql.binlog.transactions.prepared import (
@@ -45,7 +46,7 @@ from airflow_cdc_provider.systems.mysql.source.earlier_log import (
     log_files,
 )
 from airflow_cdc_provider.systems.mysql.source.event_framing import rotation_target
-from airflow_cdc_provider.systems.mysql.source.known_log import KnownLog, unwrapped
+from airflow_cdc_provider.systems.mysql.source.known_log import KnownLog
 from airflow_cdc_provider.systems.mysql.source.log_transport import LogTransport
 
 if TYPE_CHECKING:
@@ -56,9 +57,6 @@ Captured = Collection[TableId] | Callable[[TableId], bool]
 _TYPE, _LOG_POS = 4, 13  # where an event's header holds them
 _ROTATE = 4
 _LONGEST_WAIT_S = 1.0
-
-Octets = npt.NDArray[np.uint8]
-Places = npt.NDArray[np.int64]
 
 
 class LogReader:
@@ -231,9 +229,9 @@ class LogReader:
 
         Rotations part the chunk into runs of one file; within a run places only grow.
         """
-        octets = np.frombuffer(chunk.buffer, np.uint8)
+        octets = Octets(chunk.buffer)
         starts = chunk.starts
-        rotations = np.flatnonzero(octets[starts + _TYPE] == _ROTATE)
+        rotations = np.flatnonzero(octets.u8[starts + _TYPE] == _ROTATE)
         first = 0
         for stop in [*rotations.tolist(), len(starts)]:
             taken = self._pass_run(octets, starts[first:stop], until)
@@ -249,20 +247,18 @@ class LogReader:
     def _is_at(self, until: BinlogPosition | None) -> bool:
         return until is not None and self._passed is not None and self._passed >= until
 
-    def _pass_run(self, octets: Octets, starts: Places, until: BinlogPosition | None) -> int:
+    def _pass_run(self, octets: Octets, starts: Ints, until: BinlogPosition | None) -> int:
         """Pass events of one file; return how many end at or before `until`."""
         if self._passed is None or not len(starts):
             return len(starts)
-        place = np.zeros(len(starts), np.int64)
-        for i in range(4):
-            place |= octets[starts + _LOG_POS + i].astype(np.int64) << (8 * i)
+        place = octets.little(starts + _LOG_POS, 4)
         taken = len(starts)
         if until is not None and until.file_number == self._passed.file_number:
-            beyond = np.flatnonzero(unwrapped(place, self._passed.offset) > until.offset)
+            beyond = np.flatnonzero(whole_offsets(place, self._passed.offset) > until.offset)
             taken = int(beyond[0]) if len(beyond) else taken
         told = place[:taken][place[:taken] > 0]
         if len(told):
-            offset = int(unwrapped(told, self._passed.offset)[-1])
+            offset = int(whole_offsets(told, self._passed.offset)[-1])
             self._passed = self._passed.at(max(offset, self._passed.offset))
         return taken
 

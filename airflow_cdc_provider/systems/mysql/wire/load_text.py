@@ -43,9 +43,9 @@ from airflow_cdc_provider.systems.mysql.dialect.value_model import (
 )
 from airflow_cdc_provider.systems.mysql.dialect.value_text import value_text
 from airflow_cdc_provider.systems.mysql.dialect.zero_dates import no_day_in_text
+from airflow_cdc_provider.systems.mysql.wire.packet_chain import HEADER_BYTES
 from airflow_cdc_provider.systems.mysql.wire.sql_text import rows_of
 from airflow_cdc_provider.systems.mysql.wire.text_protocol import (
-    HEADER_BYTES,
     Field,
     Positions,
     TextChunk,

@@ -54,6 +54,32 @@ def plain_packets(buffer: bytearray, at: int, filled: int) -> tuple[Places, int]
     return np.concatenate([_places(found), leapt, _places(rest)]), at
 
 
+def joined_parts(buffer: bytearray, at: int, filled: int) -> tuple[int, int] | None:
+    """Move the parts of a large packet together, which begin at a place.
+
+    Return where it ends then, and what came ends; None if some of its parts have not come.
+    """
+    parts: list[tuple[int, int]] = []
+    length = LARGEST_PACKET
+    while length == LARGEST_PACKET:
+        start = at + HEADER_BYTES
+        if start > filled:
+            return None
+        length = int.from_bytes(buffer[at : at + 3], "little")
+        at = start + length
+        if at > filled:
+            return None
+        parts.append((start, at))
+    to = parts[0][1]
+    with memoryview(buffer) as view:
+        for start, end in parts[1:]:
+            view[to : to + end - start] = view[start:end]
+            to += end - start
+        rest = filled - at
+        view[to : to + rest] = view[at:filled]
+    return to, to + rest
+
+
 def _places(found: list[int]) -> Places:
     return np.array(found, np.int64)
 

@@ -32,7 +32,8 @@ from airflow_cdc_provider.core.table_schema import Column
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.dialect.value_text import value_text
 from airflow_cdc_provider.systems.mysql.wire.load_text import has_zero_dates, is_bytes
-from airflow_cdc_provider.systems.mysql.wire.text_protocol import HEADER_BYTES, TextChunk
+from airflow_cdc_provider.systems.mysql.wire.packet_chain import HEADER_BYTES
+from airflow_cdc_provider.systems.mysql.wire.text_protocol import TextChunk
 from airflow_cdc_provider.systems.mysql.wire.text_values import comes_as_bytes
 
 _TEXT, _BLOB = b"\xfd\0", b"\xfc\0"

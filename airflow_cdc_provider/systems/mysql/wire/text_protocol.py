@@ -24,10 +24,13 @@ import numpy as np
 import numpy.typing as npt
 
 from airflow_cdc_provider.core.errors import IntegrityError, ResultAbortedError
+from airflow_cdc_provider.systems.mysql.wire.packet_chain import (
+    HEADER_BYTES,
+    LARGEST_PACKET,
+    joined_parts,
+)
 
-HEADER_BYTES = 4
 CHUNK_BYTES = 1 << 20
-_LARGEST_PACKET = 0xFFFFFF
 _SHORT_PACKET = 0xFF
 _WORTH_A_SHORT_WALK = 1 << 13  # bytes; of less, looking at all headers again costs more
 _EOF_BYTES = 5
@@ -197,7 +200,7 @@ class RowFramer:
         whole packet of the largest size, which goes on in the next, only fits where more than
         that has come.
         """
-        if self._filled > _LARGEST_PACKET:
+        if self._filled > LARGEST_PACKET:
             self._walk_large()
             return
         if self._short and self._filled - self._walked > _WORTH_A_SHORT_WALK:
@@ -206,7 +209,7 @@ class RowFramer:
         last = filled - HEADER_BYTES - 1
         while at <= last:
             word, first = _HEADER_AND_FIRST(buffer, at)
-            end = at + HEADER_BYTES + (word & _LARGEST_PACKET)
+            end = at + HEADER_BYTES + (word & LARGEST_PACKET)
             if end > filled:
                 break
             if first >= _END_OF_ROWS:
@@ -245,14 +248,14 @@ class RowFramer:
         at = self._walked
         while at < self._filled - HEADER_BYTES:
             word, first = _HEADER_AND_FIRST(self._buffer, at)
-            length = word & _LARGEST_PACKET
+            length = word & LARGEST_PACKET
             end: int | None = at + HEADER_BYTES + length
-            if length == _LARGEST_PACKET:
+            if length == LARGEST_PACKET:
                 end = self._join_parts(at)
             if end is None or end > self._filled:
                 break
             # A field of 2**24 bytes begins with 0xFE as well, but fills its first packet.
-            if first >= _END_OF_ROWS and length < _LARGEST_PACKET:
+            if first >= _END_OF_ROWS and length < LARGEST_PACKET:
                 self._finish(at, end)
                 break
             self._starts.append(at)
@@ -260,28 +263,12 @@ class RowFramer:
         self._walked = at
 
     def _join_parts(self, at: int) -> int | None:
-        """Move the parts of a row of several packets together; None if some have not come."""
-        parts, next_at = [], at
-        while True:
-            if next_at + HEADER_BYTES > self._filled:
-                return None
-            length = int.from_bytes(self._buffer[next_at : next_at + 3], "little")
-            end = next_at + HEADER_BYTES + length
-            if end > self._filled:
-                return None
-            parts.append((next_at + HEADER_BYTES, end))
-            next_at = end
-            if length < _LARGEST_PACKET:
-                break
-        to = parts[0][1]
-        with memoryview(self._buffer) as view:
-            for start, end in parts[1:]:
-                view[to : to + end - start] = view[start:end]
-                to += end - start
-            rest = self._filled - next_at
-            view[to : to + rest] = view[next_at : self._filled]
-        self._filled = to + rest
-        return to
+        """Move the parts of a large packet together; None if some have not come."""
+        joined = joined_parts(self._buffer, at, self._filled)
+        if joined is None:
+            return None
+        end, self._filled = joined
+        return end
 
     def _finish(self, at: int, end: int) -> None:
         """Read the packet that ends the rows: their end, or an error."""

@@ -14,6 +14,21 @@ from airflow_cdc_provider.systems.mysql.binlog.octets import Ints
 _TURN = 1 << 32
 
 
+def whole_offsets(log_pos: Ints, near: int) -> Ints:
+    """Return the whole offsets for header fields in log order, which grow from `near` on.
+
+    0 stays 0: it lies in no file.
+    """
+    real = log_pos > 0
+    low = log_pos[real]
+    if not len(low) or (near < _TURN // 2 and int(low.max()) < _TURN // 2):
+        return log_pos  # no step can be a turn
+    turns = np.diff(low, prepend=near % _TURN) < -(_TURN // 2)
+    ends = log_pos.copy()
+    ends[real] = low + (near // _TURN + np.cumsum(turns)) * _TURN
+    return ends
+
+
 class LogPlace:
     """Follows the offsets of one file after another."""
 
@@ -25,19 +40,7 @@ class LogPlace:
         self._last = offset
 
     def ends(self, log_pos: Ints) -> Ints:
-        """Return the whole offsets for header fields in log order; 0 stays 0: in no file."""
-        real = log_pos > 0
-        if not real.any():
-            return log_pos
-        low = log_pos[real]
-        if self._last < _TURN // 2 and int(low.max()) < _TURN // 2:  # no step can be a turn
-            self._last = max(self._last, int(low[-1]))
-            return log_pos
-        turns = np.diff(low, prepend=self._last % _TURN) < -(_TURN // 2)
-        whole = low + (self._last // _TURN + np.cumsum(turns)) * _TURN
-        self._last = max(self._last, int(whole[-1]))
-        if real.all():
-            return whole
-        ends = log_pos.copy()
-        ends[real] = whole
+        """Return the whole offsets for header fields in log order."""
+        ends = whole_offsets(log_pos, self._last)
+        self._last = max(self._last, int(ends.max(initial=0)))
         return ends

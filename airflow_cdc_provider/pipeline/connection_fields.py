@@ -1,0 +1,190 @@
+"""Airflow's connections, wherever they are kept, and what they are to us: a DSN, a Spark master.
+
+Airflow's own form is nearly a DSN, but not quite: a file of SQLite is a host or a schema there, TLS
+settings are nested, and settings that only another driver knows may stand beside them. A setting
+that changes how a server is reached is translated or refused, never dropped. Airflow reads a
+connection from its database; without Airflow it is read here, from the same JSON or URI.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+from urllib.parse import quote, unquote, urlencode
+
+from airflow_cdc_provider.core.dsn import DsnError, parse_dsn
+from airflow_cdc_provider.core.errors import RefusedError
+
+MYSQL_TYPES = frozenset({"mysql", "mariadb", "cdc_mysql"})
+POSTGRES_TYPES = frozenset({"postgres", "postgresql"})
+# What other drivers take from the same connection; none of it changes who answers, or how safely.
+_OF_OTHER_DRIVERS = frozenset({"charset", "cursor", "local_infile", "client", "autocommit"})
+_TLS_FILES = {"ca": "ssl_ca", "cert": "ssl_cert", "key": "ssl_key"}
+_MASTERS = ("local", "yarn", "k8s://", "spark://", "sc://")
+_STANDALONE = "spark://"
+_EXTRA = "__extra__"
+"""The option in which Airflow's URIs hold an extra that is not flat."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionFields:
+    """A connection as Airflow keeps it; its password and extra never show."""
+
+    conn_id: str
+    kind: str
+    host: str = ""
+    port: int | None = None
+    login: str = ""
+    password: str = field(default="", repr=False)
+    schema: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def read(cls, conn_id: str, stored: str) -> Self:
+        """Read what Airflow would read from the environment: JSON, or a URI."""
+        try:
+            if stored.lstrip().startswith("{"):
+                return cls._of_json(conn_id, json.loads(stored))
+            return cls._of_uri(conn_id, stored)
+        except DsnError as error:
+            raise not_encoded(conn_id, str(error)) from None
+        except (ValueError, AttributeError):
+            raise not_encoded(conn_id, "it is neither JSON nor a URI that can be read") from None
+
+    @classmethod
+    def _of_json(cls, conn_id: str, form: Mapping[str, Any]) -> Self:
+        extra = form.get("extra") or {}
+        texts = ("host", "login", "password", "schema")
+        return cls(
+            conn_id,
+            _kind(form.get("conn_type") or "mysql"),
+            port=int(form["port"]) if form.get("port") else None,
+            extra=json.loads(extra) if isinstance(extra, str) else extra,
+            **{name: str(form.get(name) or "") for name in texts},
+        )
+
+    @classmethod
+    def _of_uri(cls, conn_id: str, uri: str) -> Self:
+        parts = parse_dsn(uri)
+        extra: dict[str, Any] = dict(parts.options)
+        nested = extra.pop(_EXTRA, "")
+        return cls(
+            conn_id,
+            _kind(parts.scheme),
+            unquote(parts.host),
+            parts.port,
+            parts.user,
+            parts.password,
+            parts.path,
+            {**extra, **(json.loads(nested) if nested else {})},
+        )
+
+    def dsn(self) -> str:
+        """Write the connection as a DSN."""
+        if self.kind == "sqlite":
+            path = self.host or self.schema
+            return f"sqlite:///{path}" if path.startswith("/") else f"sqlite:////{path}"
+        if self.kind in MYSQL_TYPES:
+            return self._url("mysql", self._mysql_options())
+        if self.kind in POSTGRES_TYPES:
+            return self._url("postgresql", self.extra)
+        raise RefusedError(
+            f"connection {self.conn_id!r} is of type {self.kind!r}",
+            where=f"connection {self.conn_id}",
+            risk="none: nothing was started",
+            remedy=f"wanted is one of {', '.join(sorted(MYSQL_TYPES | POSTGRES_TYPES))} or sqlite; "
+            "where Airflow makes such a type generic, add the connection as a URI",
+        )
+
+    def spark_master(self) -> str:
+        """Return the Spark master that the connection names."""
+        port = f":{self.port}" if self.port else ""
+        if self.host.startswith(_MASTERS):
+            master = f"{self.host}{port}"
+        elif self.host and self.kind == "spark":
+            master = f"{_STANDALONE}{self.host}{port}"
+        else:
+            raise RefusedError(
+                f"connection {self.conn_id!r} names no Spark master",
+                where=f"spark.conn_id, connection {self.conn_id}",
+                risk="none: nothing was started",
+                remedy="make it one of type spark with a host such as spark://host, and its port",
+            )
+        has_port = ":" in master.removeprefix(_STANDALONE)
+        return master if has_port or not master.startswith(_STANDALONE) else f"{master}:7077"
+
+    def _url(self, scheme: str, options: Mapping[str, Any]) -> str:
+        if not self.login and "@" in self.schema:
+            raise not_encoded(self.conn_id, "it has no login, and an @ in its schema")
+        account = quote(self.login, safe="")
+        if self.password:
+            account += f":{quote(self.password, safe='')}"
+        host = self.host
+        if ":" in host and not host.startswith("["):
+            host = f"[{host}]"  # an IPv6 address
+        port = f":{self.port}" if self.port else ""
+        query = urlencode({name: _text(value) for name, value in options.items()})
+        path = quote(self.schema, safe="")
+        return f"{scheme}://{account and account + '@'}{host}{port}/{path}{query and '?' + query}"
+
+    def _mysql_options(self) -> dict[str, Any]:
+        options = {
+            name: value
+            for name, value in self.extra.items()
+            if name not in _OF_OTHER_DRIVERS | {"ssl", "ssl_mode"} and value not in {None, ""}
+        }
+        options |= self._tls_files(self.extra.get("ssl"))
+        match str(self.extra.get("ssl_mode") or "").upper():
+            case "" | "VERIFY_IDENTITY":
+                pass
+            case "VERIFY_CA":
+                options["ssl_verify_identity"] = False
+            case "DISABLED":
+                options["ssl_disabled"] = True
+            case mode:
+                raise self._refused(
+                    f"ssl_mode {mode} does not say whether the server is verified",
+                    "write VERIFY_IDENTITY, VERIFY_CA or DISABLED",
+                )
+        return options
+
+    def _tls_files(self, ssl: Any) -> dict[str, Any]:
+        """Translate the `ssl` that Airflow's MySQL provider knows: `{"ca": ..., "cert": ...}`."""
+        if not ssl:
+            return {}
+        try:
+            files = json.loads(ssl) if isinstance(ssl, str) else ssl
+            return {_TLS_FILES[name]: value for name, value in files.items()}
+        except (ValueError, AttributeError, KeyError):
+            raise self._refused(
+                "the extra 'ssl' is not understood",
+                'write it as {"ca": "/path", "cert": "/path", "key": "/path"}',
+            ) from None
+
+    def _refused(self, what: str, remedy: str) -> RefusedError:
+        return RefusedError(
+            what,
+            where=f"extra of connection {self.conn_id}",
+            risk="none: nothing was started",
+            remedy=remedy,
+        )
+
+
+def not_encoded(conn_id: str, why: str) -> RefusedError:
+    """Return the error for a text that is no connection; it never repeats the text."""
+    return RefusedError(
+        f"the URI of connection {conn_id!r} is not one: {why}",
+        where=f"connection {conn_id}",
+        risk="none: nothing was started",
+        remedy="write user and password of the URI URL-encoded, or the connection as JSON",
+    )
+
+
+def _kind(text: str) -> str:
+    return text.lower().replace("-", "_")
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
