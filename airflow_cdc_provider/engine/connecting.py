@@ -117,8 +117,7 @@ def check_source(
     with closing(connect(source, purpose="identity")) as connection:
         capabilities = read_capabilities(connection)
         ours = [read, *(each.position for each in held)]
-        if not capabilities.is_mariadb:
-            require_order(source, connection, capabilities.server_uuid, ours, captured)
+        require_order(source, connection, capabilities.server_uuid, ours, captured)
         return taken_over(connection, capabilities, ours)
 
 

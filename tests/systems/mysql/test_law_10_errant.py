@@ -26,8 +26,6 @@ from tests.servers.given import SqlServer
 from tests.servers.replication import catch_up, pair_of, part
 from tests.systems.mysql.test_law_10_lineage import make_table, whole_position
 
-pytestmark = pytest.mark.mysql
-
 TABLE = TableId("d", "t")
 LOCAL = TableId("d", "local")
 
@@ -75,32 +73,38 @@ def history() -> Iterator[History]:
         yield History(primary, replica, before, after, later)
 
 
+@pytest.mark.mysql
 def test_a_change_before_what_was_read_is_refused_by_name(history: History) -> None:
     for read in (history.after, history.later):
         with pytest.raises(SourceIdentityError, match=f"others that we have: {history.own}:1;"):
             history.check(read)
 
 
+@pytest.mark.mysql
 def test_a_change_before_what_one_split_has_read_is_refused(history: History) -> None:
     assert history.own in history.check(history.before)
     with pytest.raises(SourceIdentityError, match=f"{history.own}:1"):
         history.check(history.before, Held("d.t#3", history.after))
 
 
+@pytest.mark.mysql
 def test_a_statement_and_rows_count_for_the_table_they_change(history: History) -> None:
     with pytest.raises(SourceIdentityError, match=f"{history.own}:2-3"):
         history.check(history.later, captured=LOCAL)
 
 
+@pytest.mark.mysql
 def test_changes_of_tables_that_are_not_copied_are_let_pass(history: History) -> None:
     news = history.check(history.later, captured=TableId("d", "other"))
     assert f"nothing here came from: {history.own}:1-4" in news
 
 
+@pytest.mark.mysql
 def test_what_was_read_of_the_server_itself_has_its_order(history: History) -> None:
     assert history.check(whole_position(history.replica)) == ""
 
 
+@pytest.mark.mysql
 def test_a_reader_that_finds_another_server_than_the_run_began_with_asks_again(
     history: History,
 ) -> None:
@@ -120,3 +124,35 @@ def test_a_reader_that_finds_another_server_than_the_run_began_with_asks_again(
     assert f"before others that we have: {history.own}:1" in str(
         CdcError.from_json(json.loads(told["part"]))
     )
+
+
+def write_in_domain(server: SqlServer, domain: int, statement: str) -> None:
+    with closing(server.connect()) as connection, connection.cursor() as cursor:
+        cursor.execute(f"SET SESSION gtid_domain_id = {domain}")
+        cursor.execute(statement)
+
+
+@pytest.mark.mariadb
+def test_on_mariadb_a_change_in_another_domain_before_what_was_read_is_refused() -> None:
+    with pair_of("mariadb") as (primary, replica):
+        make_table(primary)
+        primary.execute("INSERT INTO d.t VALUES (1, 'old')")
+        before = whole_position(primary)
+        catch_up(replica, primary)
+        replica.execute("FLUSH BINARY LOGS")
+        write_in_domain(replica, 7, "UPDATE d.t SET v = 'errant' WHERE id = 1")
+        write_in_domain(replica, 8, "CREATE TABLE d.local (id INT PRIMARY KEY)")
+        primary.execute("DELETE FROM d.t WHERE id = 1")
+        after = whole_position(primary)
+        part(replica, primary)
+        write_in_domain(replica, 9, "INSERT INTO d.t VALUES (3, 'since')")
+        history = History(primary, replica, before, after, after)
+        number = replica.execute("SELECT @@server_id")[0][0]
+        with pytest.raises(SourceIdentityError, match=f"others that we have: 7-{number}-1;"):
+            history.check(after)
+        with pytest.raises(SourceIdentityError, match=f"8-{number}-1;"):
+            history.check(after, captured=LOCAL)
+        with pytest.raises(SourceIdentityError, match=f"7-{number}-1;"):
+            history.check(before, Held("d.t#3", after))
+        assert "compare with `verify`" in history.check(before)
+        assert "compare with `verify`" in history.check(after, captured=TableId("d", "other"))

@@ -10,6 +10,10 @@ So before another server is read than the one before, its log is read from the f
 holds a transaction we lack, up to the last one that we have. What stands there and touches
 captured tables is refused by name. After an ordinary failover there is nothing to find: all that
 is new stands behind all that was read.
+
+A position of MariaDB names the last transaction of each domain. What another server wrote before
+it in the same domain is never sent, and nothing tells that it is there. What is sent late are
+domains that the position does not know: these are looked for.
 """
 
 from __future__ import annotations
@@ -23,9 +27,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from airflow_cdc_provider.core.errors import RESTART, SourceIdentityError, SourceUnreachableError
-from airflow_cdc_provider.core.gtid import Gtid, GtidSet
+from airflow_cdc_provider.core.gtid import Gtid, GtidSet, MariaDbGtid, MariaDbGtidPosition
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.positions import AnyGtid, BinlogPosition, LogPosition
+from airflow_cdc_provider.core.positions import AnyGtid, BinlogPosition, Gtids, LogPosition
 from airflow_cdc_provider.systems.mysql.binlog.events.event_types import EventType
 from airflow_cdc_provider.systems.mysql.binlog.events.frames import FrameReader, Frames
 from airflow_cdc_provider.systems.mysql.binlog.events.gtid_events import read_gtids
@@ -43,7 +47,7 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
 
 _WAIT_S = 1.0
-_OPENS = (EventType.GTID, EventType.GTID_TAGGED)
+_OPENS = (EventType.GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID)
 _LOOKED_AT = (*_OPENS, EventType.TABLE_MAP, EventType.QUERY)
 _TOUCHING = frozenset({Meaning.BARRIER, Meaning.XA_COMMIT})
 
@@ -55,17 +59,18 @@ def require_order(
     ours: Iterable[LogPosition],
     captured: Collection[TableId],
 ) -> None:
-    """Require that what the MySQL server `now` did to captured tables comes behind what we have.
+    """Require that what the server `now` did to captured tables comes behind what we have.
 
     What was read of one server is judged together: it is a prefix of that server's log.
     """
     names = {str(table).casefold() for table in captured}
     for gtids in _by_server(ours, now).values():
-        errant = _errant(endpoint, connection, now, _Search(gtids, names))
-        if errant:
+        search = _Search(gtids, names)
+        _look(endpoint, connection, now, search)
+        if search.errant:
             raise SourceIdentityError(
                 f"server {now} has transactions that we do not have, and they stand in its log "
-                f"before others that we have: {errant}",
+                f"before others that we have: {search.errant}",
                 f"{connection.host}:{connection.port}",
                 "they changed copied tables on it alone, before it took over. Applied now, they "
                 "would undo or lose later changes of the same rows",
@@ -86,33 +91,53 @@ class _Lacking:
 class _Search:
     """What is looked for in the log, and what was found so far."""
 
-    ours: GtidSet
+    ours: Gtids
     names: Collection[str]
     """Captured tables, in folded case."""
     found: list[_Lacking] = field(default_factory=list)
     """Those with one of ours behind them."""
     waiting: list[_Lacking] = field(default_factory=list)
     open: _Lacking | None = None
-    seen: int = 0
-    """How many of ours were seen."""
+    still: int = 0
+    """How many of ours are to come: of MariaDB's, the last of each domain."""
+
+    @property
+    def errant(self) -> str:
+        """The transactions that were looked for, in short."""
+        touching = [each.gtid for each in self.found if each.touches]
+        names = [gtid for gtid in touching if isinstance(gtid, Gtid)]
+        if names:
+            return str(reduce(GtidSet.add, names, GtidSet()))
+        return ",".join(map(str, touching))
 
     def take(self, frames: Frames) -> None:
         """Look at some events in log order."""
+        opens = np.flatnonzero(np.isin(frames.types, _OPENS))
+        names = read_gtids(frames, opens) if len(opens) else None
+        number = {int(place): i for i, place in enumerate(opens)}
         for place in np.flatnonzero(np.isin(frames.types, _LOOKED_AT)).tolist():
-            if frames.types[place] in _OPENS:
-                self._begin(read_gtids(frames, np.array([place])).gtid(0))
+            if names is not None and place in number:
+                self._begin(names.gtid(number[place]))
             elif self.open is not None and not self.open.touches:
                 self.open.touches = self._touches(frames, place)
 
     def _begin(self, gtid: AnyGtid | None) -> None:
-        if isinstance(gtid, Gtid) and gtid in self.ours:
-            self.seen += 1
+        if self._is_ours(gtid):
+            self.still -= isinstance(self.ours, GtidSet) or gtid in self.ours.last.values()
             self.open = None
             self.found += self.waiting
             self.waiting.clear()
             return
         self.open = _Lacking(gtid)
         self.waiting.append(self.open)
+
+    def _is_ours(self, gtid: AnyGtid | None) -> bool:
+        if isinstance(gtid, Gtid) and isinstance(self.ours, GtidSet):
+            return gtid in self.ours
+        if isinstance(gtid, MariaDbGtid) and isinstance(self.ours, MariaDbGtidPosition):
+            known = self.ours.last.get(gtid.domain)
+            return known is not None and gtid.sequence <= known.sequence
+        return False
 
     def _touches(self, frames: Frames, place: int) -> bool:
         if frames.types[place] == EventType.TABLE_MAP:
@@ -127,51 +152,90 @@ class _Search:
 _any_database: Callable[[str], bool] = bool
 
 
-def _errant(
+def _look(
     endpoint: Endpoint, connection: ServerConnection, server_uuid: str, search: _Search
-) -> GtidSet:
-    """Return what we lack of captured tables before one of ours in the server's log."""
-    executed = GtidSet.parse(str(query(connection, "SELECT @@global.gtid_executed")[0][0]))
-    if search.ours.covers(executed):
-        return GtidSet()
-    file, before = _first_file_beyond(connection, search.ours)
-    wanted = len(executed.intersection(search.ours).subtract(before))
-    if wanted:
-        start = LogPosition(server_uuid, BinlogPosition.of(file, 4))
-        for frames in _log_from(endpoint, start):
-            search.take(frames)
-            if search.seen >= wanted:
-                break
-    touching = (each.gtid for each in search.found if each.touches)
-    return reduce(GtidSet.add, (g for g in touching if isinstance(g, Gtid)), GtidSet())
+) -> None:
+    """Search the log from the first file that may hold something, to the last of ours."""
+    if isinstance(search.ours, GtidSet):
+        file, search.still = _first_by_sets(connection, search.ours)
+    else:
+        file, search.still = _first_by_domains(connection, search.ours)
+    if search.still <= 0:
+        return
+    start = LogPosition(server_uuid, BinlogPosition.of(file, 4))
+    for frames in _log_from(endpoint, start):
+        search.take(frames)
+        if search.still <= 0:
+            return
 
 
-def _by_server(ours: Iterable[LogPosition], now: str) -> Mapping[str, GtidSet]:
-    """Join the sets that were read of each server but the one that answers."""
-    sets: dict[str, list[GtidSet]] = {}
+def _by_server(ours: Iterable[LogPosition], now: str) -> Mapping[str, Gtids]:
+    """Join what was read of each server but the one that answers."""
+    joined: dict[str, Gtids] = {}
     for position in ours:
-        if isinstance(position.gtids, GtidSet) and position.server_uuid != now:
-            sets.setdefault(position.server_uuid, []).append(position.gtids)
-    return {server: reduce(GtidSet.union, each) for server, each in sets.items()}
+        if position.gtids is None or position.server_uuid == now:
+            continue
+        known = joined.get(position.server_uuid, position.gtids)
+        if isinstance(known, GtidSet) and isinstance(position.gtids, GtidSet):
+            known = known.union(position.gtids)
+        elif isinstance(known, MariaDbGtidPosition) and isinstance(
+            position.gtids, MariaDbGtidPosition
+        ):
+            later = (g for g in position.gtids if g not in known)
+            known = reduce(MariaDbGtidPosition.add, later, known)
+        joined[position.server_uuid] = known
+    return joined
 
 
-def _first_file_beyond(connection: ServerConnection, ours: GtidSet) -> tuple[str, GtidSet]:
-    """Return the last file with nothing before it that we lack, and what is before it."""
-    files = [str(row[0]) for row in query(connection, "SHOW BINARY LOGS")]
-    first, before = files[0], _previous(connection, files[0])
-    for file in files[1:]:
-        previous = _previous(connection, file)
-        if not ours.covers(previous):
+def _first_by_sets(connection: ServerConnection, ours: GtidSet) -> tuple[str, int]:
+    """Return the last file with nothing before it that we lack, and how many of ours come then.
+
+    None where the server has nothing that we lack.
+    """
+    executed = GtidSet.parse(str(query(connection, "SELECT @@global.gtid_executed")[0][0]))
+    if ours.covers(executed):
+        return "", 0
+    before = GtidSet()
+    first = ""
+    for file in _files(connection):
+        previous = GtidSet.parse(_named_first(connection, file, "Previous_gtids"))
+        if first and not ours.covers(previous):
             break
         first, before = file, previous
-    return first, before
+    return first, len(executed.intersection(ours).subtract(before))
 
 
-def _previous(connection: ServerConnection, file: str) -> GtidSet:
-    """Return the transactions before a file of the log, which are named at its beginning."""
-    rows = query(connection, f"SHOW BINLOG EVENTS IN '{file}' LIMIT 2")
-    named = [str(row[5]) for row in rows if row[2] == "Previous_gtids"]
-    return GtidSet.parse(named[0] if named else "")
+def _first_by_domains(connection: ServerConnection, ours: MariaDbGtidPosition) -> tuple[str, int]:
+    """Return the last file with no unknown domain before it, and how many of ours come then.
+
+    Of ours, the last of each domain count. None where the server has no such domain.
+    """
+    state = _listed(str(query(connection, "SELECT @@global.gtid_binlog_state")[0][0]))
+    if all(gtid.domain in ours.last for gtid in state):
+        return "", 0
+    before: list[MariaDbGtid] = []
+    first = ""
+    for file in _files(connection):
+        listed = _listed(_named_first(connection, file, "Gtid_list").strip("[]"))
+        if first and any(gtid.domain not in ours.last for gtid in listed):
+            break
+        first, before = file, listed
+    passed = {(gtid.domain, gtid.server): gtid.sequence for gtid in before}
+    return first, sum(passed.get((g.domain, g.server), 0) < g.sequence for g in ours)
+
+
+def _listed(text: str) -> list[MariaDbGtid]:
+    return [MariaDbGtid.parse(part) for part in text.split(",") if part.strip()]
+
+
+def _files(connection: ServerConnection) -> list[str]:
+    return [str(row[0]) for row in query(connection, "SHOW BINARY LOGS")]
+
+
+def _named_first(connection: ServerConnection, file: str, kind: str) -> str:
+    """Return what a file of the log names at its beginning: the transactions before it."""
+    rows = query(connection, f"SHOW BINLOG EVENTS IN '{file}' LIMIT 3")
+    return next((str(row[5]) for row in rows if row[2] == kind), "")
 
 
 def _log_from(endpoint: Endpoint, start: LogPosition) -> Iterator[Frames]:

@@ -100,8 +100,9 @@ def taken_over(
     text = f"the source is the server {now} now, its history contains ours"
     if capabilities.is_mariadb:
         return (
-            f"{text}. Its positions do not tell whether changes were made on it alone before it "
-            "took over; such changes never come here: compare with `verify`"
+            f"{text}. Positions of MariaDB do not tell whether changes were made on it alone, in a "
+            "domain that was read, before it took over; such changes never come here: compare "
+            "with `verify`"
         )
     unseen = unseen_transactions(connection, ours)
     if not unseen:
