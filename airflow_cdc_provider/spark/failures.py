@@ -7,7 +7,8 @@ worth another round in the same process:
 - the JVM does not answer any more: nothing in this process will work, a new job may;
 - the call never reached Spark: the gateway found no such method or constructor, because the Python
   and the Java of Spark are of different releases. It fails the same way for ever;
-- Spark understood the call and refuses it: an option or a value, which does not change by itself.
+- Spark understood the call and refuses it: an option or a value, which does not change by itself;
+- a package that Spark's Python needs is missing, or too old, here or where its workers run.
 
 The text of such an exception is long, and its first lines and its last cause say why.
 """
@@ -53,6 +54,7 @@ _FRAME = re.compile(
     r"|\s*(Driver stacktrace|JVM stacktrace)"
 )
 _CAUSE = re.compile(r"Error|Exception|exit")
+_PACKAGE = re.compile(r"\[(PACKAGE_NOT_INSTALLED|UNSUPPORTED_PACKAGE_VERSION)\]")
 _FIRST_LINES = 3
 _LINE_CHARS = 400
 
@@ -70,6 +72,13 @@ def spark_failure(failure: Exception, *, where: str, secrets: Secrets) -> CdcErr
             where=where,
             risk="none: what was not committed is read again",
             remedy="look at spark.conf in the pipeline file and at the session's own settings",
+        )
+    if _PACKAGE.search(text):
+        return SparkInstallationError(
+            f"Spark's Python lacks a package: {reason}",
+            where=where,
+            risk="none: what was not committed is read again",
+            remedy="install it, in the version named, wherever Spark's driver and workers run",
         )
     if isinstance(failure, Py4JJavaError | PySparkException):
         return RetryableError(

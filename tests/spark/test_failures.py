@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 from pyspark.sql.datasource import DataSource
+from pyspark.sql.pandas.utils import require_minimum_pandas_version
 
 from airflow_cdc_provider.core.errors import (
     BinlogPurgedError,
@@ -91,6 +92,20 @@ def test_a_call_that_the_java_side_does_not_know_is_a_wrong_installation(
     assert "UserDefinedPythonFunction([class java.lang.String" in error.what
     assert "does not exist" in error.what
     assert "\tat " not in error.what
+
+
+def test_a_package_that_is_missing_is_a_wrong_installation(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without_pandas() -> None:
+        sys.modules["pandas"] = None  # type: ignore[assignment]
+        require_minimum_pandas_version()
+
+    in_worker = failure_of(mapped(spark, without_pandas))
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    for error in (in_worker, failure_of(require_minimum_pandas_version)):
+        assert type(error) is SparkInstallationError
+        assert "PACKAGE_NOT_INSTALLED" in error.what
 
 
 def test_what_spark_understands_and_refuses_is_not_tried_again(spark: SparkSession) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 
 import pytest
 
-from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.errors import AccessDeniedError, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyKind
 from airflow_cdc_provider.core.table_schema import TableSchema
@@ -19,8 +21,10 @@ from airflow_cdc_provider.systems.mysql.server.catalogue import (
     table_facts,
     triggers,
 )
+from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.mysql.server.introspection import (
     EXPRESSION,
+    create_statement,
     read_schema,
     read_schemas,
 )
@@ -112,6 +116,23 @@ def test_names_that_differ_by_case_are_two_tables(server: SqlServer, database: s
         found = read_schemas(connection, [TableId(database, "shop")])
     assert list(found) == [TableId(database, "shop")]
     assert [column.name for column in found[TableId(database, "shop")].columns] == ["a", "b"]
+
+
+def test_a_definition_seen_in_part_is_refused_with_the_statement_that_helps(
+    server: SqlServer, database: str
+) -> None:
+    server.execute("CREATE TABLE t (id INT PRIMARY KEY, secret INT)", database=database)
+    server.execute("CREATE USER partly@'%%' IDENTIFIED BY %s", ("pa rt",))
+    try:
+        server.execute(f"GRANT SELECT (id) ON `{database}`.t TO partly@'%'")
+        endpoint = replace(Endpoint.parse(server.dsn()), user="partly", password="pa rt")
+        with closing(connect(endpoint, purpose="test")) as connection:
+            with pytest.raises(AccessDeniedError) as caught:
+                create_statement(connection, TableId(database, "t"))
+            server.execute(caught.value.remedy.partition(";")[0])
+            assert "secret" in create_statement(connection, TableId(database, "t"))
+    finally:
+        server.execute("DROP USER partly@'%'")
 
 
 def test_a_table_that_is_not_there_is_named(server: SqlServer) -> None:

@@ -32,6 +32,7 @@ from airflow_cdc_provider.systems.mysql.server.catalogue import (
     table_facts,
 )
 from airflow_cdc_provider.systems.mysql.server.connection import Role, query
+from airflow_cdc_provider.systems.mysql.server.privileges import account_name
 from airflow_cdc_provider.systems.mysql.server.raw_connection import server_version_text
 
 if TYPE_CHECKING:
@@ -130,8 +131,8 @@ def create_statement(
             f"the definition of {table} may not be read as a whole: {denied.what}",
             denied.where,
             "columns and keys that the account may not see would be missing from the copy",
-            f"GRANT SELECT ON {quote_identifier(table.database)}.* TO the account: rights on "
-            "single columns are not enough",
+            f"GRANT SELECT ON {quote_identifier(table.database)}.* TO "
+            f"{account_name(connection, role=role)}; rights on single columns are not enough",
         ) from None
     try:
         return bytes(rows[0][1]).decode()
