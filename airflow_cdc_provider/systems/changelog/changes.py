@@ -84,7 +84,7 @@ class ChangelogChangeSink:
         form: Format,
         origin: Origin,
     ) -> None:
-        self.quiet: QuietLog | None = None  # it commits every batch
+        self.quiet: QuietLog | None = None
         self._root, self._owner, self._form = root, owner, form
         self._manifest = Manifest(root, str(owner.pipeline))
         self._captured = captured
@@ -113,7 +113,7 @@ class ChangelogChangeSink:
                 risk="none: nothing of the transaction counts",
                 remedy="open the sink again and read from the ledger's position",
             )
-        selection = Selection(batch, self._captured)
+        selection = Selection(batch, self._captured, self.quiet)
         while True:
             pending, self._pending = self._pending or self._begin(), None
             self._is_broken = pending.has_parts  # unless it says otherwise
@@ -139,12 +139,17 @@ class ChangelogChangeSink:
                 risk="where to go on in the log is not known",
                 remedy="take the snapshot and hand off first",
             )
+        state.require_form(self._form.value, str(self._root))
         return _Pending(state.stream.start, state.stream)
 
     def _apply(self, pending: _Pending, selection: Selection) -> AppliedBatch | None:
         is_new = not selection.is_contained(pending.position)
         if is_new:
             selection.check_follows(pending.position)
+            passed_over = None if pending.has_parts else selection.passes_over(pending.stream)
+            if passed_over is not None:
+                self.quiet = passed_over if self.quiet is None else self.quiet.then(passed_over)
+                return AppliedBatch(pending.position, 0, 0, 0)
             self._write(pending, selection)
         if selection.batch.end is None:
             pending.has_parts = True
@@ -155,6 +160,7 @@ class ChangelogChangeSink:
         end, stopped_by = self._end(pending, selection)
         pending.seal()
         self._commit(pending, end)
+        self.quiet = None
         if stopped_by is not None:
             raise stopped_by
         return AppliedBatch(end, pending.changes, pending.transactions, pending.committed_us)

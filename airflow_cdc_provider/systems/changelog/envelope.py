@@ -29,7 +29,7 @@ from airflow_cdc_provider.systems.changelog.tree import (
 from airflow_cdc_provider.systems.changelog.values import debezium_values
 
 _LETTERS = {Op.INSERT: "c", Op.UPDATE: "u", Op.DELETE: "d"}
-_US_OF_NS = 1000
+_NS_OF_US = 1000
 _US_OF_MS = 1000
 
 
@@ -45,31 +45,35 @@ class Origin:
 
 
 class Transactions:
-    """The transactions of a batch as columns."""
+    """The transactions of a batch as columns.
+
+    A transaction's facts are the same in each of its rows, so they are kept once, and rows point
+    to them.
+    """
 
     def __init__(self, points: Sequence[TransactionPoint]) -> None:
-        self._file = texts_of([point.start.file for point in points])
-        self._pos = numbers_of([point.start.offset for point in points])
-        self._gtid = texts_of([None if p.gtid is None else str(p.gtid) for p in points])
-        self._id = texts_of([transaction_id(point) for point in points])
         self.committed_us = np.array([point.committed_us for point in points], np.int64)
+        self._ids = texts_of([transaction_id(point) for point in points])
+        self._facts = {
+            "ts_ms": numbers(self.committed_us // _US_OF_MS),
+            "ts_us": numbers(self.committed_us),
+            "ts_ns": numbers(self.committed_us * _NS_OF_US),
+            "gtid": texts_of([None if p.gtid is None else str(p.gtid) for p in points]),
+            "file": texts_of([point.start.file for point in points]),
+            "pos": numbers_of([point.start.offset for point in points]),
+        }
 
     def ids(self, wanted: Numbers) -> pa.Array:
         """Return the ids of some transactions."""
-        return self._id.take(numbers_of(wanted))
+        return _pointing(wanted, self._ids)
 
     def source(self, wanted: Numbers) -> dict[str, Value]:
         """Return what a change's source tells of its transaction."""
-        places = numbers_of(wanted)
-        committed_us = self.committed_us[wanted]
-        return {
-            "ts_ms": numbers(committed_us // _US_OF_MS),
-            "ts_us": numbers(committed_us),
-            "ts_ns": numbers(committed_us * _US_OF_NS),
-            "gtid": self._gtid.take(places),
-            "file": self._file.take(places),
-            "pos": self._pos.take(places),
-        }
+        return {name: _pointing(wanted, values) for name, values in self._facts.items()}
+
+
+def _pointing(wanted: Numbers, values: pa.Array) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(numbers_of(wanted), values)
 
 
 def transaction_id(point: TransactionPoint) -> str:
@@ -93,7 +97,7 @@ class TableEnvelope:
             "ts_ms": number(now_us // _US_OF_MS),
             "snapshot": text("true"),
             "ts_us": number(now_us),
-            "ts_ns": number(now_us * _US_OF_NS),
+            "ts_ns": number(now_us * _NS_OF_US),
             "file": text("" if binlog is None else binlog.file),
             "pos": number(0 if binlog is None else binlog.offset),
             "row": _small(0),
@@ -178,7 +182,7 @@ class TableEnvelope:
                 ("op", op),
                 ("ts_ms", number(now_us // _US_OF_MS)),
                 ("ts_us", number(now_us)),
-                ("ts_ns", number(now_us * _US_OF_NS)),
+                ("ts_ns", number(now_us * _NS_OF_US)),
             )
         )
 
@@ -266,4 +270,4 @@ def _letters(events: TableEvents) -> Value:
     if len(every) == 1:
         return text(_LETTERS[Op(int(every[0]))])
     letters = texts_of([_LETTERS[op] for op in (Op.INSERT, Op.UPDATE, Op.DELETE)])
-    return letters.take(numbers_of(events.op.astype(np.int64) - 1))
+    return _pointing(events.op.astype(np.int64) - 1, letters)

@@ -44,6 +44,8 @@ def _escapes() -> dict[int, bytes]:
 
 _ESCAPES = _escapes()
 _GROWTH = np.zeros(256, np.int64)
+_SPECIAL = np.zeros(256, np.bool_)
+_SPECIAL[list(_ESCAPES)] = True
 _GROWTH[list(_ESCAPES)] = [len(escaped) - 1 for escaped in _ESCAPES.values()]
 
 
@@ -118,6 +120,8 @@ def _empty_texts(count: int) -> pa.Array:
 
 def _column_text(array: pa.Array) -> pa.Array:
     kind = array.type
+    if pa.types.is_dictionary(kind):
+        return _column_text(array.dictionary).take(array.indices)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return quoted(array)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
@@ -147,7 +151,7 @@ def quoted(array: pa.Array) -> pa.Array:
     offsets = string_offsets(array)
     octets = string_octets(array)
     offsets = offsets - offsets[0]
-    special = np.flatnonzero(_GROWTH[octets])
+    special = np.flatnonzero(_SPECIAL.take(octets))
     if not len(special):
         return _surrounded(_texts(offsets, octets, array), b'"', b'"')
     escaped = octets.tobytes()

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from airflow_cdc_provider.columns.sink_port import Owner, StreamCounts
-from airflow_cdc_provider.core.codec import stream_to_text
+from airflow_cdc_provider.core.codec import position_to_json, stream_to_text
 from airflow_cdc_provider.core.errors import FencedError, IntegrityError, RefusedError
 from airflow_cdc_provider.core.hand_off_check import Report, require_may_hand_off
+from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.systems.changelog.layout import MANIFEST, generation_of
 from airflow_cdc_provider.systems.changelog.manifest import Manifest
@@ -92,6 +93,17 @@ class ChangelogLedger:
             require_may_hand_off(state.stream, stream, _reports(state))
             _require_exact(stream, state)
             return {"do": "hand off", "stream": stream_to_text(stream)}
+
+        self._manifest.commit(self._owner.generation, judge)
+
+    def pass_over(self, quiet: QuietLog) -> None:
+        """Move over log that holds nothing for the sink, if it begins where the ledger is."""
+
+        def judge(state: LogState) -> Record | None:
+            self._manifest.require_owner(state, self._owner.generation)
+            if state.stream is None or not quiet.moves(state.stream.start):
+                return None
+            return {"do": "pass over", "position": position_to_json(quiet.end)}
 
         self._manifest.commit(self._owner.generation, judge)
 

@@ -72,6 +72,7 @@ class ChangelogSplitSink:
         files: tuple[SealedFile, ...],
     ) -> Record | None:
         self._manifest.require_owner(state, self._owner.generation)
+        state.require_form(self._form.value, str(self._root))
         if state.stream is not None and state.stream.progress_of(split.table) is not None:
             raise FencedError(
                 f"{split.table} was handed off to the stream, no split of it is published any more",

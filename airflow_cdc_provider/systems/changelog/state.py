@@ -19,6 +19,7 @@ from airflow_cdc_provider.core.codec import (
     stream_from_text,
     stream_to_text,
 )
+from airflow_cdc_provider.core.errors import IntegrityError, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit
@@ -82,20 +83,35 @@ class LogState:
                 self.splits[published.split.split_id] = published
             case "hand off":
                 self.stream = stream_from_text(record["stream"])
+            case "pass over":
+                self._move(record)
             case "change":
                 self._change(record)
             case other:
-                raise ValueError(f"manifest {self.version} does {other!r}, which is not known")
+                raise IntegrityError(
+                    f"manifest {self.version} does {other!r}, which this release does not know",
+                    where="change log",
+                    risk="which files count is unknown; nothing was changed",
+                    remedy="use the release that wrote it",
+                )
 
     def _start_plan(self, plan_id: str) -> None:
         self.plan_id = plan_id
         self.splits, self.stream = {}, None
         self.counts, self.changes = Counts(), {}
 
-    def _change(self, record: Record) -> None:
+    def _move(self, record: Record) -> None:
         if self.stream is None:
-            raise ValueError(f"manifest {self.version} streams before the hand-off")
+            raise IntegrityError(
+                f"manifest {self.version} has changes before the hand-off",
+                where="change log",
+                risk="which files count is unknown; nothing was changed",
+                remedy="restore the folder from a copy, or use an empty one",
+            )
         self.stream = self.stream.passed(position_from_json(record["position"]))
+
+    def _change(self, record: Record) -> None:
+        self._move(record)
         for folder, files in record["files"].items():
             self.changes.setdefault(folder, []).extend(SealedFile(**each) for each in files)
         counts = self.counts
@@ -111,6 +127,19 @@ class LogState:
         for published in sorted(splits, key=lambda each: each.split.number):
             yield from published.files
         yield from self.changes.get(folder, ())
+
+    def require_form(self, form: str, where: str) -> None:
+        """Refuse to write files of another form than those that are there."""
+        published = (file for each in self.splits.values() for file in each.files)
+        changed = (file for files in self.changes.values() for file in files)
+        file = next(published, None) or next(changed, None)
+        if file is not None and not file.path.endswith(f".{form}"):
+            raise RefusedError(
+                f"the change log has files such as {file.path}, and is now to be {form}",
+                where=where,
+                risk="readers would find two forms in one folder; nothing was written",
+                remedy="write the former format, or `restart` the pipeline: the log begins anew",
+            )
 
     @property
     def folders(self) -> tuple[str, ...]:

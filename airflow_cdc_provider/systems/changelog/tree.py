@@ -96,4 +96,4 @@ def arrow_array(value: Value, count: int) -> pa.Array:
         mask = None if value.absent is None else mask_of(value.absent)
         offsets = as_arrow(value.offsets.astype(np.int32), None, pa.int32())
         return pa.ListArray.from_arrays(offsets, arrow_array(value.values, value.count), mask=mask)
-    return value
+    return value.dictionary_decode() if pa.types.is_dictionary(value.type) else value

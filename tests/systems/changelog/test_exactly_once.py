@@ -20,6 +20,7 @@ from airflow_cdc_provider.core.errors import (
     TableChangedError,
 )
 from airflow_cdc_provider.core.positions import BinlogPosition, TransactionPoint
+from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.splits import FinishedSplit
 from airflow_cdc_provider.core.stream_split import hand_off
 from airflow_cdc_provider.systems.changelog import manifest as manifest_module
@@ -353,3 +354,38 @@ def _statement(sql: str, start: int) -> Statement:
         SERVER, None, BinlogPosition(1, start), BinlogPosition(1, start + 10), 7
     )
     return Statement("shop", sql, point)
+
+
+class TestQuietLog:
+    """Log that holds nothing for the sink makes no manifest of its own."""
+
+    def test_a_batch_without_changes_commits_nothing_and_the_next_one_follows(
+        self, world: ChangelogWorld
+    ) -> None:
+        world.stream_from()
+        sink = world.changes()
+        sink.apply(world.batch([insert(1, "a")]))
+        before = sorted(world.root.rglob("*"))
+        sink.apply(world.batch([], start=110))
+        sink.apply(world.batch([], start=120))
+        assert sorted(world.root.rglob("*")) == before
+        assert sink.quiet == QuietLog(at(110), at(130), only_ledgers=False)
+        sink.apply(world.batch([insert(2, "b")], start=130))
+        assert (world.held(), sink.quiet) == ([(1, "a"), (2, "b")], None)
+        assert world.ledger.stream().start == at(140)
+
+    def test_the_ledger_moves_over_quiet_log_only_from_where_it_is(
+        self, world: ChangelogWorld
+    ) -> None:
+        world.stream_from()
+        world.ledger.pass_over(QuietLog(at(110), at(150), only_ledgers=False))
+        assert world.ledger.stream().start == at(100)
+        world.ledger.pass_over(QuietLog(at(90), at(150), only_ledgers=False))
+        assert world.ledger.stream().start == at(150)
+        assert world.ledger.counts().batches == 0
+
+    def test_an_older_generation_moves_over_nothing(self, world: ChangelogWorld) -> None:
+        world.stream_from()
+        world.under(2).open_ledger().take_over(2)
+        with pytest.raises(FencedError):
+            world.ledger.pass_over(QuietLog(at(100), at(150), only_ledgers=False))
