@@ -148,6 +148,19 @@ def test_compressed_rows_are_told_like_others(world: World) -> None:
     assert rows.gtid
 
 
+def test_of_a_large_compressed_transaction_only_the_first_events_are_told(
+    mysql_server: SqlServer, fresh_database: Callable[[SqlServer], str]
+) -> None:
+    world = World(mysql_server, fresh_database(mysql_server), mysql_server.dsn())
+    many = (f"INSERT INTO t VALUES ({number}, 'x')" for number in range(300))
+    world.at_source("SET binlog_transaction_compression = ON", "BEGIN", *many, "COMMIT")
+    events = world.look(count=8).events
+    assert "TRANSACTION_PAYLOAD" in {each.kind for each in events if not each.compressed}
+    inner = [each for each in events if each.compressed]
+    assert len(inner) == 8 + 1
+    assert "only its first 8 events" in inner[-1].problem
+
+
 def test_a_gtid_is_a_place(world: World) -> None:
     world.at_source("INSERT INTO t VALUES (1, 'a')", "INSERT INTO t VALUES (2, 'b')")
     (_, second) = rows_in(world.look(), world.table)

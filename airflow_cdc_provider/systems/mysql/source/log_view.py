@@ -47,7 +47,9 @@ def look_at_log(
             place = files.end
     found = events_around(endpoint, capabilities.server_uuid, place, files.end, count)
     flavour = capabilities.flavour.value
-    events = [told for raw in found for told in told_events(raw, flavour, values=values)]
+    events = [
+        told for raw in found for told in told_events(raw, flavour, most=count, values=values)
+    ]
     name = f"{endpoint} ({capabilities.server_uuid})"
     return LogView(name, place.file, place.offset, str(files.end), tuple(events))
 

@@ -94,8 +94,8 @@ def library_event(kind: type[Any], event: bytes, tables: dict[int, Any], flavour
     return kind(wrapper, len(event) - HEADER_BYTES, tables, dialect, **_OPTIONS)
 
 
-def told_events(raw: RawEvent, flavour: str, *, values: bool) -> Iterator[LoggedEvent]:
-    """Yield what an event says, and behind a compressed transaction what its events say."""
+def told_events(raw: RawEvent, flavour: str, *, most: int, values: bool) -> Iterator[LoggedEvent]:
+    """Yield what an event says, and behind a compressed transaction what its first events say."""
     told = LoggedEvent(
         raw.start.file,
         raw.start.offset,
@@ -105,22 +105,25 @@ def told_events(raw: RawEvent, flavour: str, *, values: bool) -> Iterator[Logged
         len(raw.octets),
     )
     try:
-        yield from _told(raw, told, _Reading(flavour, values=values))
+        yield from _told(raw, told, _Reading(flavour, values=values), most)
     except CdcError as error:
         yield replace(told, problem=error.what)
 
 
-def _told(raw: RawEvent, told: LoggedEvent, reading: _Reading) -> Iterator[LoggedEvent]:
+def _told(raw: RawEvent, told: LoggedEvent, reading: _Reading, most: int) -> Iterator[LoggedEvent]:
     plain = _Plain(raw.format)
     if raw.gtid:
-        told = replace(told, gtid=_gtid(plain.events(raw.gtid)))
+        told = replace(told, gtid=_gtid(next(plain.events(raw.gtid))))
     if raw.table:
-        reading.told(told, plain.events(raw.table)[0])
+        reading.told(told, next(plain.events(raw.table)))
     if raw.kind != EventType.TRANSACTION_PAYLOAD:
-        yield reading.told(told, plain.events(raw.octets)[0])
+        yield reading.told(told, next(plain.events(raw.octets)))
         return
     yield told
-    for event in plain.events(raw.octets):
+    for number, event in enumerate(plain.events(raw.octets)):
+        if number == most:
+            yield replace(told, compressed=True, problem=f"only its first {most} events are shown")
+            return
         kind, second = type_name(event[4]).partition(" (")[0], int.from_bytes(event[:4], "little")
         inner = replace(told, kind=kind, time_s=second, bytes=len(event), compressed=True)
         yield reading.told(inner, event)
@@ -131,20 +134,18 @@ class _Plain:
 
     def __init__(self, format_description: bytes) -> None:
         self._reader = FrameReader()
-        self.events(format_description)
+        next(self.events(format_description))
 
-    def events(self, octets: bytes) -> list[bytes]:
-        """Return the plain events that an event stands for, without checksums."""
+    def events(self, octets: bytes) -> Iterator[bytes]:
+        """Yield the plain events that an event stands for, without checksums."""
         chunk = EventChunk(octets, np.zeros(1, np.int64), np.array([len(octets)], np.int64))
-        return [
-            frames.octets.text_at(int(start), int(end))
-            for frames in self._reader.read(chunk)
-            for start, end in zip(frames.starts, frames.ends, strict=True)
-        ]
+        for frames in self._reader.read(chunk):
+            for start, end in zip(frames.starts, frames.ends, strict=True):
+                yield frames.octets.text_at(int(start), int(end))
 
 
-def _gtid(events: list[bytes]) -> str:
-    octets = Octets(events[0])
+def _gtid(event: bytes) -> str:
+    octets = Octets(event)
     none, end = np.zeros(1, np.int64), np.array([len(octets)], np.int64)
     frames = Frames(octets, none, end, octets.u8[4:5], none, end)
     return str(read_gtids(frames, none).gtid(0) or "")
