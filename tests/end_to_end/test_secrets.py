@@ -123,7 +123,7 @@ def test_a_planted_password_shows_nowhere(tmp_path: Path) -> None:
         ledger = str(sink.execute("SELECT * FROM airflow_cdc.finished_split"))
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     kept = "".join(path.read_bytes().decode("latin-1") for path in files)
-    assert {path.suffix for path in files if "jobs" in path.parts} == {".json", ".log"}
+    assert {path.suffix for path in files if "jobs" in path.parts} == {".log"}
     assert any("eventlog" in str(path) or path.parent == events for path in files)
     assert watch.pages, "Spark's UI was never seen"
     assert any("SparkSubmit" in arguments for arguments in watch.seen_arguments)
