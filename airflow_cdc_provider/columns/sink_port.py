@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from airflow_cdc_provider.columns.changes import ChangeBatch
-from airflow_cdc_provider.columns.rows import SplitRows
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.columns.changes import ChangeBatch
+    from airflow_cdc_provider.columns.rows import SplitRows
 
 
 @dataclass(frozen=True, slots=True)

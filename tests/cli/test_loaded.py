@@ -13,6 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.pipeline.conftest import Shop, shop
+
+__all__ = ["shop"]
+
 COLUMNS = {"numpy", "pandas", "pyarrow"}
 STATE = {"alembic", "sqlalchemy"}
 FILE = {"pydantic", "yaml"}
@@ -95,6 +99,15 @@ def test_pause_and_resume_load_no_columns_and_no_driver_of_servers(
     path, environment = quiet
     loaded = loaded_by(command, path, environment=environment)
     assert loaded & (COLUMNS | SERVERS | SPARK) == set()
+
+
+@pytest.mark.parametrize("command", ["check", "plan"])
+def test_a_check_and_a_plan_look_at_servers_without_columns_or_spark(
+    shop: Shop, command: str
+) -> None:
+    loaded = loaded_by(command, str(shop.path), environment=dict(shop.environment))
+    assert loaded & (COLUMNS | SPARK | {"pymysqlreplication"}) == set()
+    assert "pymysql" in loaded
 
 
 def _startup_modules() -> set[str]:

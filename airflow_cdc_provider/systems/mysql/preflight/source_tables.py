@@ -10,7 +10,7 @@ from airflow_cdc_provider.core.findings import Finding, Level
 from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
 from airflow_cdc_provider.core.keys import bounding, comparable
 from airflow_cdc_provider.core.table_schema import TableSchema
-from airflow_cdc_provider.systems.mysql.dialect.value_model import arrow_type
+from airflow_cdc_provider.systems.mysql.dialect.column_types import require_known
 from airflow_cdc_provider.systems.mysql.preflight.foreign_keys import ForeignKey
 from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities
 from airflow_cdc_provider.systems.mysql.server.catalogue import TableFacts, TableKind
@@ -162,7 +162,7 @@ def _key(schema: TableSchema, estimate: int) -> Iterator[Finding]:
 def _types(schema: TableSchema) -> Iterator[Finding]:
     for column in schema.copied_columns:
         try:
-            arrow_type(column.type)
+            require_known(column.type)
         except CdcError as error:
             yield Finding(
                 "table.type",

@@ -1,26 +1,30 @@
 """A sink from plain values: what a job names, opened where it is used.
 
 `Sink` holds no connection, so it travels to executors as it is. Each part it opens has a
-connection of its own and is closed by who asked for it.
+connection of its own and is closed by who asked for it. What writes rows is imported where it is
+opened: it brings Arrow, and who only asks the ledger or makes tables needs none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.jobspec import ApplyMode
 from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
-from airflow_cdc_provider.systems.mysql.sink.change_sink import MySqlChangeSink
+from airflow_cdc_provider.systems.mysql.dialect.column_types import ZeroDates
 from airflow_cdc_provider.systems.mysql.sink.ledger import MySqlLedger
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
-from airflow_cdc_provider.systems.mysql.sink.split_sink import MySqlSplitSink
 from airflow_cdc_provider.systems.mysql.sink.table_builder import MySqlTableBuilder
 from airflow_cdc_provider.systems.mysql.sink.targets import MySqlTargets
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.systems.mysql.sink.change_sink import MySqlChangeSink
+    from airflow_cdc_provider.systems.mysql.sink.split_sink import MySqlSplitSink
 
 SINK_TYPES = ("mysql",)
 """`mysql` is whatever speaks its protocol; MariaDB too."""
@@ -54,11 +58,19 @@ class Sink:
 
     def open_splits(self) -> MySqlSplitSink:
         """Open what publishes splits."""
+        from airflow_cdc_provider.systems.mysql.sink.split_sink import (  # noqa: PLC0415
+            MySqlSplitSink,
+        )
+
         session = self._session("publishing splits")
         return MySqlSplitSink(session, self.owner, self.plans, zero_dates=self.zero_dates)
 
     def open_changes(self) -> MySqlChangeSink:
         """Open what applies changes."""
+        from airflow_cdc_provider.systems.mysql.sink.change_sink import (  # noqa: PLC0415
+            MySqlChangeSink,
+        )
+
         slots = self.writers if self.apply is ApplyMode.MERGED else 1
         return MySqlChangeSink(
             lambda: self._session("applying changes"),
