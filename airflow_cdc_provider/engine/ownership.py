@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
-from airflow_cdc_provider.core.errors import FencedError
+from airflow_cdc_provider.core.errors import CdcError, FencedError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.core.ports import StateStore
@@ -19,6 +20,32 @@ from airflow_cdc_provider.core.records import PipelineState
 from airflow_cdc_provider.engine.renewal import Renewal
 
 log = logging.getLogger(__name__)
+
+
+@contextmanager
+def kept_lease(
+    store: StateStore, name: PipelineName, generation: int, *, every_s: float = 15.0
+) -> Iterator[None]:
+    """Keep a job's lease while it lives, also while its Spark starts; give it back at the end.
+
+    A newer owner's lease is not touched.
+    """
+
+    def renew() -> bool:
+        try:
+            store.renew_lease(name, generation)
+        except FencedError:
+            return True  # whoever works hears of it
+        return False
+
+    renewal = Renewal(name, renew, every_s=every_s)
+    renewal.start()
+    try:
+        yield
+    finally:
+        renewal.close()
+        with suppress(CdcError):
+            store.release_lease(name, generation)
 
 
 class Ownership:

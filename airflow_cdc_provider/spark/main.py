@@ -14,16 +14,16 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.errors import CdcError, FencedError, StateMovedError
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
 from airflow_cdc_provider.core.lifecycle import Phase
-from airflow_cdc_provider.core.ports import StateStore
 from airflow_cdc_provider.engine.job_result import ExitCode, JobResult
+from airflow_cdc_provider.engine.ownership import kept_lease
 from airflow_cdc_provider.engine.scrubbing import Secrets
 from airflow_cdc_provider.spark.failures import SPARK_FAILURES, spark_failure
 from airflow_cdc_provider.spark.job import Job, JobServers
@@ -56,7 +56,10 @@ def run_job(
     try:
         servers = servers or JobServers.from_environment(spec)
         secrets = servers.secrets
-        with closing(open_store(servers.state_dsn)) as store, _given_back(store, spec):
+        with (
+            closing(open_store(servers.state_dsn)) as store,
+            kept_lease(store, spec.pipeline, spec.generation),
+        ):
             session = spark or _session(spec, master, conf, secrets)
             return _run(Job(spec, servers, store, session, stop or threading.Event()))
     except CdcError as error:
@@ -113,16 +116,6 @@ def _session(
         # a master that takes the connection and says nothing shows only here, after a minute
         where = f"starting Spark on {master or DEFAULT_MASTER}"
         raise spark_failure(failure, where=where, secrets=secrets) from failure
-
-
-@contextmanager
-def _given_back(store: StateStore, spec: JobSpec) -> Iterator[None]:
-    """Give the lease back when the job ends, however it ends; a newer owner's is not touched."""
-    try:
-        yield
-    finally:
-        with suppress(CdcError):
-            store.release_lease(spec.pipeline, spec.generation)
 
 
 def _run(job: Job) -> JobResult:
