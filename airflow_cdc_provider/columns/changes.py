@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition, TransactionPoint
-from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import StatementEffect, effect_of
+from airflow_cdc_provider.core.statement_effect import StatementEffect
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,19 +62,8 @@ class Statement:
     database: str
     sql: str
     point: TransactionPoint
-    ansi_quotes: bool = False
-    """Double quotes hold names, as the session's sql_mode had it."""
-    backslash_escapes: bool = True
-
-    @property
-    def effect(self) -> StatementEffect:
-        """Return what it does to tables."""
-        return effect_of(
-            self.sql,
-            default_database=self.database,
-            ansi_quotes=self.ansi_quotes,
-            backslash_escapes=self.backslash_escapes,
-        )
+    effect: StatementEffect
+    """What it does to tables."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The rows of one finished split on their way to a sink.
 
 Rows come as Arrow record batches of the copied columns (all but generated ones, in table
-order). A sink that can take the server's own text bytes may ask for them instead: they are
+order). A sink that can take the source's own bytes may ask for them instead: they are
 there as long as no change of the log had to be replayed onto the rows.
 """
 
@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_cdc_provider.systems.mysql.wire.text_protocol import TextChunk
+
+class NativeChunk(Protocol):
+    """Some rows in the source's own bytes; only who speaks its protocol looks inside."""
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
 
 
 class SplitRows(Protocol):
@@ -35,8 +41,8 @@ class SplitRows(Protocol):
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows as record batches."""
 
-    def text_chunks(self) -> tuple[TextChunk, ...] | None:
-        """Return the untouched bytes of the text protocol, None if rows were changed since.
+    def native_chunks(self) -> tuple[NativeChunk, ...] | None:
+        """Return the untouched bytes of the source, None if rows were changed since.
 
         All rows, in the order of `batches`.
         """
@@ -44,10 +50,10 @@ class SplitRows(Protocol):
 
 @runtime_checkable
 class DecodesChunks(Protocol):
-    """Rows that can decode one of their text chunks without the others."""
+    """Rows that can decode one of their chunks without the others."""
 
-    def batch_of(self, chunk: TextChunk) -> pa.RecordBatch:
-        """Return the rows of one of `text_chunks()` as a record batch."""
+    def batch_of(self, chunk: NativeChunk) -> pa.RecordBatch:
+        """Return the rows of one of `native_chunks()` as a record batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,5 +77,5 @@ class ArrowRows:
     def batches(self) -> Iterator[pa.RecordBatch]:
         yield from self.table.to_batches()
 
-    def text_chunks(self) -> tuple[TextChunk, ...] | None:
+    def native_chunks(self) -> tuple[NativeChunk, ...] | None:
         return None

@@ -34,9 +34,8 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import Imprint, LogPosition, TransactionPoint
 from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.statement_effect import StatementEffect
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
-from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import StatementEffect
-from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates, arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,11 +63,9 @@ class Work:
 class CapturedTables:
     """The plans of a pipeline's tables, and the columns their changes must have."""
 
-    def __init__(self, plans: Sequence[TablePlan], zero_dates: ZeroDates) -> None:
+    def __init__(self, plans: Sequence[TablePlan], columns: Mapping[TableId, pa.Schema]) -> None:
         self.plans: Mapping[TableId, TablePlan] = {plan.schema.table: plan for plan in plans}
-        self._schemas = {
-            plan.schema.table: arrow_schema(plan.schema.columns, zero_dates) for plan in plans
-        }
+        self._schemas = columns
 
     def plan_of(self, changes: TableChanges) -> TablePlan:
         """Return the plan of a table; changes of another shape than planned are refused."""

@@ -1,4 +1,4 @@
-"""What the jobs ask of a sink.
+"""What the engine and the steps ask of a sink.
 
 A sink is opened for one pipeline and one generation. Every commit checks the generation in its
 own transaction and raises `FencedError` when a newer owner has taken over (law 8).
@@ -6,16 +6,20 @@ own transaction and raises `FencedError` when a newer owner has taken over (law 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from airflow_cdc_provider.columns.source_port import Source, SourceLook
+from airflow_cdc_provider.core.findings import Finding
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.jobspec import ApplyMode
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.core.verify_report import VerifyReport
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.columns.changes import ChangeBatch
@@ -113,6 +117,12 @@ class SinkLedger(Protocol):
     def counts(self) -> StreamCounts:
         """Return what the stream has committed since the hand-off."""
 
+    def pass_over(self, quiet: QuietLog) -> None:
+        """Move the stream over log that holds nothing for the sink; never back."""
+
+    def close(self) -> None:
+        """Let go of the connection."""
+
 
 @dataclass(frozen=True, slots=True)
 class TargetConflict:
@@ -154,6 +164,9 @@ class Targets(Protocol):
     def release(self, *, keep: Sequence[TablePlan] = ()) -> None:
         """Give back all tables but those of `keep`; their rows stay."""
 
+    def close(self) -> None:
+        """Let go of the connection."""
+
 
 class TableBuilder(Protocol):
     """Makes the sink's tables."""
@@ -172,3 +185,85 @@ class TableBuilder(Protocol):
 
         Returns remarks for people: rows that break a key, which was added all the same.
         """
+
+    def close(self) -> None:
+        """Let go of the connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkAbilities:
+    """What a kind of sink can do: the engine asks, and never for the sink's name."""
+
+    transactional: bool
+    """Rows, position and report are committed together, in the sink itself."""
+    upserts: bool
+    """A change that is applied twice leaves what it left the first time (law 6)."""
+    needs_exact_filter: bool
+    """Sinks that append: what cannot be filtered exactly is refused."""
+    takes_native_chunks: bool
+    """It may take the source's own bytes, where both speak the same protocol."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSettings:
+    """How a sink is written to."""
+
+    apply: ApplyMode = ApplyMode.TRANSACTIONS
+    writers: int = 1
+    """Parallel writers of `ApplyMode.MERGED`."""
+    zero_dates: str = "fail"
+    local_files: bool = True
+    """Files of the client's may be loaded where the sink allows it."""
+
+
+class Sink(Protocol):
+    """One pipeline's sink under one generation.
+
+    It holds no connection, so it travels to executors as it is. Each part it opens has a
+    connection of its own and is closed by who asked for it.
+    """
+
+    @property
+    def abilities(self) -> SinkAbilities:
+        """What this kind of sink can do."""
+
+    @property
+    def owner(self) -> Owner:
+        """Who writes."""
+
+    def identity(self) -> str:
+        """Ask the sink who it is: a name that no other has."""
+
+    def reserved_for(self, database: str) -> str:
+        """Return what a database of the sink's is reserved for, empty if it may hold copies."""
+
+    def preflight(self, plans: Sequence[TablePlan], source: SourceLook) -> tuple[Finding, ...]:
+        """Look at settings, privileges, room and tables; changes nothing."""
+
+    def compare(
+        self,
+        source: Source,
+        plans: Sequence[TablePlan],
+        *,
+        tables: Sequence[TableId] | None,
+        recheck: Callable[[], None],
+    ) -> VerifyReport:
+        """Compare the plans' tables, or some of them, with what the source has, both ways.
+
+        `recheck` waits until the sink has all that is committed at the source by now.
+        """
+
+    def open_ledger(self) -> SinkLedger:
+        """Open the ledger."""
+
+    def open_targets(self) -> Targets:
+        """Open what tells whose the tables are."""
+
+    def open_tables(self) -> TableBuilder:
+        """Open what makes the tables."""
+
+    def open_splits(self) -> SplitSink:
+        """Open what publishes splits."""
+
+    def open_changes(self) -> ChangeSink:
+        """Open what applies changes."""

@@ -18,6 +18,7 @@ from airflow_cdc_provider.core.keys import Key, KeyKind, KeyPart, KeyRange
 from airflow_cdc_provider.core.positions import BinlogPosition, Gtids, Imprint, LogPosition
 from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
 
 Json = Any
@@ -78,6 +79,38 @@ def quiet_log_from_json(form: Json) -> QuietLog | None:
         return None
     start, end, only_ledgers = form
     return QuietLog(position_from_json(start), position_from_json(end), only_ledgers)
+
+
+def effect_to_json(effect: StatementEffect) -> Json:
+    """Write what a statement does to tables."""
+    return {
+        "kind": effect.kind.value,
+        "tables": [[table.database, table.table] for table in effect.tables],
+        "databases": list(effect.databases),
+        "renames": [[[table.database, table.table] for table in pair] for pair in effect.renames],
+        "harmless": effect.harmless,
+        "unlogged_rows": effect.unlogged_rows,
+        "temporary": effect.temporary,
+        "reaches_all": effect.reaches_all,
+        "if_plain": list(effect.if_plain),
+        "drops_constraints": effect.drops_constraints,
+    }
+
+
+def effect_from_json(form: Json) -> StatementEffect:
+    """Read what `effect_to_json` wrote."""
+    return StatementEffect(
+        kind=StatementKind(form["kind"]),
+        tables=tuple(TableId(*names) for names in form["tables"]),
+        databases=tuple(form["databases"]),
+        renames=tuple((TableId(*old), TableId(*new)) for old, new in form["renames"]),
+        harmless=form["harmless"],
+        unlogged_rows=form["unlogged_rows"],
+        temporary=form["temporary"],
+        reaches_all=form["reaches_all"],
+        if_plain=tuple(form["if_plain"]),
+        drops_constraints=form["drops_constraints"],
+    )
 
 
 def _part_to_json(part: KeyPart) -> Json:

@@ -133,6 +133,16 @@ class LogPosition:
             return mine.covers(theirs)
         raise _incomparable(str(self), str(other))
 
+    def reaches(self, end: LogPosition) -> bool:
+        """Tell whether nothing is left to read up to `end`; False where that cannot be told.
+
+        Only places in one server's log are compared: an end that was asked of another server may
+        never come in this one's.
+        """
+        if self.server_uuid != end.server_uuid or self.binlog is None or end.binlog is None:
+            return False
+        return self.binlog >= end.binlog
+
     def meet(self, other: LogPosition) -> LogPosition:
         """Return a position that both cover, as late as can be told."""
         same_server = self.server_uuid == other.server_uuid

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow.sdk import BaseHook
 
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import CdcError, RefusedError
 from airflow_cdc_provider.hooks.dsn import dsn_of, remembered
-from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities, read_capabilities
-from airflow_cdc_provider.systems.mysql.server.connection import connect
-
-if TYPE_CHECKING:
-    from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
+from airflow_cdc_provider.systems.registry import open_source
 
 
 class CdcHook(BaseHook):
@@ -46,20 +41,13 @@ class CdcHook(BaseHook):
                 remedy="correct the connection",
             ) from None
 
-    def get_conn(self) -> ServerConnection:
-        """Open a connection; the caller closes it."""
-        return connect(self.endpoint(), purpose="hook")
-
-    def capabilities(self) -> Capabilities:
-        """Ask the server what it is and what it can do."""
-        with closing(self.get_conn()) as connection:
-            return read_capabilities(connection)
+    def get_conn(self) -> Any:
+        """Open a connection of the database's own driver; the caller closes it."""
+        return open_source(self.endpoint()).connect(purpose="hook")
 
     def test_connection(self) -> tuple[bool, str]:
         """Connect, and say which server answered."""
         try:
-            found = self.capabilities()
+            return True, open_source(self.endpoint()).describe()
         except CdcError as error:
             return False, str(error)
-        version = ".".join(str(part) for part in found.version)
-        return True, f"{found.flavour.value} {version}, server {found.server_uuid}"

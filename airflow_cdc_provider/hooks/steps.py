@@ -21,11 +21,11 @@ from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.views.status import PipelineStatus, status
 
 if TYPE_CHECKING:
+    from airflow_cdc_provider.core.verify_report import VerifyReport
     from airflow_cdc_provider.pipeline.run import Run
     from airflow_cdc_provider.pipeline.steps.checking import CheckReport
     from airflow_cdc_provider.pipeline.steps.jobs import JobProcess, SparkOptions
     from airflow_cdc_provider.pipeline.steps.planning import PlanSummary
-    from airflow_cdc_provider.systems.mysql.verify.verify import VerifyReport
 
 CONFIG_SECTION = "cdc"
 

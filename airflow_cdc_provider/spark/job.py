@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from airflow_cdc_provider.columns.sink_port import Owner
+from airflow_cdc_provider.columns.sink_port import Owner, Sink, SinkSettings
+from airflow_cdc_provider.columns.source_port import Source
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import RefusedError, StateMovedError
 from airflow_cdc_provider.core.jobspec import JobSpec
@@ -16,7 +17,7 @@ from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.ports import StateStore
 from airflow_cdc_provider.core.records import PipelineState, TablePlan
 from airflow_cdc_provider.engine.scrubbing import Secrets
-from airflow_cdc_provider.systems.mysql.sink.mysql_sink import Sink, open_sink
+from airflow_cdc_provider.systems.registry import open_sink, open_source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,6 +62,10 @@ class Job:
     stop: threading.Event = field(default_factory=threading.Event)
     """Set when this process is asked to end."""
 
+    def source(self) -> Source:
+        """Return the source; nothing is connected yet."""
+        return open_source(self.servers.source)
+
     def sink(self) -> Sink:
         """Return the sink under this job's generation; nothing is connected yet."""
         spec = self.spec
@@ -69,9 +74,7 @@ class Job:
             self.servers.sink,
             Owner(spec.pipeline, spec.generation),
             self.plans(),
-            apply=spec.apply,
-            writers=spec.writers,
-            zero_dates=spec.zero_dates,
+            SinkSettings(apply=spec.apply, writers=spec.writers, zero_dates=spec.zero_dates),
         )
 
     def pipeline(self) -> PipelineState:

@@ -23,11 +23,11 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from airflow_cdc_provider.columns.source_port import LogEnd
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.engine.errors_as_records import CarriedError
-from airflow_cdc_provider.engine.stream.log_end import LogEnd
-from airflow_cdc_provider.engine.stream.log_offsets import next_end, offset_of, position_of
+from airflow_cdc_provider.engine.stream.log_offsets import offset_of, position_of
 from airflow_cdc_provider.engine.stream.stream_task import LOG_SCHEMA, StreamTask, Turn, read_log
 
 if TYPE_CHECKING:
@@ -117,22 +117,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_log(self._task, turn, position_of(partition.end))
 
     def _next_end(self, start: LogPosition) -> LogPosition:
-        asked = self._asked()
-        now = asked.now()
-        if self._bound is not None and self._bound.server_uuid != now.server_uuid:
-            # no place in this server's log; its end of now has all that the bound was to bring
-            self._bound = now
-        behind = (
-            start.binlog is not None
-            and now.binlog is not None
-            and start.binlog.file_number < now.binlog.file_number
-        )
-        files = asked.files() if behind else ()
-        return next_end(start, now, bound=self._bound, files=files, batch_bytes=BATCH_BYTES)
+        found = self._asked().next_end(start, bound=self._bound, batch_bytes=BATCH_BYTES)
+        self._bound = found.bound
+        return found.end
 
     def _asked(self) -> LogEnd:
         if self._log_end is None:
-            self._log_end = LogEnd(self._task.source, purpose="end of the log")
+            self._log_end = self._task.source.log_end(purpose="end of the log")
         return self._log_end
 
 

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
+from airflow_cdc_provider.columns.source_port import SplitReading
 from airflow_cdc_provider.core.errors import (
     CdcError,
     FencedError,
@@ -31,11 +32,6 @@ from airflow_cdc_provider.core.history import Held, held_by_reports
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
 from airflow_cdc_provider.core.stream_split import smallest
 from airflow_cdc_provider.engine.backoff import BackOff
-from airflow_cdc_provider.engine.connecting import (
-    check_source,
-    connections_a_reader,
-    open_boundaries,
-)
 from airflow_cdc_provider.engine.job_result import JobResult, Outcome
 from airflow_cdc_provider.engine.ownership import Ownership
 from airflow_cdc_provider.engine.reconcile import reconcile
@@ -88,7 +84,7 @@ def run_snapshot(job: Job) -> JobResult:
             Planner(
                 assigner,
                 job.store.tables(spec.pipeline),
-                lambda: open_boundaries(job.servers.source, spec.split_rows),
+                lambda: job.source().boundaries(spec.split_rows),
                 stored=lambda table: job.store.splits(spec.pipeline, table.table),
             )
         )
@@ -110,7 +106,7 @@ def _check_source(job: Job, held: Sequence[Held]) -> None:
     """Require that the source has what published splits hold; tell of one that took over."""
     read = smallest(each.position for each in held)
     captured = [plan.schema.table for plan in job.plans()]
-    news = check_source(job.servers.source, read, held, captured)
+    news = job.source().require_same_log(read, held, captured)
     if news:
         job.store.tell(job.spec.pipeline, news, level="warning")
 
@@ -121,7 +117,7 @@ def reader_count(job: Job, *, planning: bool) -> int:
     The planner holds one connection while it plans. More readers than Spark runs at once would
     only wait.
     """
-    each = connections_a_reader(job.servers.source, backfill=job.spec.backfill)
+    each = job.source().connections_a_reader(backfill=job.spec.backfill)
     count = (job.spec.max_connections - int(planning)) // each
     count = min(count, job.spec.server_id_last - job.spec.server_id_first)
     at_once = slots(job.spark)
@@ -130,13 +126,17 @@ def reader_count(job: Job, *, planning: bool) -> int:
 
 def _task(job: Job, server: AssignerServer) -> ReaderTask:
     return ReaderTask(
-        source=job.servers.source,
+        source=job.source(),
         sink=job.sink(),
         assigner=server.address,
         secrets=job.servers.secrets,
-        server_id_first=job.spec.server_id_first + 1,
-        backfill=job.spec.backfill,
-        max_split_bytes=job.spec.max_split_bytes,
+        reading=SplitReading(
+            schemas={plan.schema.table: plan.schema for plan in job.plans()},
+            reader_id=job.spec.server_id_first + 1,
+            backfill=job.spec.backfill,
+            max_split_bytes=job.spec.max_split_bytes,
+            zero_dates=job.spec.zero_dates,
+        ),
     )
 
 

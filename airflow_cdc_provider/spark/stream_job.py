@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columns.sink_port import StreamCounts
+from airflow_cdc_provider.columns.source_port import LogReading
 from airflow_cdc_provider.core.codec import dumps, position_to_json, quiet_log_from_json
 from airflow_cdc_provider.core.errors import (
     CdcError,
@@ -40,12 +41,10 @@ from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.backoff import BackOff
-from airflow_cdc_provider.engine.connecting import check_source
 from airflow_cdc_provider.engine.job_result import JobResult, Outcome
 from airflow_cdc_provider.engine.ownership import Ownership
 from airflow_cdc_provider.engine.reconcile import reconcile
 from airflow_cdc_provider.engine.stream.heartbeat import Heartbeat
-from airflow_cdc_provider.engine.stream.log_end import LogEnd
 from airflow_cdc_provider.engine.stream.passed_over import PassedOver
 from airflow_cdc_provider.engine.stream.stream_task import (
     APPLIED_SCHEMA,
@@ -104,7 +103,10 @@ def run_stream(job: Job, *, back_off: BackOff | None = None) -> JobResult:
     job.enter(Phase.STREAMING, from_=_MAY_START)
     run = _Run()
     with ExitStack() as stack:
-        stack.enter_context(Heartbeat(job, on_fenced=run.end, passed_over=run.passed_over))
+        heartbeat = Heartbeat(
+            job.store, job.source(), job.sink(), on_fenced=run.end, passed_over=run.passed_over
+        )
+        stack.enter_context(heartbeat)
         stack.enter_context(
             Ownership(job.store, spec.pipeline, spec.generation, on_end=run.end, stop=job.stop)
         )
@@ -154,8 +156,8 @@ class _Queries:
                 if start != before:
                     failures = 0
                 # also where nothing is to be read, and so nobody would look at the log
-                source, tables = self._job.servers.source, self._task.captured
-                news = check_source(source, start, held_by_stream(stream), tables)
+                held, tables = held_by_stream(stream), self._task.captured
+                news = self._job.source().require_same_log(start, held, tables)
                 if news:
                     self._tell(news)
                 self._run_query(start)
@@ -278,17 +280,21 @@ def _committed(job: Job) -> tuple[StreamSplit, StreamCounts]:
 
 
 def _end_of_log(job: Job) -> LogPosition:
-    with closing(LogEnd(job.servers.source, purpose="end of the log")) as log_end:
+    with closing(job.source().log_end(purpose="end of the log")) as log_end:
         return log_end.now()
 
 
 def _task(job: Job) -> StreamTask:
     spec = job.spec
     return StreamTask(
-        source=job.servers.source,
+        source=job.source(),
         sink=job.sink(),
-        server_id=spec.server_id_first,
-        max_batch_changes=spec.max_batch_changes,
+        reading=LogReading(
+            schemas={plan.schema.table: plan.schema for plan in job.plans()},
+            reader_id=spec.server_id_first,
+            max_batch_changes=spec.max_batch_changes,
+            zero_dates=spec.zero_dates,
+        ),
         max_batch_s=spec.max_batch_s,
     )
 

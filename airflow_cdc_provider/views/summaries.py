@@ -12,9 +12,9 @@ from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
 from airflow_cdc_provider.views.status import PipelineStatus
 
 if TYPE_CHECKING:
+    from airflow_cdc_provider.core.verify_report import VerifyReport
     from airflow_cdc_provider.pipeline.steps.checking import CheckReport
     from airflow_cdc_provider.pipeline.steps.planning import PlanSummary
-    from airflow_cdc_provider.systems.mysql.verify.verify import VerifyReport
 
 PROGRESS_KEY = "progress"
 _MOST = 200

@@ -26,8 +26,13 @@ from airflow_cdc_provider.core.positions import BinlogPosition, TransactionPoint
 from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.splits import FinishedSplit
 from airflow_cdc_provider.core.stream_split import hand_off
+from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import effect_of
 from airflow_cdc_provider.systems.mysql.sink import ledger as ledger_module
 from tests.behaviours.sink_world import SERVER, Change, Row, SinkWorld, at, delete, insert, update
+
+
+def _statement(sql: str, point: TransactionPoint) -> Statement:
+    return Statement("shop", sql, point, effect_of(sql, default_database="shop"))
 
 
 class ChangeSinkBehaviours:
@@ -257,7 +262,7 @@ class ChangeSinkBehaviours:
         self, world: SinkWorld
     ) -> None:
         world.hand_off()
-        barrier = Statement("shop", "ALTER TABLE orders ADD COLUMN c INT", _point(110, 150))
+        barrier = _statement("ALTER TABLE orders ADD COLUMN c INT", _point(110, 150))
         batch = world.batch([insert(1, "a")], end=150, barrier=barrier)
         for _ in range(2):
             with pytest.raises(TableChangedError, match="ALTER TABLE orders"):
@@ -267,7 +272,7 @@ class ChangeSinkBehaviours:
 
     def test_a_statement_on_another_table_is_passed(self, world: SinkWorld) -> None:
         world.hand_off()
-        barrier = Statement("shop", "ALTER TABLE other ADD COLUMN c INT", _point(110, 150))
+        barrier = _statement("ALTER TABLE other ADD COLUMN c INT", _point(110, 150))
         world.changes().apply(world.batch([insert(1, "a")], end=150, barrier=barrier))
         assert world.held() == [(1, "a")]
         assert world.ledger.stream().start == at(150)

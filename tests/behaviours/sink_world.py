@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from airflow_cdc_provider.columns.changes import ChangeBatch, Op, Statement, TableChanges
 from airflow_cdc_provider.columns.rows import ArrowRows
-from airflow_cdc_provider.columns.sink_port import Owner
+from airflow_cdc_provider.columns.sink_port import Owner, SinkSettings
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.jobspec import ApplyMode
@@ -28,7 +28,7 @@ from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, Split
 from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
 from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema, UniqueKey
 from airflow_cdc_provider.systems.mysql.dialect.value_model import arrow_schema
-from airflow_cdc_provider.systems.mysql.sink.mysql_sink import Sink
+from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink
 from tests.servers.given import SqlServer
 
 SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -99,7 +99,7 @@ class SinkWorld:
     def endpoint(self) -> Endpoint:
         return Endpoint.parse(self.server.dsn())
 
-    def under(self, generation: int, **options: Any) -> Sink:
+    def under(self, generation: int, **options: Any) -> MySqlSink:
         """The sink as an owner of this generation sees it."""
         settings: dict[str, Any] = {
             "local_files": self.local_files,
@@ -107,11 +107,11 @@ class SinkWorld:
             "writers": self.writers,
         }
         settings |= options
-        return Sink(
+        return MySqlSink(
             self.endpoint,
             Owner(self.pipeline, generation),
             (self.orders, self.seats),
-            **settings,
+            SinkSettings(**settings),
         )
 
     def opened(self, thing: Any) -> Any:

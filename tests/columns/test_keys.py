@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_cdc_provider.columns.keys import key_at, key_column
+from airflow_cdc_provider.columns.keys import key_column
 from airflow_cdc_provider.columns.row_keys import key_codes
 from airflow_cdc_provider.core.identifiers import quote_identifier, quote_table
 from airflow_cdc_provider.core.keys import Key
 from airflow_cdc_provider.core.table_schema import Column, ColumnType
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates, arrow_field
+from airflow_cdc_provider.systems.mysql.wire.key_values import key_at
 from airflow_cdc_provider.systems.mysql.wire.sql_text import key_list
 from tests.servers.given import SqlServer
 from tests.systems.mysql.wire.raw_select import select_rows

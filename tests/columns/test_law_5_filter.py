@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_cdc_provider.columns.changes import Op
-from airflow_cdc_provider.columns.keys import key_at
 from airflow_cdc_provider.columns.split_filter import filtered, owned, split_numbers
 from airflow_cdc_provider.core.gtid import Gtid, GtidSet, GtidSource
 from airflow_cdc_provider.core.keys import Key, KeyRange
@@ -17,6 +16,7 @@ from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition, Tra
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit
 from airflow_cdc_provider.core.stream_split import TableProgress
 from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
+from airflow_cdc_provider.systems.mysql.wire.key_values import key_at
 from tests.systems.mysql.wire.strategies import TABLE, KeyedTable, keyed_tables, runs
 
 UUIDS = ("3e11fa47-71ca-11e1-9e33-c80aa9429562", "4f22fa47-71ca-11e1-9e33-c80aa9429562")

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_cdc_provider.columns.changes import Op, TableChanges
-from airflow_cdc_provider.columns.keys import key_at
 from airflow_cdc_provider.columns.merge import MergedChanges, merge
 from airflow_cdc_provider.core.keys import Key
 from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
+from airflow_cdc_provider.systems.mysql.wire.key_values import key_at
 from tests.systems.mysql.wire.strategies import TABLE, KeyedTable, keyed_tables, rows_by_key, runs
 
 

@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from rich.console import Console
 from rich.table import Table
 
+from airflow_cdc_provider.core.verify_report import VerifyReport
 from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.pipeline.run import Run, open_run
 from airflow_cdc_provider.pipeline.steps.pausing import pause
 from airflow_cdc_provider.pipeline.steps.verifying import verify, wait_for_stream
-from airflow_cdc_provider.systems.mysql.verify.verify import VerifyReport
 from airflow_cdc_provider.views.display import Screen
 from airflow_cdc_provider.views.status import PipelineStatus, status
 from tests.end_to_end import data

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from airflow_cdc_provider.columns.changes import ChangeBatch, Op, Statement, TableChanges
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition, TransactionPoint
+from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
 from airflow_cdc_provider.engine.stream.batch_codec import decode, encode, joined, parts_of
 from tests.strategies import UUIDS, binlog_positions, gtids, log_positions, mariadb_gtids
 
@@ -21,6 +22,20 @@ points = st.builds(
     binlog_positions,
     binlog_positions,
     st.integers(0, 2**53),
+)
+tables = st.builds(TableId, st.text(min_size=1), st.text(min_size=1))
+effects = st.builds(
+    StatementEffect,
+    st.sampled_from(StatementKind),
+    tables=st.lists(tables, max_size=2).map(tuple),
+    databases=st.lists(st.text(), max_size=2).map(tuple),
+    renames=st.lists(st.tuples(tables, tables), max_size=2).map(tuple),
+    harmless=st.booleans(),
+    unlogged_rows=st.booleans(),
+    temporary=st.booleans(),
+    reaches_all=st.booleans(),
+    if_plain=st.lists(st.text(), max_size=2).map(tuple),
+    drops_constraints=st.booleans(),
 )
 SCHEMA = pa.schema(
     [
@@ -61,7 +76,7 @@ def batches(draw: st.DrawFn) -> ChangeBatch:
     barrier = draw(
         st.one_of(
             st.none(),
-            st.builds(Statement, st.text(), st.text(), points, st.booleans(), st.booleans()),
+            st.builds(Statement, st.text(), st.text(), points, effects),
         )
     )
     end = draw(st.one_of(st.none(), log_positions))

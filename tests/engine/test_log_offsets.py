@@ -10,7 +10,8 @@ from hypothesis import given
 from airflow_cdc_provider.core.errors import PositionWentBackError
 from airflow_cdc_provider.core.gtid import GtidSet
 from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
-from airflow_cdc_provider.engine.stream.log_offsets import LogFile, next_end, offset_of, position_of
+from airflow_cdc_provider.engine.stream.log_offsets import offset_of, position_of
+from airflow_cdc_provider.systems.mysql.source.log_pacing import LogFile, next_end
 from tests.strategies import UUIDS, log_positions
 
 FILES = (LogFile(1, 1000), LogFile(2, 500), LogFile(3, 900), LogFile(4, 200))

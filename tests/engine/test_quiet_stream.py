@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from airflow_cdc_provider.columns.sink_port import Owner
+from airflow_cdc_provider.columns.sink_port import Owner, SinkSettings
+from airflow_cdc_provider.columns.source_port import LogReading
 from airflow_cdc_provider.core.codec import quiet_log_from_json
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import CdcError, PositionWentBackError
@@ -24,7 +25,6 @@ from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
 from airflow_cdc_provider.engine.stream import stream_task
-from airflow_cdc_provider.engine.stream.log_end import LogEnd
 from airflow_cdc_provider.engine.stream.passed_over import PassedOver
 from airflow_cdc_provider.engine.stream.stream_task import (
     ERROR,
@@ -33,9 +33,10 @@ from airflow_cdc_provider.engine.stream.stream_task import (
     apply_changes,
     read_log,
 )
+from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink
+from airflow_cdc_provider.systems.mysql.mysql_source import MySqlSource
 from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schema
-from airflow_cdc_provider.systems.mysql.sink.mysql_sink import Sink
 from tests.servers.given import SqlServer
 from tests.servers.throwaway import MySqlServer
 from tests.systems.mysql.test_law_10_lineage import whole_position
@@ -65,7 +66,7 @@ class Loop:
         self.server.execute("INSERT INTO others VALUES (NULL)", database=self.database)
 
     def log_end(self) -> LogPosition:
-        with closing(LogEnd(self.task.source, purpose="test")) as log_end:
+        with closing(self.task.source.log_end(purpose="test")) as log_end:
             return log_end.now()
 
     def run(self) -> None:
@@ -119,13 +120,14 @@ def loop_on(server: SqlServer, database: str, mode: ApplyMode) -> Loop:
     with closing(connect(endpoint, purpose="test")) as connection:
         plan = TablePlan(read_schema(connection, table), TableId(database, "copy"), 0)
     owner = Owner(PipelineName(f"p_{secrets.token_hex(6)}"), 1)
-    sink = Sink(endpoint, owner, (plan,), apply=mode, writers=2)
+    sink = MySqlSink(endpoint, owner, (plan,), SinkSettings(apply=mode, writers=2))
     start = whole_position(server)
     with closing(sink.open_ledger()) as ledger:
         ledger.take_over(1)
         ledger.start_plan("a plan")
         ledger.store_stream(StreamSplit(start, None, (TableProgress(table, start),)))
-    return Loop(server, database, StreamTask(endpoint, sink, server_id=7411))
+    reading = LogReading({plan.schema.table: plan.schema}, reader_id=7411)
+    return Loop(server, database, StreamTask(MySqlSource(endpoint), sink, reading))
 
 
 def lose_reader() -> None:

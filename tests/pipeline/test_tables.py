@@ -6,8 +6,10 @@ from contextlib import closing
 
 import pytest
 
+from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import PipelineFileError, UnsupportedTableError
+from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline, parse_pipeline
 from airflow_cdc_provider.pipeline.file.patterns import TablePattern
@@ -16,6 +18,7 @@ from airflow_cdc_provider.pipeline.steps.tables import require_keys, require_sep
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
 from airflow_cdc_provider.systems.mysql.server.catalogue import picked_tables, reserved_for
 from airflow_cdc_provider.systems.mysql.server.connection import connect
+from airflow_cdc_provider.systems.registry import open_sink, open_source
 from tests.pipeline.conftest import Shop
 from tests.servers.given import SqlServer
 
@@ -53,8 +56,10 @@ def found(
     server: SqlServer, tables: str, route: str = "", settings: str = ""
 ) -> tuple[TablePlan, ...]:
     file = loaded(tables, route, settings)
-    with closing(connect(Endpoint.parse(server.dsn()), purpose="test")) as connection:
-        return tables_of(file, connection, read_capabilities(connection)).plans
+    endpoint = Endpoint.parse(server.dsn())
+    sink = open_sink("mysql", endpoint, Owner(PipelineName("p"), 0))
+    with open_source(endpoint).catalogue() as catalogue:
+        return tables_of(file, catalogue, sink).plans
 
 
 def test_patterns_pick_base_tables_and_routes_say_where(

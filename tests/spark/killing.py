@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink
 from airflow_cdc_provider.systems.mysql.server.connection import connect, query
 from airflow_cdc_provider.systems.mysql.sink import ledger
-from airflow_cdc_provider.systems.mysql.sink.mysql_sink import Sink
 from airflow_cdc_provider.systems.mysql.sink.split_sink import MySqlSplitSink
 
 BETWEEN_ROWS_AND_REPORT = "between rows and report"
@@ -23,7 +23,7 @@ BETWEEN_COMMIT_AND_TELLING = "between commit and telling the assigner"
 
 
 @dataclass(frozen=True, slots=True)
-class KillingSink(Sink):
+class KillingSink(MySqlSink):
     """Deletes a row at the source and kills its own process, once."""
 
     source: Endpoint | None = None
@@ -34,7 +34,7 @@ class KillingSink(Sink):
     moment: str = BETWEEN_ROWS_AND_REPORT
 
     def open_splits(self) -> MySqlSplitSink:
-        sink = Sink.open_splits(self)
+        sink = MySqlSink.open_splits(self)
         store_report, publish = ledger.store_report, sink.publish
 
         def report_after_death(*arguments: Any) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from airflow_cdc_provider.columns.sink_port import Owner
+from airflow_cdc_provider.columns.sink_port import Owner, Sink
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId, quote_table
 from airflow_cdc_provider.core.jobspec import (
@@ -31,7 +31,7 @@ from airflow_cdc_provider.spark.job import JobServers
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
 from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
-from airflow_cdc_provider.systems.mysql.sink.mysql_sink import Sink, open_sink
+from airflow_cdc_provider.systems.registry import open_sink
 from tests.servers.given import SqlServer
 
 CONSTANT: dict[str, Any] = {

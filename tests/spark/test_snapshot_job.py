@@ -15,7 +15,8 @@ from airflow_cdc_provider.core.jobspec import JobKind
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase, Wanted
 from airflow_cdc_provider.engine.job_result import ExitCode, Outcome
 from airflow_cdc_provider.spark.main import run_job
-from airflow_cdc_provider.systems.mysql.sink.mysql_sink import open_sink
+from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink
+from airflow_cdc_provider.systems.registry import open_sink
 from tests.spark.conftest import MakePipeline
 from tests.spark.killing import (
     BETWEEN_COMMIT_AND_TELLING,
@@ -77,6 +78,7 @@ def test_a_reader_killed_while_it_publishes_leaves_no_stale_row(
 
     def killing_sink(sink_type: str, *facts: Any, **options: Any) -> KillingSink:
         sink = open_sink(sink_type, *facts, **options)
+        assert isinstance(sink, MySqlSink)
         fields = {f.name: getattr(sink, f.name) for f in dataclasses.fields(sink)}
         source = pipeline.servers().source
         return KillingSink(**fields, source=source, before_death=deleted, died=died, moment=moment)

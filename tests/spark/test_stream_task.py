@@ -7,14 +7,15 @@ from contextlib import closing
 
 import pytest
 
-from airflow_cdc_provider.columns.sink_port import Owner
+from airflow_cdc_provider.columns.sink_port import Owner, Sink
+from airflow_cdc_provider.columns.source_port import LogReading
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import CdcError, SourceUnreachableError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.stream.stream_task import ERROR, StreamTask, Turn, read_log
-from airflow_cdc_provider.systems.mysql.sink.mysql_sink import Sink, open_sink
+from airflow_cdc_provider.systems.registry import open_sink, open_source
 from tests.servers.given import SqlServer
 from tests.systems.mysql.test_log_reader import position_of
 
@@ -38,7 +39,8 @@ def test_an_end_of_the_former_servers_log_is_not_waited_for_on_a_new_one(
     start = position_of(mysql_server)
     assert start.binlog is not None
     sink = streaming_sink(mysql_sink, start)
-    task = StreamTask(Endpoint.parse(mysql_server.dsn()), sink, server_id=7301)
+    reading = LogReading({}, reader_id=7301)
+    task = StreamTask(open_source(Endpoint.parse(mysql_server.dsn())), sink, reading)
     end = LogPosition(_FORMER, start.binlog.at(1 << 30))
     (row,) = [batch.to_pylist()[0] for batch in read_log(task, Turn("run", 1), end)]
     assert row["kind"] == ERROR

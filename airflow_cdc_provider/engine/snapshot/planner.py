@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
+from airflow_cdc_provider.columns.source_port import Boundaries
 from airflow_cdc_provider.core.errors import CdcError, FencedError, RetryableError
 from airflow_cdc_provider.core.keys import Key
 from airflow_cdc_provider.core.lifecycle import SplitStatus
@@ -21,7 +22,6 @@ from airflow_cdc_provider.core.records import SplitState, TableState
 from airflow_cdc_provider.core.split_planner import splits_between
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.engine.backoff import BackOff
-from airflow_cdc_provider.engine.connecting import Boundaries
 from airflow_cdc_provider.engine.snapshot.assigner import SplitAssigner
 
 log = logging.getLogger(__name__)

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from airflow_cdc_provider.columns.arrow_arrays import numbers_of, texts_of
-from airflow_cdc_provider.columns.sink_port import SplitSink
-from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.columns.sink_port import Sink, SplitSink
+from airflow_cdc_provider.columns.source_port import Source, SplitReader, SplitReading
 from airflow_cdc_provider.core.errors import (
     CdcError,
     FencedError,
@@ -31,15 +31,9 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.engine.backoff import BackOff
-from airflow_cdc_provider.engine.connecting import (
-    SplitReader,
-    open_split_reader,
-    split_middle_of,
-)
 from airflow_cdc_provider.engine.scrubbing import Secrets
 from airflow_cdc_provider.engine.snapshot.door import AssignerAddress
 from airflow_cdc_provider.engine.snapshot.remote_assigner import RemoteAssigner
-from airflow_cdc_provider.systems.mysql.sink.mysql_sink import Sink
 
 log = logging.getLogger(__name__)
 
@@ -51,14 +45,12 @@ _ARROW_SCHEMA = pa.schema([("reader", pa.int32()), ("error", pa.string())])
 class ReaderTask:
     """All that a reader needs; it travels in Spark's pickled closure and nowhere else."""
 
-    source: Endpoint
+    source: Source
     sink: Sink
     assigner: AssignerAddress
     secrets: Secrets
-    server_id_first: int
-    """The first reader's id on the source; the others count on from it."""
-    backfill: bool = True
-    max_split_bytes: int = 64 * 1024 * 1024
+    reading: SplitReading
+    """As the first reader does it; the ids of the others count on from its."""
     back_off: BackOff = field(default_factory=BackOff)
 
 
@@ -122,7 +114,9 @@ class _Reader:
 
     def _read_once(self, split: SnapshotSplit, attempt: int) -> SplitReport:
         if self._source is None:
-            self._source = open_split_reader(self._task, self._number)
+            reading = self._task.reading
+            own = replace(reading, reader_id=reading.reader_id + self._number)
+            self._source = self._task.source.split_reader(own)
         if self._sink is None:
             self._sink = self._task.sink.open_splits()
         started = time.monotonic()
@@ -136,7 +130,7 @@ class _Reader:
         self, split: SnapshotSplit, assigner: RemoteAssigner, too_big: SplitTooBigError
     ) -> None:
         try:
-            assigner.cut(split, split_middle_of(self._task, split))
+            assigner.cut(split, self._task.source.middle_of(split))
         except FencedError:
             raise
         except CdcError as uncut:

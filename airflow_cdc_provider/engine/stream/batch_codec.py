@@ -17,7 +17,12 @@ import pyarrow as pa
 
 from airflow_cdc_provider.columns.arrow_arrays import mask_of, numbers_of, texts_of
 from airflow_cdc_provider.columns.changes import ChangeBatch, Statement, TableChanges
-from airflow_cdc_provider.core.codec import position_from_json, position_to_json
+from airflow_cdc_provider.core.codec import (
+    effect_from_json,
+    effect_to_json,
+    position_from_json,
+    position_to_json,
+)
 from airflow_cdc_provider.core.gtid import Gtid, MariaDbGtid
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import AnyGtid, BinlogPosition, TransactionPoint
@@ -68,7 +73,7 @@ def decode(encoded: bytes) -> ChangeBatch:
         end=None if header["end"] is None else position_from_json(header["end"]),
         transactions=transactions,
         tables=tables,
-        barrier=None if barrier is None else Statement(point=_points(next(streams))[0], **barrier),
+        barrier=None if barrier is None else _statement(barrier, _points(next(streams))[0]),
         bytes=header["bytes"],
         only_ledgers=header["only_ledgers"],
     )
@@ -78,9 +83,12 @@ def _statement_form(statement: Statement) -> dict[str, object]:
     return {
         "database": statement.database,
         "sql": statement.sql,
-        "ansi_quotes": statement.ansi_quotes,
-        "backslash_escapes": statement.backslash_escapes,
+        "effect": effect_to_json(statement.effect),
     }
+
+
+def _statement(form: dict[str, Any], point: TransactionPoint) -> Statement:
+    return Statement(form["database"], form["sql"], point, effect_from_json(form["effect"]))
 
 
 def parts_of(encoded: bytes, part_bytes: int = PART_BYTES) -> Iterator[tuple[bytes, bool]]:

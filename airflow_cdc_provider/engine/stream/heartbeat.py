@@ -12,21 +12,17 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
-from airflow_cdc_provider.columns.sink_port import StreamCounts
+from airflow_cdc_provider.columns.sink_port import Sink, SinkLedger, StreamCounts
+from airflow_cdc_provider.columns.source_port import LogEnd, Source
 from airflow_cdc_provider.core.errors import CdcError, FencedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import TablePhase
+from airflow_cdc_provider.core.ports import StateStore
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import StreamState
 from airflow_cdc_provider.core.stream_split import StreamSplit
-from airflow_cdc_provider.engine.stream.log_end import LogEnd
 from airflow_cdc_provider.engine.stream.passed_over import PassedOver
-from airflow_cdc_provider.systems.mysql.sink.ledger import MySqlLedger
-
-if TYPE_CHECKING:
-    from airflow_cdc_provider.spark.job import Job
 
 log = logging.getLogger(__name__)
 
@@ -36,17 +32,21 @@ class Heartbeat:
 
     def __init__(
         self,
-        job: Job,
+        store: StateStore,
+        source: Source,
+        sink: Sink,
         *,
         on_fenced: Callable[[FencedError], None],
         passed_over: PassedOver,
         every_s: float = 2.0,
     ) -> None:
-        self._job = job
+        self._store = store
+        self._source = source
+        self._sink = sink
         self._on_fenced = on_fenced
         self._passed_over = passed_over
         self._every_s = every_s
-        self._ledger: MySqlLedger | None = None
+        self._ledger: SinkLedger | None = None
         self._log_end: LogEnd | None = None
         self._told_consistent: set[TableId] = set()
         self._closing = threading.Event()
@@ -71,23 +71,23 @@ class Heartbeat:
                 self._on_fenced(fenced)
                 return
             except CdcError as error:
-                log.warning("no heartbeat: pipeline=%s cause=%s", self._job.spec.pipeline, error)
+                log.warning("no heartbeat: pipeline=%s cause=%s", self._sink.owner.pipeline, error)
                 self._let_go()
             if self._closing.wait(self._every_s):
                 return
 
     def _beat(self) -> None:
-        spec = self._job.spec
+        owner = self._sink.owner
         if self._ledger is None:
-            self._ledger = self._job.sink().open_ledger()
+            self._ledger = self._sink.open_ledger()
         split = self._ledger.stream()
         if split is not None and self._passed_over.commit_in_time(self._ledger, split.start):
             split = self._ledger.stream()
         if split is None:
             return
         split = split.passed(split.start)  # what is consistent at this very position
-        self._job.store.beat(
-            spec.pipeline, spec.generation, self._state(split, self._ledger.counts())
+        self._store.beat(
+            owner.pipeline, owner.generation, self._state(split, self._ledger.counts())
         )
         self._tell_tables(split)
 
@@ -108,7 +108,7 @@ class Heartbeat:
     def _source_end(self) -> LogPosition | None:
         try:
             if self._log_end is None:
-                self._log_end = LogEnd(self._job.servers.source, purpose="heartbeat")
+                self._log_end = self._source.log_end(purpose="heartbeat")
             return self._log_end.now()
         except CdcError as error:
             log.warning("source does not answer: cause=%s", error)
@@ -116,12 +116,12 @@ class Heartbeat:
             return None
 
     def _tell_tables(self, split: StreamSplit) -> None:
-        spec = self._job.spec
+        owner = self._sink.owner
         for progress in split.tables:
             table = progress.table
             if table not in split.inconsistent and table not in self._told_consistent:
-                self._job.store.mark_table(
-                    spec.pipeline, spec.generation, table, TablePhase.CONSISTENT
+                self._store.mark_table(
+                    owner.pipeline, owner.generation, table, TablePhase.CONSISTENT
                 )
                 self._told_consistent.add(table)
                 log.info("table is consistent: table=%s position=%s", table, split.start)
@@ -135,6 +135,4 @@ class Heartbeat:
 
 
 def _nothing_waits(position: LogPosition, source_end: LogPosition | None) -> bool:
-    if source_end is None or position.server_uuid != source_end.server_uuid:
-        return False
-    return position.binlog is not None and position.covers(source_end)
+    return source_end is not None and position.reaches(source_end)

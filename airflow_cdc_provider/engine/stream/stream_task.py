@@ -25,9 +25,9 @@ import pyarrow as pa
 
 from airflow_cdc_provider.columns.arrow_arrays import binaries_of, mask_of, texts_of
 from airflow_cdc_provider.columns.changes import ChangeBatch
-from airflow_cdc_provider.columns.sink_port import ChangeSink
+from airflow_cdc_provider.columns.sink_port import ChangeSink, Sink
+from airflow_cdc_provider.columns.source_port import LogReading, Source, TailReader
 from airflow_cdc_provider.core.codec import dumps, quiet_log_to_json
-from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import (
     CdcError,
     IntegrityError,
@@ -39,9 +39,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.stream_split import StreamSplit
-from airflow_cdc_provider.engine.connecting import TailReader, check_source, open_log_reader
 from airflow_cdc_provider.engine.stream.batch_codec import decode, encode, joined, parts_of
-from airflow_cdc_provider.systems.mysql.sink.mysql_sink import Sink
 
 log = logging.getLogger(__name__)
 
@@ -56,16 +54,15 @@ PART, ERROR, APPLIED = "part", "error", "applied"
 class StreamTask:
     """All that the stream's tasks need; it travels in pickled closures and nowhere else."""
 
-    source: Endpoint
+    source: Source
     sink: Sink
-    server_id: int
-    max_batch_changes: int = 100_000
+    reading: LogReading
     max_batch_s: float = 1.0
 
     @property
     def captured(self) -> frozenset[TableId]:
         """The tables whose changes are read."""
-        return frozenset(plan.schema.table for plan in self.sink.plans)
+        return frozenset(self.reading.schemas)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +120,11 @@ def read_log(task: StreamTask, turn: Turn, end: LogPosition) -> Iterator[pa.Reco
         if reader is None:
             stream = _committed(task)
             if stream.start.server_uuid != end.server_uuid:  # it may be new since the run began
-                check_source(task.source, stream.start, held_by_stream(stream), task.captured)
-            reader = open_log_reader(task, stream)
+                task.source.require_same_log(stream.start, held_by_stream(stream), task.captured)
+            reader = task.source.log_reader(stream, task.reading)
             _check_server(reader.position, end)
-        if not _reaches(reader.position, end):
-            for batch in reader.read_to(end.binlog, batch_s=task.max_batch_s):
+        if not reader.position.reaches(end):
+            for batch in reader.read_up_to(end, batch_s=task.max_batch_s):
                 yield from _part_rows(batch)
             _check_reached(reader.position, end)
         is_whole = True
@@ -183,12 +180,6 @@ def _committed(task: StreamTask) -> StreamSplit:
     return stream.passed(stream.start)
 
 
-def _reaches(position: LogPosition, end: LogPosition) -> bool:
-    if position.server_uuid != end.server_uuid:
-        return False
-    return None not in (position.binlog, end.binlog) and position.covers(end)
-
-
 def _check_server(position: LogPosition, end: LogPosition) -> None:
     """Refuse an end that is a place in another server's log: it may never come in this one's."""
     if position.server_uuid != end.server_uuid:
@@ -200,7 +191,7 @@ def _check_server(position: LogPosition, end: LogPosition) -> None:
 
 
 def _check_reached(position: LogPosition, end: LogPosition) -> None:
-    if not _reaches(position, end):
+    if not position.reaches(end):
         raise IntegrityError(
             f"reading the log ended at {position}, before {end}",
             where=f"log of {end.server_uuid}",

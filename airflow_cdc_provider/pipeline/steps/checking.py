@@ -13,10 +13,13 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
+from airflow_cdc_provider.columns.sink_port import Targets
+from airflow_cdc_provider.columns.source_port import PreflightQuestion
 from airflow_cdc_provider.core.errors import AccessDeniedError, CdcError, PreflightError
-from airflow_cdc_provider.core.findings import sorted_findings
+from airflow_cdc_provider.core.findings import Finding, Level, sorted_findings
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.table_facts import TableKind
 from airflow_cdc_provider.pipeline.file.rules import CONNECTIONS_A_READER
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.claims import own_tables
@@ -28,15 +31,13 @@ from airflow_cdc_provider.pipeline.steps.ended import (
 )
 from airflow_cdc_provider.pipeline.steps.file_changes import Copied, require_unchanged
 from airflow_cdc_provider.pipeline.steps.servers import require_sink, sink_identity
-from airflow_cdc_provider.pipeline.steps.sink import Claims, open_targets
+from airflow_cdc_provider.pipeline.steps.sink import open_targets, sink_of, source_of
 from airflow_cdc_provider.pipeline.steps.tables import (
     Captured,
     captured_tables,
     require_separate,
     shared_targets,
 )
-from airflow_cdc_provider.systems.mysql.preflight.preflight import Finding, Level, preflight
-from airflow_cdc_provider.systems.mysql.server.catalogue import TableKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +111,15 @@ def check(run: Run) -> CheckReport:
         found = [*_ended(run), *_not_as_planned(run, captured, not_copied, gone)]
         found += _targets(run, targets, planned.plans, own_tables(run, sink))
         of_later = list(_targets(run, targets, later.plans, frozenset()))
-    found += preflight(
-        run.servers.source,
-        run.servers.sink,
-        planned.plans,
-        server_ids=run.model.source.server_ids,
-        max_connections=run.model.snapshot.max_connections // CONNECTIONS_A_READER,
-        picked=planned.picked,
-        patterns=run.model.source.patterns,
+    found += _preflight(
+        run,
+        PreflightQuestion(
+            planned.plans,
+            planned.picked,
+            run.model.source.patterns,
+            reader_ids=run.model.source.server_ids,
+            readers=run.model.snapshot.max_connections // CONNECTIONS_A_READER,
+        ),
     )
     if late:
         found += _if_restarted([*of_later, *_preflight_of_later(run, later)], found)
@@ -166,10 +168,16 @@ def _late_versioned(captured: Captured, planned: Collection[TableId]) -> Iterato
             yield fact.table
 
 
+def _preflight(run: Run, question: PreflightQuestion) -> tuple[Finding, ...]:
+    """Look at both servers and all tables; nothing is changed."""
+    seen = source_of(run).preflight(question)
+    return (*seen.findings, *sink_of(run).preflight(question.plans, seen))
+
+
 def _preflight_of_later(run: Run, later: Captured) -> Sequence[Finding]:
     """Look at tables that came after the plan as preflight would before a new one."""
     try:
-        return preflight(run.servers.source, run.servers.sink, later.plans, picked=later.picked)
+        return _preflight(run, PreflightQuestion(later.plans, later.picked))
     except CdcError as error:
         return [
             Finding(
@@ -249,7 +257,7 @@ def _not_as_planned(
 
 
 def _targets(
-    run: Run, targets: Claims, plans: Sequence[TablePlan], known: Collection[TableId]
+    run: Run, targets: Targets, plans: Sequence[TablePlan], known: Collection[TableId]
 ) -> Iterator[Finding]:
     try:
         conflicts = targets.conflicts(plans, known=known)

@@ -8,14 +8,13 @@ from airflow_cdc_provider.core.errors import SinkUnreachableError
 from airflow_cdc_provider.core.logged_events import LogView
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.pipeline.run import Run
-from airflow_cdc_provider.pipeline.steps.sink import open_ledger
-from airflow_cdc_provider.systems.mysql.source.log_view import look_at_log
+from airflow_cdc_provider.pipeline.steps.sink import open_ledger, source_of
 
 
 def log_view(run: Run, *, at: str = "", count: int = 20, values: bool = False) -> LogView:
     """Return events around a place, else around the stream's position, else at the log's end."""
     position = None if at else _stream_position(run)
-    return look_at_log(run.servers.source, at, position, count=count, values=values)
+    return source_of(run).look_at_log(at, position, count=count, values=values)
 
 
 def _stream_position(run: Run) -> LogPosition | None:

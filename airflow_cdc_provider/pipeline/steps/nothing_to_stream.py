@@ -24,11 +24,9 @@ from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import StreamState
 from airflow_cdc_provider.core.stream_split import StreamSplit
-from airflow_cdc_provider.engine.connecting import check_source
 from airflow_cdc_provider.engine.job_result import JobResult, Outcome
-from airflow_cdc_provider.engine.stream.log_end import LogEnd
 from airflow_cdc_provider.pipeline.run import Run
-from airflow_cdc_provider.pipeline.steps.sink import open_ledger
+from airflow_cdc_provider.pipeline.steps.sink import open_ledger, source_of
 
 log = logging.getLogger(__name__)
 _MAY_STREAM = frozenset({Phase.HANDED_OFF, Phase.STREAMING, Phase.STOPPED, Phase.FAILED})
@@ -66,24 +64,18 @@ def _end_if_reached(run: Run, stream: StreamSplit) -> LogPosition | None:
     """Return the end of the log if the sink has all of it; None also where that is in doubt."""
     if stream.inconsistent:
         return None
-    source = run.servers.source
+    source = source_of(run)
     try:
-        with closing(LogEnd(source, purpose="end of the log")) as log_end:
+        with closing(source.log_end(purpose="end of the log")) as log_end:
             end = log_end.now()
-        if not _is_at(stream.start, end):
+        if not stream.start.reaches(end):
             return None
         captured = [progress.table for progress in stream.tables]
-        news = check_source(source, stream.start, held_by_stream(stream), captured)
+        news = source.require_same_log(stream.start, held_by_stream(stream), captured)
     except CdcError as error:
         log.info("left to the stream job: pipeline=%s cause=%s", run.name, error.what)
         return None
     return None if news else end
-
-
-def _is_at(position: LogPosition, end: LogPosition) -> bool:
-    """Tell whether a position is at the end of the same server's log."""
-    same = position.server_uuid == end.server_uuid
-    return same and position.binlog is not None and position.covers(end)
 
 
 def _tell(

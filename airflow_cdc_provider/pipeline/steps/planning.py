@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
+from airflow_cdc_provider.columns.sink_port import SinkLedger
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.records import PlanOrigin, TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit
@@ -36,7 +37,6 @@ from airflow_cdc_provider.pipeline.steps.ended import require_not_ended
 from airflow_cdc_provider.pipeline.steps.file_changes import require_unchanged
 from airflow_cdc_provider.pipeline.steps.servers import origin_now, require_sink, source_is_new
 from airflow_cdc_provider.pipeline.steps.sink import (
-    Ledger,
     open_ledger,
     open_table_builder,
     open_targets,
@@ -133,7 +133,7 @@ def new_plan(run: Run) -> PlanSummary:
         return _make(run, ledger, generation, found)
 
 
-def _plan(run: Run, ledger: Ledger, found: _Found) -> PlanSummary:
+def _plan(run: Run, ledger: SinkLedger, found: _Found) -> PlanSummary:
     is_new = source_is_new(run, found.origin.source, ledger)
     state = take_over(run, ledger)
     held, stream, warning = ledger.plan_id(), ledger.stream(), ""
@@ -175,7 +175,7 @@ def _tell(run: Run, warning: str) -> None:
         run.store.tell(run.name, warning, level="warning")
 
 
-def _go_on(run: Run, ledger: Ledger, generation: int, found: _Found) -> PlanSummary:
+def _go_on(run: Run, ledger: SinkLedger, generation: int, found: _Found) -> PlanSummary:
     correction = reconcile(run.store, ledger, run.name, generation)
     planned = tuple(state.plan for state in run.store.tables(run.name))
     not_copied, gone = differences(run, found.tables)
@@ -207,7 +207,7 @@ def _require_copyable(run: Run, tables: Sequence[TablePlan]) -> None:
     require_separate(run.loaded, tables)
 
 
-def _make(run: Run, ledger: Ledger, generation: int, found: _Found) -> PlanSummary:
+def _make(run: Run, ledger: SinkLedger, generation: int, found: _Found) -> PlanSummary:
     # refused and claimed first: a table that is refused leaves the plan there is as it was
     _require_copyable(run, found.tables)
     with closing(open_table_builder(run)) as builder:

@@ -7,8 +7,7 @@ servers side by side, or leave what was copied behind without a word, and is ref
 
 from __future__ import annotations
 
-from contextlib import closing
-
+from airflow_cdc_provider.columns.sink_port import SinkLedger
 from airflow_cdc_provider.core.errors import SourceIdentityError
 from airflow_cdc_provider.core.history import Held, held_by_reports, held_by_stream
 from airflow_cdc_provider.core.positions import LogPosition
@@ -16,12 +15,8 @@ from airflow_cdc_provider.core.records import PlanOrigin
 from airflow_cdc_provider.core.stream_split import smallest
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.file_changes import RESTART
-from airflow_cdc_provider.pipeline.steps.sink import Ledger
+from airflow_cdc_provider.pipeline.steps.sink import sink_of, source_of
 from airflow_cdc_provider.pipeline.steps.tables import Captured
-from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
-from airflow_cdc_provider.systems.mysql.server.connection import Role, connect
-from airflow_cdc_provider.systems.mysql.source.lineage import taken_over
-from airflow_cdc_provider.systems.mysql.source.log_start import check_start
 
 
 def origin_now(run: Run, captured: Captured) -> PlanOrigin:
@@ -40,8 +35,7 @@ def origin_now(run: Run, captured: Captured) -> PlanOrigin:
 
 def sink_identity(run: Run) -> str:
     """Ask the sink who it is."""
-    with closing(connect(run.servers.sink, purpose="identity", role=Role.SINK)) as connection:
-        return read_capabilities(connection, role=Role.SINK).server_uuid
+    return sink_of(run).identity()
 
 
 def require_sink(run: Run, sink: str, held_plan: str) -> None:
@@ -59,7 +53,7 @@ def require_sink(run: Run, sink: str, held_plan: str) -> None:
     )
 
 
-def source_is_new(run: Run, source: str, ledger: Ledger) -> bool:
+def source_is_new(run: Run, source: str, ledger: SinkLedger) -> bool:
     """Tell whether the source is another server, before anything was read of the former one.
 
     If something was, the new one's history must contain it, or it is refused.
@@ -70,25 +64,22 @@ def source_is_new(run: Run, source: str, ledger: Ledger) -> bool:
     read, held = _in_the_sink(ledger)
     if read is None:
         return True
-    with closing(connect(run.servers.source, purpose="position")) as connection:
-        capabilities = read_capabilities(connection)
-        try:
-            check_start(connection, capabilities, read, held=held)
-        except SourceIdentityError as error:
-            raise SourceIdentityError(
-                f"the source is the server {source} now, and the plan was made from "
-                f"{before.source}: {error.what}",
-                error.where,
-                error.risk,
-                f"name the former server in the pipeline file, {RESTART}, from this server",
-            ) from error
-        news = taken_over(connection, capabilities, [read, *(each.position for each in held)])
+    try:
+        news = source_of(run).require_history(read, held)
+    except SourceIdentityError as error:
+        raise SourceIdentityError(
+            f"the source is the server {source} now, and the plan was made from "
+            f"{before.source}: {error.what}",
+            error.where,
+            error.risk,
+            f"name the former server in the pipeline file, {RESTART}, from this server",
+        ) from error
     if news:
         run.store.tell(run.name, news, level="warning")
     return False
 
 
-def _in_the_sink(ledger: Ledger) -> tuple[LogPosition | None, tuple[Held, ...]]:
+def _in_the_sink(ledger: SinkLedger) -> tuple[LogPosition | None, tuple[Held, ...]]:
     """Return up to where the source was read by all of what is committed, and what lies beyond."""
     stream = ledger.stream()
     if stream is not None:

@@ -1,49 +1,42 @@
-"""Open what the steps need of the sink."""
+"""The sink and the source of a run, and what the steps open of them."""
 
 from __future__ import annotations
 
-from typing import Protocol
-
-from airflow_cdc_provider.columns.sink_port import Owner, SinkLedger, TableBuilder, Targets
+from airflow_cdc_provider.columns.sink_port import (
+    Owner,
+    Sink,
+    SinkLedger,
+    SinkSettings,
+    TableBuilder,
+    Targets,
+)
+from airflow_cdc_provider.columns.source_port import Source
 from airflow_cdc_provider.pipeline.run import Run
-from airflow_cdc_provider.systems.mysql.sink.mysql_sink import Sink, open_sink
+from airflow_cdc_provider.systems.registry import open_sink, open_source
 
 
-class Ledger(SinkLedger, Protocol):
-    """A ledger that holds a connection."""
-
-    def close(self) -> None:
-        """Let go of the connection."""
+def source_of(run: Run) -> Source:
+    """Return the source; nothing is connected yet."""
+    return open_source(run.servers.source)
 
 
-class Builder(TableBuilder, Protocol):
-    """A table builder that holds a connection."""
-
-    def close(self) -> None:
-        """Let go of the connection."""
-
-
-class Claims(Targets, Protocol):
-    """The claims of a pipeline, over a connection."""
-
-    def close(self) -> None:
-        """Let go of the connection."""
+def sink_of(run: Run, generation: int = 0) -> Sink:
+    """Return the sink; only under a generation that owns may it write."""
+    owner = Owner(run.name, generation)
+    settings = SinkSettings(zero_dates=run.model.source.zero_dates)
+    return open_sink(run.model.sink.type, run.servers.sink, owner, (), settings)
 
 
-def open_ledger(run: Run) -> Ledger:
+def open_ledger(run: Run) -> SinkLedger:
     """Open the ledger; it may write once it has been taken over."""
-    return _sink(run).open_ledger()
+    return sink_of(run).open_ledger()
 
 
-def open_table_builder(run: Run) -> Builder:
+def open_table_builder(run: Run) -> TableBuilder:
     """Open what makes the sink's tables."""
-    return _sink(run).open_tables()
+    return sink_of(run).open_tables()
 
 
-def open_targets(run: Run, generation: int = 0) -> Claims:
+def open_targets(run: Run, generation: int = 0) -> Targets:
     """Open what tells whose the tables are; only under a generation that owns may it write."""
-    return _sink(run, generation).open_targets()
-
-
-def _sink(run: Run, generation: int = 0) -> Sink:
-    return open_sink(run.model.sink.type, run.servers.sink, Owner(run.name, generation), ())
+    return sink_of(run, generation).open_targets()

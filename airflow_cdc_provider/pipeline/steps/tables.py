@@ -8,31 +8,21 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING
 
+from airflow_cdc_provider.columns.sink_port import Sink
+from airflow_cdc_provider.columns.source_port import Catalogue
 from airflow_cdc_provider.core.errors import UnsupportedTableError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.table_facts import TableFacts, TableKind
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
 from airflow_cdc_provider.pipeline.file.patterns import Route, TablePattern, sink_table
 from airflow_cdc_provider.pipeline.file.problems import Path
 from airflow_cdc_provider.pipeline.run import Run
-from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities, read_capabilities
-from airflow_cdc_provider.systems.mysql.server.catalogue import (
-    TableFacts,
-    TableKind,
-    picked_tables,
-    reserved_for,
-)
-from airflow_cdc_provider.systems.mysql.server.connection import connect
-from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
-
-if TYPE_CHECKING:
-    from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
+from airflow_cdc_provider.pipeline.steps.sink import sink_of, source_of
 
 Found = tuple[Path, str, str]
 
@@ -66,33 +56,30 @@ class Captured:
 
 def captured_tables(run: Run) -> Captured:
     """Ask the source for the pipeline's tables."""
-    with closing(connect(run.servers.source, purpose="plan")) as connection:
-        return tables_of(run.loaded, connection, read_capabilities(connection))
+    with source_of(run).catalogue() as catalogue:
+        return tables_of(run.loaded, catalogue, sink_of(run))
 
 
 def picked_now(run: Run) -> tuple[TableId, ...]:
     """Return the names of the base tables that the file picks, without a look at them."""
     source = run.model.source
-    with closing(connect(run.servers.source, purpose="plan")) as connection:
-        capabilities = read_capabilities(connection)
-        facts = picked_tables(connection, capabilities, source.patterns, source.excluded)
+    with source_of(run).catalogue() as catalogue:
+        facts = catalogue.picked(source.patterns, source.excluded)
     return tuple(fact.table for fact in facts if fact.kind is TableKind.BASE)
 
 
-def tables_of(
-    loaded: LoadedPipeline, connection: ServerConnection, capabilities: Capabilities
-) -> Captured:
+def tables_of(loaded: LoadedPipeline, catalogue: Catalogue, sink: Sink) -> Captured:
     """Return the tables the file picks, or refuse the file."""
-    source, fold = loaded.model.source, capabilities.names_fold_case
-    facts = picked_tables(connection, capabilities, source.patterns, source.excluded)
+    source, fold = loaded.model.source, catalogue.names_fold_case
+    facts = catalogue.picked(source.patterns, source.excluded)
     base = [fact for fact in facts if fact.kind is TableKind.BASE]
-    reserved = list(_reserved_patterns(source.patterns, fold=fold))
+    reserved = list(_reserved_patterns(source.patterns, catalogue))
     if reserved:
         raise loaded.refusal(*reserved)
 
     @cache
     def names() -> list[str]:
-        every = picked_tables(connection, capabilities, [TablePattern("*", "*")])
+        every = catalogue.picked([TablePattern("*", "*")])
         return [str(fact.table) for fact in every]
 
     found = [
@@ -101,7 +88,7 @@ def tables_of(
     ]
     if found:
         raise loaded.refusal(*found)
-    schemas = read_schemas(connection, [fact.table for fact in base])
+    schemas = catalogue.schemas([fact.table for fact in base])
     plans = tuple(
         TablePlan(
             schema=schemas[fact.table],
@@ -111,10 +98,10 @@ def tables_of(
         for fact in base
         if fact.table in schemas
     )
-    found = [*_reserved_targets(loaded, plans), *_wrong_keys(loaded, plans)]
+    found = [*_reserved_targets(loaded, plans, sink), *_wrong_keys(loaded, plans)]
     if found:
         raise loaded.refusal(*found)
-    return Captured(plans, tuple(facts), capabilities.server_uuid, fold)
+    return Captured(plans, tuple(facts), catalogue.identity, fold)
 
 
 def require_separate(loaded: LoadedPipeline, plans: Sequence[TablePlan]) -> None:
@@ -136,19 +123,21 @@ def require_keys(plans: Iterable[TablePlan]) -> None:
         )
 
 
-def _reserved_patterns(patterns: Sequence[TablePattern], *, fold: bool) -> Iterator[Found]:
+def _reserved_patterns(patterns: Sequence[TablePattern], catalogue: Catalogue) -> Iterator[Found]:
     """Yield the patterns that name a database no table of which is ever copied."""
     for number, pattern in enumerate(patterns):
-        holder = "" if "*" in pattern.database else reserved_for(pattern.database, fold=fold)
+        holder = "" if "*" in pattern.database else catalogue.reserved_for(pattern.database)
         if holder:
             what = f"the database {pattern.database} belongs to {holder}, and is never copied"
             yield ("source", "tables", number), what, "leave it out"
 
 
-def _reserved_targets(loaded: LoadedPipeline, plans: Sequence[TablePlan]) -> Iterator[Found]:
+def _reserved_targets(
+    loaded: LoadedPipeline, plans: Sequence[TablePlan], sink: Sink
+) -> Iterator[Found]:
     """Yield the tables that would be copied into such a database, however it is written."""
     for plan in plans:
-        holder = reserved_for(plan.sink_table.database, fold=True)
+        holder = sink.reserved_for(plan.sink_table.database)
         if holder:
             yield (
                 ("sink", "route") if loaded.model.sink.route else ("sink",),

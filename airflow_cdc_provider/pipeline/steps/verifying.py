@@ -20,15 +20,12 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.verify_report import VerifyReport
 from airflow_cdc_provider.pipeline.run import Run, lease_is_live
 from airflow_cdc_provider.pipeline.steps.file_changes import require_unchanged
-from airflow_cdc_provider.pipeline.steps.sink import open_ledger
+from airflow_cdc_provider.pipeline.steps.sink import open_ledger, sink_of, source_of
 from airflow_cdc_provider.pipeline.steps.tables import picked_now
-from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
-from airflow_cdc_provider.systems.mysql.server.connection import connect, query
-from airflow_cdc_provider.systems.mysql.verify.verify import VerifyReport
-from airflow_cdc_provider.systems.mysql.verify.verify import verify as compare
 
 SETTLE_S = 120.0
 _POLL_S = 0.3
@@ -68,7 +65,7 @@ def verify(
         else:
             wait_for_stream(run, timeout_s=settle_s)
 
-    found = compare(run.servers.source, run.servers.sink, plans, tables=tables, recheck=recheck)
+    found = sink_of(run).compare(source_of(run), plans, tables=tables, recheck=recheck)
     planned = {plan.schema.table for plan in plans}
     return replace(found, not_copied=tuple(sorted(set(picked_now(run)) - planned)))
 
@@ -99,17 +96,8 @@ def wait_for_stream(run: Run, *, timeout_s: float) -> bool:
 
 def source_end(run: Run) -> LogPosition:
     """Ask the source where its log ends."""
-    with closing(connect(run.servers.source, purpose="position")) as connection:
-        capabilities = read_capabilities(connection)
-        rows = query(connection, capabilities.status_statement)
-    if not rows:
-        raise RefusedError(
-            "the source has no binary log, or the account may not see it",
-            where=str(run.servers.source),
-            remedy="turn on log_bin and grant REPLICATION CLIENT (MariaDB: BINLOG MONITOR)",
-        )
-    place = BinlogPosition.of(str(rows[0][0]), int(rows[0][1]))
-    return LogPosition(capabilities.server_uuid, place)
+    with closing(source_of(run).log_end(purpose="position")) as log_end:
+        return log_end.now()
 
 
 def _covers(position: LogPosition, end: LogPosition) -> bool:

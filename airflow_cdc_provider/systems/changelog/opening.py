@@ -16,7 +16,7 @@ from airflow_cdc_provider.systems.changelog.files import Format
 from airflow_cdc_provider.systems.changelog.ledger import ChangelogLedger
 from airflow_cdc_provider.systems.changelog.splits import ChangelogSplitSink
 from airflow_cdc_provider.systems.changelog.targets import ChangelogTables, ChangelogTargets
-from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
+from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates, arrow_schemas
 
 _FILE_URI = "file://"
 
@@ -54,7 +54,7 @@ class ChangelogSink:
         return ChangelogChangeSink(
             folder_of(self.path),
             self.owner,
-            CapturedTables(self.plans, self.zero_dates),
+            CapturedTables(self.plans, arrow_schemas(self.plans, self.zero_dates)),
             form=self.form,
             origin=self._origin,
         )

@@ -39,7 +39,7 @@ def main() -> None:
     bench = setting(given, "lineitem")
     batches = _rows(bench)
     tables = bench.sink.open_tables()
-    tables.create_missing(bench.sink.plans)
+    tables.create_missing(bench.plans)
     tables.close()
     connection = connect(Endpoint.parse(subject.dsn(given["sink"])), purpose="ablation")
     sink_session(connection)

@@ -21,7 +21,6 @@ from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.core.table_schema import TableSchema
-from airflow_cdc_provider.engine.connecting import open_boundaries
 from airflow_cdc_provider.engine.snapshot.assigner import SplitAssigner
 from airflow_cdc_provider.engine.snapshot.assigner_server import AssignerServer
 from airflow_cdc_provider.engine.snapshot.door import AssignerAddress
@@ -30,6 +29,7 @@ from airflow_cdc_provider.engine.snapshot.remote_assigner import RemoteAssigner
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.spark.session import close_session, open_session
 from airflow_cdc_provider.systems.mysql.source.snapshot_reader import SnapshotReader
+from airflow_cdc_provider.systems.registry import open_source
 from tests.benchmarks import subject
 from tests.benchmarks.ours.copy import planned_run, warm
 
@@ -66,7 +66,7 @@ def _snapshot(run: Run, spark: SparkSession, folder: Path) -> int:
     planner = Planner(
         assigner,
         [table],
-        lambda: open_boundaries(source, split_rows),
+        lambda: open_source(source).boundaries(split_rows),
         stored=lambda planned: run.store.splits(run.name, planned.table),
     )
     with planner, AssignerServer(assigner, host="127.0.0.1") as server:

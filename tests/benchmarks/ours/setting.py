@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_cdc_provider.columns.sink_port import Owner
+from airflow_cdc_provider.columns.sink_port import Owner, Sink, SinkSettings
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.jobspec import ApplyMode
@@ -16,8 +16,8 @@ from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.server.connection import connect, query
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schema
-from airflow_cdc_provider.systems.mysql.sink.mysql_sink import Sink, open_sink
 from airflow_cdc_provider.systems.mysql.source.snapshot_reader import SnapshotReader
+from airflow_cdc_provider.systems.registry import open_sink
 from tests.benchmarks import subject
 
 OWNER = Owner(PipelineName("bench"), 1)
@@ -30,6 +30,7 @@ class Setting:
     source: Endpoint
     sink: Sink
     schema: TableSchema
+    plans: tuple[TablePlan, ...]
 
     @property
     def whole_table(self) -> SnapshotSplit:
@@ -50,7 +51,7 @@ class Setting:
     def copied(self) -> StreamSplit:
         """Copy the table to the sink and hand off; what the stream then has to do is left."""
         tables = self.sink.open_tables()
-        tables.create_missing(self.sink.plans)
+        tables.create_missing(self.plans)
         tables.close()
         ledger = self.sink.open_ledger()
         ledger.take_over(OWNER.generation)
@@ -93,7 +94,6 @@ def setting(
         Endpoint.parse(subject.dsn(given["sink"])),
         OWNER,
         [plan],
-        apply=apply,
-        writers=writers,
+        SinkSettings(apply=apply, writers=writers),
     )
-    return Setting(source, sink, schema)
+    return Setting(source, sink, schema, (plan,))

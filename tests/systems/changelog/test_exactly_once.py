@@ -24,6 +24,7 @@ from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.splits import FinishedSplit
 from airflow_cdc_provider.core.stream_split import hand_off
 from airflow_cdc_provider.systems.changelog import manifest as manifest_module
+from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import effect_of
 from tests.behaviours.sink_world import SERVER, Change, at, delete, insert, update
 from tests.systems.changelog.world import ChangelogWorld
 
@@ -353,7 +354,7 @@ def _statement(sql: str, start: int) -> Statement:
     point = TransactionPoint(
         SERVER, None, BinlogPosition(1, start), BinlogPosition(1, start + 10), 7
     )
-    return Statement("shop", sql, point)
+    return Statement("shop", sql, point, effect_of(sql, default_database="shop"))
 
 
 class TestQuietLog:

@@ -7,7 +7,8 @@ from contextlib import closing
 from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import StatementKind, effect_of
+from airflow_cdc_provider.core.statement_effect import StatementKind
+from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import effect_of
 from airflow_cdc_provider.systems.mysql.server.catalogue import triggers
 from airflow_cdc_provider.systems.mysql.server.connection import Role, connect
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas

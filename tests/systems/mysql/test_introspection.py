@@ -12,11 +12,11 @@ from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import AccessDeniedError, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyKind
+from airflow_cdc_provider.core.table_facts import TableKind
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.preflight.foreign_keys import foreign_keys
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
 from airflow_cdc_provider.systems.mysql.server.catalogue import (
-    TableKind,
     picked_tables,
     table_facts,
     triggers,
@@ -162,6 +162,7 @@ def test_foreign_keys_and_triggers_are_found(server: SqlServer, database: str) -
 @dataclass(frozen=True)
 class Everything:
     database: str
+    table: str = "*"
 
     def matches(self, table: TableId, *, ignore_case: bool = False) -> bool:
         return table.database == self.database
@@ -170,6 +171,7 @@ class Everything:
 @dataclass(frozen=True)
 class Named:
     table: str
+    database: str = "*"
 
     def matches(self, table: TableId, *, ignore_case: bool = False) -> bool:
         return table.table == self.table

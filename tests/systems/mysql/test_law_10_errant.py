@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from airflow_cdc_provider.columns.sink_port import Owner
+from airflow_cdc_provider.columns.source_port import LogReading
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import CdcError, SourceIdentityError
 from airflow_cdc_provider.core.history import Held
@@ -17,11 +18,11 @@ from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
-from airflow_cdc_provider.engine.connecting import check_source
 from airflow_cdc_provider.engine.stream.stream_task import ERROR, StreamTask, Turn, read_log
+from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink
+from airflow_cdc_provider.systems.mysql.mysql_source import MySqlSource
 from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schema
-from airflow_cdc_provider.systems.mysql.sink.mysql_sink import Sink
 from tests.servers.given import SqlServer
 from tests.servers.replication import catch_up, pair_of, part
 from tests.systems.mysql.test_law_10_lineage import make_table, whole_position
@@ -49,7 +50,8 @@ class History:
         return whole_position(self.replica).server_uuid
 
     def check(self, read: LogPosition, *held: Held, captured: TableId = TABLE) -> str:
-        return check_source(Endpoint.parse(self.replica.dsn()), read, held, {captured})
+        source = MySqlSource(Endpoint.parse(self.replica.dsn()))
+        return source.require_same_log(read, held, {captured})
 
 
 @pytest.fixture(scope="module")
@@ -111,13 +113,14 @@ def test_a_reader_that_finds_another_server_than_the_run_began_with_asks_again(
     replica = Endpoint.parse(history.replica.dsn())
     with closing(connect(replica, purpose="test")) as connection:
         plan = TablePlan(read_schema(connection, TABLE), TableId("d", "copy"), 0)
-    sink = Sink(Endpoint.parse(history.primary.dsn()), Owner(PipelineName("errant"), 1), (plan,))
+    owner = Owner(PipelineName("errant"), 1)
+    sink = MySqlSink(Endpoint.parse(history.primary.dsn()), owner, (plan,))
     with closing(sink.open_ledger()) as ledger:
         ledger.take_over(1)
         ledger.start_plan("a plan")
         start = history.later
         ledger.store_stream(StreamSplit(start, None, (TableProgress(TABLE, start),)))
-    task = StreamTask(replica, sink, server_id=7421)
+    task = StreamTask(MySqlSource(replica), sink, LogReading({TABLE: plan.schema}, reader_id=7421))
     (row,) = read_log(task, Turn("errant", 1), whole_position(history.replica))
     told = row.to_pylist()[0]
     assert told["kind"] == ERROR

@@ -13,7 +13,7 @@ from airflow_cdc_provider.core.gtid import GtidSet, MariaDbGtidPosition
 from airflow_cdc_provider.core.history import Held
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
-from airflow_cdc_provider.engine.connecting import check_source
+from airflow_cdc_provider.systems.mysql.mysql_source import MySqlSource
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
 from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.mysql.source.lineage import unseen_transactions
@@ -53,7 +53,7 @@ def unseen(server: SqlServer, ours: LogPosition) -> str:
 
 
 def news_of(server: SqlServer, read: LogPosition, *held: Held) -> str:
-    return check_source(Endpoint.parse(server.dsn()), read, held, {TABLE})
+    return MySqlSource(Endpoint.parse(server.dsn())).require_same_log(read, held, {TABLE})
 
 
 def make_table(server: SqlServer) -> None:

@@ -12,6 +12,7 @@ from airflow_cdc_provider.columns.changes import ChangeBatch, Op, Statement, Tab
 from airflow_cdc_provider.core.gtid import Gtid, GtidSet, GtidSource
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition, TransactionPoint
+from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import effect_of
 from airflow_cdc_provider.systems.mysql.source.log_tail import LogTail
 
 UUID = "11111111-1111-1111-1111-111111111111"
@@ -147,7 +148,8 @@ def test_a_transaction_given_up_in_part_is_passed_when_l_contains_its_end() -> N
 
 
 def test_a_statement_after_l_is_told_and_one_before_is_not() -> None:
-    statement = Statement("d", "TRUNCATE t", point(2))
+    effect = effect_of("TRUNCATE t", default_database="d")
+    statement = Statement("d", "TRUNCATE t", point(2), effect)
     barrier = ChangeBatch(executed(), batch([2]).end, (), (), statement)
     tail, _ = tail_of([[barrier]], [[barrier]])
     assert list(tail.changes(TABLE, executed(1), place(2))) == [statement]

@@ -16,14 +16,14 @@ from airflow_cdc_provider.core.findings import Finding, Level
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.systems.mysql.preflight.log_settings import log_findings
-from airflow_cdc_provider.systems.mysql.preflight.preflight import preflight
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
 from airflow_cdc_provider.systems.mysql.server.catalogue import table_facts
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
 from airflow_cdc_provider.systems.mysql.server.privileges import parse_grants
-from airflow_cdc_provider.systems.mysql.sink.mysql_sink import open_sink
+from airflow_cdc_provider.systems.registry import open_sink
 from tests.servers.given import SqlServer
 from tests.servers.throwaway import MariaDbServer, MySqlServer
+from tests.systems.mysql.preflights import preflight
 from tests.systems.mysql.sessions import source
 
 NO_GTIDS: dict[str, str | int | None] = {"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}

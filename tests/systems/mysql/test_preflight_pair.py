@@ -21,7 +21,6 @@ from airflow_cdc_provider.systems.mysql.preflight.both_sides import (
     retention_findings,
 )
 from airflow_cdc_provider.systems.mysql.preflight.log_settings import log_findings
-from airflow_cdc_provider.systems.mysql.preflight.preflight import preflight
 from airflow_cdc_provider.systems.mysql.preflight.source_tables import migration_findings
 from airflow_cdc_provider.systems.mysql.server.capabilities import (
     Capabilities,
@@ -32,6 +31,7 @@ from airflow_cdc_provider.systems.mysql.server.connection import Role, connect
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
 from tests.servers.given import SqlServer
 from tests.servers.throwaway import MySqlServer
+from tests.systems.mysql.preflights import preflight
 from tests.systems.mysql.sessions import source
 
 PLAIN = "SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX, DROP, TRIGGER"

@@ -56,7 +56,7 @@ def test_rows_keep_the_servers_bytes_while_nothing_was_replayed(
     schema = schema_of(mysql_server, table)
     with reader_of(mysql_server, schema) as reader:
         rows, _ = reader.read(split_of(schema))
-    assert rows.text_chunks() is not None
+    assert rows.native_chunks() is not None
     assert rows.rows == 20
 
 

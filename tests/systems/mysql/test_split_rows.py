@@ -22,5 +22,5 @@ def test_draining_gives_all_rows_in_order_and_keeps_no_chunk() -> None:
     rows = TextRows((_chunk("3"), _chunk("1")), TextDecoder(_SCHEMA))
     batches = rows.drained()
     first = next(batches)
-    assert rows.text_chunks() == ()
+    assert rows.native_chunks() == ()
     assert [batch.to_pylist() for batch in (first, *batches)] == [[{"id": 3}], [{"id": 1}]]

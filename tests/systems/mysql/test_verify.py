@@ -13,10 +13,11 @@ from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.verify_report import DifferenceKind, VerifyReport
 from airflow_cdc_provider.systems.mysql.server.connection import query
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schema
 from airflow_cdc_provider.systems.mysql.verify import verify as verify_module
-from airflow_cdc_provider.systems.mysql.verify.verify import DifferenceKind, VerifyReport, verify
+from airflow_cdc_provider.systems.mysql.verify.verify import verify
 from tests.servers.given import SqlServer
 from tests.systems.mysql.sessions import sink, source
 

@@ -38,6 +38,8 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_schema import Column, ColumnType
 from airflow_cdc_provider.systems.mysql.dialect.column_types import (
     BINARY_TYPES,
@@ -151,3 +153,10 @@ def arrow_field(column: Column, zero_dates: ZeroDates = ZeroDates.FAIL) -> pa.Fi
 def arrow_schema(columns: Iterable[Column], zero_dates: ZeroDates = ZeroDates.FAIL) -> pa.Schema:
     """Return the schema of some columns, in their order."""
     return pa.schema([arrow_field(column, zero_dates) for column in columns])
+
+
+def arrow_schemas(
+    plans: Iterable[TablePlan], zero_dates: ZeroDates = ZeroDates.FAIL
+) -> dict[TableId, pa.Schema]:
+    """Return the schema of each table's changes: all columns, in table order."""
+    return {plan.schema.table: arrow_schema(plan.schema.columns, zero_dates) for plan in plans}

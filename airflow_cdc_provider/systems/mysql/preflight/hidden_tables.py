@@ -7,26 +7,16 @@ pattern with a star would then pick fewer tables than there are, and nobody woul
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol
 
+from airflow_cdc_provider.columns.source_port import Pattern
 from airflow_cdc_provider.core.findings import Finding, Level
 from airflow_cdc_provider.core.identifiers import quote_identifier
 from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities
 from airflow_cdc_provider.systems.mysql.server.privileges import Grants
 
 
-class PickedBy(Protocol):
-    """The two names of a pattern, each with any number of `*`."""
-
-    @property
-    def database(self) -> str: ...
-
-    @property
-    def table(self) -> str: ...
-
-
 def hidden_findings(
-    grants: Grants, capabilities: Capabilities, subject: str, patterns: Iterable[PickedBy]
+    grants: Grants, capabilities: Capabilities, subject: str, patterns: Iterable[Pattern]
 ) -> Iterator[Finding]:
     """Yield the patterns that may fit tables which the account does not see."""
     for pattern in patterns:
@@ -43,7 +33,7 @@ def _sees_all(grants: Grants, capabilities: Capabilities, database: str) -> bool
     return any(grants.holds("SELECT", name) for name in names)
 
 
-def _hidden(grants: Grants, subject: str, pattern: PickedBy) -> Finding:
+def _hidden(grants: Grants, subject: str, pattern: Pattern) -> Finding:
     every = "*" in pattern.database
     level = "*" if every else quote_identifier(pattern.database)
     return Finding(

@@ -6,17 +6,20 @@ changed on either server.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_cdc_provider.columns.source_port import PreflightQuestion, SourceLook
 from airflow_cdc_provider.core.endpoint import Endpoint
-from airflow_cdc_provider.core.errors import CdcError
-from airflow_cdc_provider.core.findings import Finding, Level, sorted_findings
+from airflow_cdc_provider.core.errors import CdcError, RefusedError
+from airflow_cdc_provider.core.findings import Finding, Level
 from airflow_cdc_provider.core.identifiers import LEDGER_DATABASE, quote_identifier, quote_table
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.systems.mysql.preflight.at_sink import Sink, sink_findings
 from airflow_cdc_provider.systems.mysql.preflight.both_sides import (
+    Clock,
     clock_findings,
     copied_bytes,
     disk_findings,
@@ -30,7 +33,7 @@ from airflow_cdc_provider.systems.mysql.preflight.foreign_keys import (
     foreign_keys,
     keys_in,
 )
-from airflow_cdc_provider.systems.mysql.preflight.hidden_tables import PickedBy, hidden_findings
+from airflow_cdc_provider.systems.mysql.preflight.hidden_tables import hidden_findings
 from airflow_cdc_provider.systems.mysql.preflight.log_settings import log_findings, set_statement
 from airflow_cdc_provider.systems.mysql.preflight.looks import (
     CannotTell,
@@ -52,7 +55,6 @@ from airflow_cdc_provider.systems.mysql.server.capabilities import (
     WatermarkMode,
     read_capabilities,
 )
-from airflow_cdc_provider.systems.mysql.server.catalogue import TableFacts
 from airflow_cdc_provider.systems.mysql.server.connection import Role, connect, query, query_named
 from airflow_cdc_provider.systems.mysql.server.privileges import Grants, account_name, read_grants
 from airflow_cdc_provider.systems.mysql.source.watermarks import may_read_log_status
@@ -60,49 +62,62 @@ from airflow_cdc_provider.systems.mysql.source.watermarks import may_read_log_st
 if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
 
-__all__ = ["Finding", "Level", "preflight"]
-
 _SINK_PRIVILEGES = ("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "INDEX", "DROP")
 _TO_SEE_TRIGGERS = "TRIGGER"
 """MySQL hides a table's triggers from accounts without it, and they would fire unseen."""
 
 
-def preflight(  # noqa: PLR0913 - each option is one a caller chooses by name
-    source: Endpoint,
-    sink: Endpoint,
-    plans: Sequence[TablePlan],
-    *,
-    server_ids: range = range(0),
-    max_connections: int = 0,
-    picked: Iterable[TableFacts] = (),
-    patterns: Iterable[PickedBy] = (),
-) -> tuple[Finding, ...]:
-    """Look at both servers and all tables; what blocks comes first.
+@dataclass(frozen=True, slots=True)
+class SourceFacts:
+    """What a sink of the same protocol is compared by."""
 
-    `picked` are the tables that the `patterns` pick, of whatever kind, so that those no copy can be
-    made of are named.
-    """
-    picked = tuple(picked)
-    found: list[Finding] = [*left_out_findings(picked), *partition_findings(picked)]
-    found += migration_findings(plan.schema.table for plan in plans)
+    capabilities: Capabilities
+    clock: Clock
+    foreign_keys: tuple[ForeignKey, ...]
+    bytes: int
+    """Of the tables that are copied, as estimated."""
+
+
+def source_look(source: Endpoint, question: PreflightQuestion) -> SourceLook:
+    """Look at a source and the tables that are picked there."""
+    plans, subject = question.plans, str(source)
+    found: list[Finding] = [
+        *left_out_findings(question.picked),
+        *partition_findings(question.picked),
+        *migration_findings(plan.schema.table for plan in plans),
+    ]
     with closing(connect(source, purpose="preflight")) as connection:
         capabilities = read_capabilities(connection)
         keys = _foreign_keys(connection, plans)
-        found += _source(connection, capabilities, str(source), plans, keys)
-        found += hidden_findings(read_grants(connection), capabilities, str(source), patterns)
-        found += _server_ids(connection, capabilities, str(source), server_ids)
-        found += _room(connection, capabilities, str(source), max_connections)
+        found += _source(connection, capabilities, subject, plans, keys)
+        found += hidden_findings(read_grants(connection), capabilities, subject, question.patterns)
+        found += _server_ids(connection, capabilities, subject, question.reader_ids)
+        found += _room(connection, capabilities, subject, question.readers)
         size = copied_bytes(connection, plans)
-        found += retention_findings(capabilities, str(source), size)
+        found += retention_findings(capabilities, subject, size)
         clock = read_clock(connection)
+    return SourceLook(tuple(found), SourceFacts(capabilities, clock, keys, size))
+
+
+def sink_look(sink: Endpoint, plans: Sequence[TablePlan], source: object) -> tuple[Finding, ...]:
+    """Look at a sink, beside what was seen of the source."""
+    if not isinstance(source, SourceFacts):
+        raise RefusedError(
+            "preflight does not know this kind of source beside a MySQL or MariaDB sink",
+            where=str(sink),
+            risk="none: nothing was started",
+            remedy="copy from MySQL or MariaDB, or into another kind of sink",
+        )
     with closing(connect(sink, purpose="preflight", role=Role.SINK)) as connection:
         there = Sink(connection, read_capabilities(connection, role=Role.SINK), str(sink))
-        found += clock_findings(there, read_clock(connection, role=Role.SINK), clock)
-        found += sink_findings(there, capabilities, plans)
-        found += _sink_privileges(there, plans)
-        found += reference_findings(there, keys, plans)
-        found += disk_findings(there, size)
-    return sorted_findings(found)
+        clock = read_clock(connection, role=Role.SINK)
+        return (
+            *clock_findings(there, clock, source.clock),
+            *sink_findings(there, source.capabilities, plans),
+            *_sink_privileges(there, plans),
+            *reference_findings(there, source.foreign_keys, plans),
+            *disk_findings(there, source.bytes),
+        )
 
 
 def _source(

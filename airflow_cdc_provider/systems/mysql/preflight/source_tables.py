@@ -9,11 +9,11 @@ from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.findings import Finding, Level
 from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
 from airflow_cdc_provider.core.keys import bounding, comparable
+from airflow_cdc_provider.core.table_facts import TableFacts, TableKind
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.column_types import require_known
 from airflow_cdc_provider.systems.mysql.preflight.foreign_keys import ForeignKey
 from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities
-from airflow_cdc_provider.systems.mysql.server.catalogue import TableFacts, TableKind
 
 _MANY_ROWS = 5_000_000
 _ENGINES = {"InnoDB", "ROCKSDB"}

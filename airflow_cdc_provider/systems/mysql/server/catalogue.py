@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from airflow_cdc_provider.columns.source_port import Pattern
 from airflow_cdc_provider.core.identifiers import LEDGER_DATABASE, TableId
+from airflow_cdc_provider.core.table_facts import TableFacts, TableKind
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
 from airflow_cdc_provider.systems.mysql.server.connection import Role, query
 
@@ -21,37 +21,6 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
 
 SYSTEM_DATABASES = ("information_schema", "mysql", "performance_schema", "sys")
-
-
-class TableKind(StrEnum):
-    """What `information_schema` calls a table."""
-
-    BASE = "BASE TABLE"
-    VERSIONED = "SYSTEM VERSIONED"
-    SEQUENCE = "SEQUENCE"
-    VIEW = "VIEW"
-    OTHER = "OTHER"
-
-
-@dataclass(frozen=True, slots=True)
-class TableFacts:
-    """A table as the catalogue lists it."""
-
-    table: TableId
-    kind: TableKind
-    engine: str
-    collation: str | None
-    estimated_rows: int
-    """The engine's guess; it can be wrong by half."""
-    estimated_bytes: int
-    partitioned: bool
-
-
-class Pattern(Protocol):
-    """Picks tables by name."""
-
-    def matches(self, table: TableId, *, ignore_case: bool = False) -> bool:
-        """Tell whether the pattern picks `table`."""
 
 
 def picked_tables(

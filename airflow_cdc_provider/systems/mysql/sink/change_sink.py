@@ -27,7 +27,7 @@ from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
-from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
+from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates, arrow_schemas
 from airflow_cdc_provider.systems.mysql.sink import ledger, writers
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, create_ledger
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
@@ -53,7 +53,7 @@ class MySqlChangeSink:
     ) -> None:
         self.quiet: QuietLog | None = None
         self._owner = owner
-        self._captured = CapturedTables(plans, zero_dates)
+        self._captured = CapturedTables(plans, arrow_schemas(plans, zero_dates))
         self._sessions: list[SinkSession] = []
         self._pool = ThreadPoolExecutor(slots, thread_name_prefix="cdc-slot") if slots > 1 else None
         opened = False

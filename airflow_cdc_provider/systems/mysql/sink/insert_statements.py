@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import pyarrow as pa
 
-from airflow_cdc_provider.columns.keys import key_at
 from airflow_cdc_provider.core.errors import (
     IntegrityError,
     RefusedError,
@@ -33,6 +32,7 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
 from airflow_cdc_provider.core.table_schema import Column
+from airflow_cdc_provider.systems.mysql.wire.key_values import key_at
 from airflow_cdc_provider.systems.mysql.wire.parameters import (
     RowParameters,
     parameter_types,

@@ -155,7 +155,7 @@ class MySqlSplitSink:
         writer = RowWriter(self._session, plan.sink_table, columns, key_columns(plan.schema))
         # what is no member of an ENUM is found in columns only
         in_columns = way is _Way.AGAIN and bool(enums_of(columns))
-        if in_columns or rows.text_chunks() is None:
+        if in_columns or rows.native_chunks() is None:
             return writer.write(rows.batches(), WriteMode.INSERT, load=way is _Way.LOAD)
         if way is _Way.LOAD:
             return writer.load(
@@ -191,10 +191,13 @@ def _rewritten(
 ) -> Iterator[Rewritten]:
     """Rewrite chunks as they are; those that cannot be, or hold zero dates, go by way of Arrow.
 
-    Rows that cannot decode a chunk by itself go by Arrow from the first such chunk on.
+    So do those of another protocol. Rows that cannot decode a chunk by itself go by Arrow from
+    the first such chunk on.
     """
     done = 0
-    for chunk in rows.text_chunks() or ():
+    for chunk in rows.native_chunks() or ():
+        if not isinstance(chunk, TextChunk):
+            break
         text = of_chunk(chunk)
         if text is None and isinstance(rows, DecodesChunks):
             text = of_batch(rows.batch_of(chunk))

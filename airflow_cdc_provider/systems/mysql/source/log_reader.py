@@ -140,6 +140,10 @@ class LogReader:
             return self._imprinted(position)
         return self._imprinted(LogPosition(self._server_uuid, reached, position.gtids))
 
+    def read_up_to(self, end: LogPosition, *, batch_s: float) -> Iterator[ChangeBatch]:
+        """Yield the changes up to `end`, a place in this server's log."""
+        return self.read_to(end.binlog, batch_s=batch_s)
+
     def read_to(
         self,
         until: BinlogPosition | None,

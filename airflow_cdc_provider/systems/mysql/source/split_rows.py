@@ -43,7 +43,7 @@ class TextRows:
         while left:
             yield self.decoder.to_arrow(left.pop())
 
-    def text_chunks(self) -> tuple[TextChunk, ...] | None:
+    def native_chunks(self) -> tuple[TextChunk, ...] | None:
         return self.chunks
 
     def batch_of(self, chunk: TextChunk) -> pa.RecordBatch:

@@ -25,6 +25,7 @@ from pymysqlreplication.row_event import (
 
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.logged_events import LoggedEvent
+from airflow_cdc_provider.core.statement_effect import StatementKind
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import EventChunk
 from airflow_cdc_provider.systems.mysql.binlog.events.event_types import (
     CHECKSUM_BYTES,
@@ -36,7 +37,7 @@ from airflow_cdc_provider.systems.mysql.binlog.events.frames import FrameReader,
 from airflow_cdc_provider.systems.mysql.binlog.events.gtid_events import read_gtids
 from airflow_cdc_provider.systems.mysql.binlog.events.statements import LoggedStatement
 from airflow_cdc_provider.systems.mysql.binlog.octets import Octets
-from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import StatementKind, effect_of
+from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import effect_of
 from airflow_cdc_provider.systems.mysql.source.log_window import RawEvent
 
 _SIZE_AT = 9

@@ -45,8 +45,6 @@ from airflow_cdc_provider.systems.mysql.verify.verify_text import row_texts
 if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
 
-__all__ = ["Difference", "DifferenceKind", "TableVerdict", "VerifyReport", "verify"]
-
 log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 

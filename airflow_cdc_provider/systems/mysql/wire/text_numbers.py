@@ -22,7 +22,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_cdc_provider.columns.words import (
+from airflow_cdc_provider.systems.mysql.wire.text_protocol import Field
+from airflow_cdc_provider.systems.mysql.wire.wide_loads import (
     ABOVE_NINE,
     LOADED_BYTES,
     WORD_BYTES,
@@ -34,7 +35,6 @@ from airflow_cdc_provider.columns.words import (
     word_at,
     words_at,
 )
-from airflow_cdc_provider.systems.mysql.wire.text_protocol import Field
 
 Numbers = npt.NDArray[np.int64]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.statement_effect import StatementKind
 from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema, UniqueKey
-from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import StatementKind, effect_of
+from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import effect_of
 from airflow_cdc_provider.systems.mysql.dialect.sql_tokens import TokenKind, tokens
 
 T = TableId("shop", "orders")

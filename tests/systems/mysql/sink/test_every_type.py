@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from airflow_cdc_provider.columns.sink_port import Owner
+from airflow_cdc_provider.columns.sink_port import Owner, SinkSettings
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import RowRefusedError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
@@ -23,9 +23,9 @@ from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabili
 from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schema
 from airflow_cdc_provider.systems.mysql.sink import row_writer
-from airflow_cdc_provider.systems.mysql.sink.mysql_sink import open_sink
 from airflow_cdc_provider.systems.mysql.source.log_reader import LogReader
 from airflow_cdc_provider.systems.mysql.source.snapshot_reader import SnapshotReader
+from airflow_cdc_provider.systems.registry import open_sink
 from tests.servers.families import FAMILIES
 from tests.servers.given import SqlServer
 from tests.systems.mysql.wire.test_sql_round_trip import different
@@ -221,14 +221,8 @@ def _copy_and_follow(
         status = read_capabilities(connection).status_statement
     plan = TablePlan(schema, copy, 0)
     owner = Owner(PipelineName(f"p_{secrets.token_hex(6)}"), 1)
-    sink = open_sink(
-        "mysql",
-        endpoint,
-        owner,
-        [plan],
-        zero_dates=ZeroDates.TEXT,
-        **WAYS[way],  # type: ignore[arg-type]
-    )
+    settings = SinkSettings(zero_dates=ZeroDates.TEXT, **WAYS[way])  # type: ignore[arg-type]
+    sink = open_sink("mysql", endpoint, owner, [plan], settings)
     with closing(sink.open_ledger()) as ledger, closing(sink.open_tables()) as builder:
         ledger.take_over(1)
         builder.create_missing([plan])

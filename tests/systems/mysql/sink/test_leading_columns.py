@@ -16,10 +16,10 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.split_planner import splits_between
 from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schema
-from airflow_cdc_provider.systems.mysql.sink.mysql_sink import open_sink
 from airflow_cdc_provider.systems.mysql.source.key_bounds import boundaries
 from airflow_cdc_provider.systems.mysql.source.snapshot_reader import SnapshotReader
 from airflow_cdc_provider.systems.mysql.verify.verify import verify
+from airflow_cdc_provider.systems.registry import open_sink
 from tests.servers.families import FAMILIES
 from tests.servers.given import SqlServer
 

@@ -22,8 +22,8 @@ from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
 from airflow_cdc_provider.systems.mysql.dialect.table_ddl import sink_create_statement
+from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schema
-from airflow_cdc_provider.systems.mysql.sink.mysql_sink import Sink
 from airflow_cdc_provider.systems.mysql.source.log_reader import LogReader
 from tests.servers.given import SqlServer
 from tests.systems.mysql.sessions import BOTH_FAMILIES, source
@@ -95,7 +95,7 @@ class Copy:
     server: SqlServer
     database: str
     plan: TablePlan
-    sink: Sink
+    sink: MySqlSink
     start: LogPosition
     family: str
     rows: int = 0
@@ -148,7 +148,7 @@ def copy(
     start = position_of(server)
     plan = TablePlan(schema, target, 0)
     owner = Owner(PipelineName(f"p_{secrets.token_hex(6)}"), 1)
-    sink = Sink(Endpoint.parse(server.dsn()), owner, (plan,))
+    sink = MySqlSink(Endpoint.parse(server.dsn()), owner, (plan,))
     with ExitStack() as stack:
         ledger = stack.enter_context(closing(sink.open_ledger()))
         ledger.take_over(1)

@@ -10,7 +10,7 @@ from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.errors import FencedError, RefusedError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.systems.mysql.sink.mysql_sink import open_sink
+from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink
 from airflow_cdc_provider.systems.mysql.sink.targets import MySqlTargets
 from tests.servers.throwaway import MariaDbServer
 from tests.systems.mysql.sink.test_mysql_tables import Tables, tables
@@ -21,7 +21,7 @@ __all__ = ["tables"]
 def targets_of(tables: Tables, pipeline: str, generation: int = 1) -> MySqlTargets:
     """Open the claims of a pipeline, which owns itself."""
     owner = Owner(PipelineName(f"{pipeline}_{tables.sink}"), generation)
-    sink = open_sink("mysql", tables.endpoint, owner, ())
+    sink = MySqlSink(tables.endpoint, owner)
     with closing(sink.open_ledger()) as ledger:
         ledger.take_over(max(generation, ledger.generation()))
     return sink.open_targets()

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from airflow_cdc_provider.columns.sink_port import Owner
+from airflow_cdc_provider.columns.sink_port import Owner, SinkSettings
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import ValueRefusedError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
@@ -18,9 +18,10 @@ from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schema
-from airflow_cdc_provider.systems.mysql.sink.mysql_sink import open_sink
 from airflow_cdc_provider.systems.mysql.source.snapshot_reader import SnapshotReader
 from airflow_cdc_provider.systems.mysql.wire.load_text import load_chunk
+from airflow_cdc_provider.systems.mysql.wire.text_protocol import TextChunk
+from airflow_cdc_provider.systems.registry import open_sink
 from tests.servers.given import SqlServer
 
 COLUMNS = """id INT PRIMARY KEY, name VARCHAR(600), price DECIMAL(12,3), at DATETIME(3),
@@ -37,20 +38,26 @@ def copy(
         schema = read_schema(connection, table, with_statement=True)
     plan = TablePlan(schema, TableId(target, "t"), 0)
     owner = Owner(PipelineName(f"p_{secrets.token_hex(6)}"), 1)
-    opened = open_sink("mysql", Endpoint.parse(sink.dsn()), owner, [plan], **options)  # type: ignore[arg-type]
+    settings = SinkSettings(**options)  # type: ignore[arg-type]
+    opened = open_sink("mysql", Endpoint.parse(sink.dsn()), owner, [plan], settings)
     with closing(opened.open_ledger()) as ledger, closing(opened.open_tables()) as builder:
         ledger.take_over(1)
         builder.create_missing([plan])
     split = SnapshotSplit(table, 0, ("id",), schema.key_kinds, KeyRange())
     reader = SnapshotReader(
-        endpoint, {table: schema}, server_id=9101, backfill=False, zero_dates=opened.zero_dates
+        endpoint,
+        {table: schema},
+        server_id=9101,
+        backfill=False,
+        zero_dates=ZeroDates(settings.zero_dates),
     )
     with closing(reader), closing(opened.open_splits()) as splits:
         rows, report = reader.read(split)
-        chunks = rows.text_chunks()
+        chunks = rows.native_chunks()
         assert chunks is not None
         splits.publish(split, rows, report)
-    as_they_are = [load_chunk(chunk, schema.copied_columns) is not None for chunk in chunks]
+    sent = [chunk for chunk in chunks if isinstance(chunk, TextChunk)]
+    as_they_are = [load_chunk(chunk, schema.copied_columns) is not None for chunk in sent]
     return len(chunks), sum(as_they_are)
 
 

@@ -11,11 +11,12 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from airflow_cdc_provider.columns.changes import Op, TableChanges
-from airflow_cdc_provider.columns.keys import key_at, key_column
+from airflow_cdc_provider.columns.keys import key_column
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import Key, KeyRange
 from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.value_model import arrow_schema
+from airflow_cdc_provider.systems.mysql.wire.key_values import key_at
 
 TABLE = TableId("shop", "orders")
 Change = tuple[Op, Key | None, Key | None, int]

@@ -22,14 +22,11 @@ from airflow_cdc_provider.core.errors import (
     ValueRefusedError,
 )
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
 from airflow_cdc_provider.systems.mysql.binlog.events.byte_reader import ByteReader
 from airflow_cdc_provider.systems.mysql.dialect.charsets import decode_member
 from airflow_cdc_provider.systems.mysql.dialect.collations import charset_of
-from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import (
-    StatementEffect,
-    StatementKind,
-    effect_of,
-)
+from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import effect_of
 
 _ANSI_QUOTES, _NO_BACKSLASH_ESCAPES = 0x04, 1 << 20
 _SQL_MODE_CODE, _CHARSET_CODE, _CATALOG_CODE = 1, 4, 6
@@ -70,6 +67,16 @@ class LoggedStatement:
     def shown(self) -> str:
         """The text, with a mark for each byte that is no character: else it could not be stored."""
         return _UNDECODED.sub("\ufffd", self.sql)
+
+    @property
+    def effect(self) -> StatementEffect:
+        """What it does to tables."""
+        return effect_of(
+            self.sql,
+            default_database=self.database,
+            ansi_quotes=self.ansi_quotes,
+            backslash_escapes=self.backslash_escapes,
+        )
 
     @classmethod
     def read(cls, body: bytes) -> LoggedStatement:
@@ -178,12 +185,7 @@ def meaning_of(
     """Classify a statement; `captures_in` tells whether a database may hold captured tables."""
     if statement.sql.startswith(_XA_VERB):  # many in some logs, and nothing else begins so
         return _control(statement.sql)
-    effect = effect_of(
-        statement.sql,
-        default_database=statement.database,
-        ansi_quotes=statement.ansi_quotes,
-        backslash_escapes=statement.backslash_escapes,
-    )
+    effect = statement.effect
     if effect.kind is StatementKind.TRANSACTION:
         return _control(statement.sql)
     if effect.kind is StatementKind.UNKNOWN:

@@ -276,9 +276,7 @@ class ColumnDecoder:
         at the boundary before that transaction: what comes behind it is not applied yet.
         """
         point = self._runs.first_point(end, second)
-        statement = Statement(
-            logged.database, logged.shown, point, logged.ansi_quotes, logged.backslash_escapes
-        )
+        statement = Statement(logged.database, logged.shown, point, logged.effect)
         if not self._is_begun:
             yield from self._runs.end(end, second)
         self._maps.forget_schemas()

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from airflow_cdc_provider.columns.source_port import NextEnd
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
-from airflow_cdc_provider.engine.stream.log_offsets import LogFile
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
 from airflow_cdc_provider.systems.mysql.server.connection import connect, query
+from airflow_cdc_provider.systems.mysql.source.log_pacing import LogFile, next_end
 
 
-class LogEnd:
+class MySqlLogEnd:
     """One session on a server; whoever it is then, it is the same server until `close`."""
 
     def __init__(self, endpoint: Endpoint, *, purpose: str) -> None:
@@ -34,8 +35,24 @@ class LogEnd:
         file, offset = rows[0][0], rows[0][1]
         return LogPosition(self.server_uuid, BinlogPosition.of(str(file), int(offset)))
 
-    def files(self) -> tuple[LogFile, ...]:
-        """Return the files of the log that are still there."""
+    def next_end(
+        self, start: LogPosition, *, bound: LogPosition | None, batch_bytes: int
+    ) -> NextEnd:
+        """Return where the micro-batch from `start` ends."""
+        now = self.now()
+        if bound is not None and bound.server_uuid != now.server_uuid:
+            # no place in this server's log; its end of now has all that the bound was to bring
+            bound = now
+        behind = (
+            start.binlog is not None
+            and now.binlog is not None
+            and start.binlog.file_number < now.binlog.file_number
+        )
+        files = self._files() if behind else ()
+        end = next_end(start, now, bound=bound, files=files, batch_bytes=batch_bytes)
+        return NextEnd(end, bound)
+
+    def _files(self) -> tuple[LogFile, ...]:
         rows = query(self._connection, "SHOW BINARY LOGS")
         return tuple(
             LogFile(BinlogPosition.of(str(row[0]), 0).file_number, int(row[1])) for row in rows

@@ -1,0 +1,215 @@
+"""What the engine and the steps ask of a source.
+
+A `Source` is a server's place and account, and holds no connection, so it travels to executors as
+it is. What it opens has connections of its own and is closed by who asked for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from airflow_cdc_provider.core.findings import Finding
+from airflow_cdc_provider.core.history import Held
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.keys import Key
+from airflow_cdc_provider.core.logged_events import LogView
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.core.table_facts import TableFacts
+from airflow_cdc_provider.core.table_schema import TableSchema
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.columns.changes import ChangeBatch
+    from airflow_cdc_provider.columns.rows import SplitRows
+
+
+class Pattern(Protocol):
+    """Picks tables by name: two names, each with any number of `*`."""
+
+    @property
+    def database(self) -> str: ...
+
+    @property
+    def table(self) -> str: ...
+
+    def matches(self, table: TableId, *, ignore_case: bool = False) -> bool:
+        """Tell whether the pattern picks `table`."""
+
+
+class Boundaries(Protocol):
+    """Finds a table's split boundaries over a connection that it holds."""
+
+    def __call__(self, schema: TableSchema, start: Key | None) -> Iterator[Key]: ...
+
+
+class SplitReader(Protocol):
+    """Reads whole splits over connections that it keeps."""
+
+    def read(self, split: SnapshotSplit) -> tuple[SplitRows, SplitReport]: ...
+
+    def close(self) -> None: ...
+
+
+class TailReader(Protocol):
+    """Reads the log on from where it is."""
+
+    @property
+    def position(self) -> LogPosition: ...
+
+    def read_up_to(self, end: LogPosition, *, batch_s: float) -> Iterator[ChangeBatch]:
+        """Yield the changes up to `end`, a boundary that this server told."""
+
+    def close(self) -> None: ...
+
+
+class LogEnd(Protocol):
+    """One session on a server; whoever it is then, it is the same server until `close`."""
+
+    def now(self) -> LogPosition:
+        """Return the end of the log: a boundary that everything committed so far lies before."""
+
+    def next_end(
+        self, start: LogPosition, *, bound: LogPosition | None, batch_bytes: int
+    ) -> NextEnd:
+        """Return where a micro-batch from `start` ends; `start` itself if nothing is to be read.
+
+        `bound` ends a bounded run; `batch_bytes` of log is what a micro-batch holds at most,
+        as far as the server lets it be cut.
+        """
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class NextEnd:
+    """Where a micro-batch ends."""
+
+    end: LogPosition
+    bound: LogPosition | None
+    """The bound as it holds from now on: another server's log has another place for it."""
+
+
+class Catalogue(Protocol):
+    """A source's tables, over one connection."""
+
+    @property
+    def identity(self) -> str:
+        """The server's own name for itself, which no other server has."""
+
+    @property
+    def names_fold_case(self) -> bool:
+        """Whether two names that differ by case alone are one."""
+
+    def picked(
+        self, include: Sequence[Pattern], exclude: Sequence[Pattern] = ()
+    ) -> tuple[TableFacts, ...]:
+        """Return the tables, of whatever kind, that the patterns pick."""
+
+    def reserved_for(self, database: str) -> str:
+        """Return what a database is reserved for, empty if its tables may be copied."""
+
+    def schemas(self, tables: Sequence[TableId]) -> Mapping[TableId, TableSchema]:
+        """Return the definitions of these tables; those that do not exist are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitReading:
+    """How one reader reads splits."""
+
+    schemas: Mapping[TableId, TableSchema]
+    reader_id: int
+    """An id at the source that no other reader of its log has."""
+    backfill: bool
+    max_split_bytes: int
+    zero_dates: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogReading:
+    """How the stream reads the log."""
+
+    schemas: Mapping[TableId, TableSchema]
+    reader_id: int
+    max_batch_changes: int = 100_000
+    zero_dates: str = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class PreflightQuestion:
+    """What a pipeline asks of its source."""
+
+    plans: Sequence[TablePlan]
+    picked: Sequence[TableFacts] = ()
+    """The tables that the patterns pick, of whatever kind."""
+    patterns: Sequence[Pattern] = ()
+    reader_ids: range = range(0)
+    readers: int = 0
+    """How many read at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLook:
+    """What preflight saw of the source."""
+
+    findings: tuple[Finding, ...]
+    facts: object = None
+    """For a sink that knows this kind of source: what the two are compared by."""
+
+
+class Source(Protocol):
+    """A server that tables are read from, and its log."""
+
+    def connect(self, *, purpose: str) -> Any:
+        """Open a connection as the system's own driver has it; the caller closes it."""
+
+    def describe(self) -> str:
+        """Connect, and say which server answered: family, version, identity."""
+
+    def catalogue(self) -> AbstractContextManager[Catalogue]:
+        """Open the catalogue."""
+
+    def preflight(self, question: PreflightQuestion) -> SourceLook:
+        """Look at settings, privileges and tables; what cannot be told is a finding too."""
+
+    def require_history(self, read: LogPosition, held: Sequence[Held]) -> str:
+        """Require that the server that answers has what was read, and what the sink holds.
+
+        It may be another server than the one that was read. Returns what is to be told of that;
+        empty if it is the same.
+        """
+
+    def require_same_log(
+        self, read: LogPosition, held: Sequence[Held], captured: Collection[TableId]
+    ) -> str:
+        """Require the history, and that the log is the very one that was read (law 10).
+
+        Another server must have nothing before it that changed captured tables and was not read.
+        """
+
+    def connections_a_reader(self, *, backfill: bool) -> int:
+        """Return how many connections one snapshot reader holds."""
+
+    def boundaries(self, split_rows: int) -> AbstractContextManager[Boundaries]:
+        """Open what finds split boundaries."""
+
+    def middle_of(self, split: SnapshotSplit) -> Key:
+        """Return a key in the middle of a split."""
+
+    def split_reader(self, reading: SplitReading) -> SplitReader:
+        """Open a snapshot reader."""
+
+    def log_reader(self, stream: StreamSplit, reading: LogReading) -> TailReader:
+        """Open the reader of the log where a committed stream goes on."""
+
+    def look_at_log(
+        self, at: str, position: LogPosition | None, *, count: int, values: bool
+    ) -> LogView:
+        """Return events around `at` if it is given, else around a position, else at the end."""
+
+    def log_end(self, *, purpose: str) -> LogEnd:
+        """Open what tells where the log ends."""

@@ -1,0 +1,94 @@
+"""What a statement of the log does to tables, as far as its text tells.
+
+Each system reads its own statements; what they come to is data, and travels with the changes.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from enum import StrEnum
+
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.table_schema import TableSchema
+
+
+class StatementKind(StrEnum):
+    """What kind of thing a statement does."""
+
+    CREATE = "create"
+    ALTER = "alter"
+    DROP = "drop"
+    """Tables, or whole databases."""
+    RENAME = "rename"
+    TRUNCATE = "truncate"
+    ROWS = "rows"
+    """Row changes as text: the rows themselves are not in the log, nor are those that triggers,
+    foreign keys and functions change along with them, in tables the text does not name."""
+    TRANSACTION = "transaction"
+    """BEGIN, COMMIT, ROLLBACK, savepoints and XA."""
+    OTHER = "other"
+    """Known to leave tables alone: views, users, routines, maintenance."""
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class StatementEffect:
+    """A statement's kind and what it names."""
+
+    kind: StatementKind
+    tables: tuple[TableId, ...] = ()
+    databases: tuple[str, ...] = ()
+    """Databases that are dropped whole."""
+    renames: tuple[tuple[TableId, TableId], ...] = ()
+    harmless: bool = False
+    """Neither rows, nor columns, nor unique keys, nor names change."""
+    unlogged_rows: bool = False
+    """Rows change without row events: partitions dropped or exchanged, tablespaces imported."""
+    temporary: bool = False
+    reaches_all: bool = False
+    """Any table may be changed, named or not."""
+    if_plain: tuple[str, ...] = ()
+    """It is harmless if none of these keys and constraints, dropped or renamed, is unique."""
+    drops_constraints: bool = False
+    """Among these are constraints, which may be checks."""
+
+    def concerns(self, table: TableId, *, ignore_case: bool = False) -> bool:
+        """Tell whether this may change the rows or the definition of `table`."""
+        if self.harmless:
+            return False
+        if self.reaches_all or self.kind is StatementKind.UNKNOWN:
+            return True
+
+        def same(left: str, right: str) -> bool:
+            return left.casefold() == right.casefold() if ignore_case else left == right
+
+        if any(same(database, table.database) for database in self.databases):
+            return True
+        return any(
+            same(named.database, table.database) and same(named.table, table.table)
+            for named in self.tables
+        )
+
+    def changes(self, schema: TableSchema, *, ignore_case: bool = False) -> bool:
+        """Tell whether this may change the rows or the definition of a table planned like this."""
+        if not self.concerns(schema.table, ignore_case=ignore_case):
+            return False
+        return not self.if_plain or any(self._is_needed(name, schema) for name in self.if_plain)
+
+    def _is_needed(self, name: str, schema: TableSchema) -> bool:
+        """Tell whether a key or constraint may be one that says something about the rows.
+
+        MariaDB's JSON is a text with a check, by whatever name.
+        """
+        unique = {"PRIMARY", *(key.name for key in schema.unique_keys)}
+        if _folded(name) in set(map(_folded, unique)):
+            return True
+        return self.drops_constraints and any(c.type.is_json_text for c in schema.columns)
+
+
+def _folded(name: str) -> str:
+    """Fold a name as far as any server may when it compares names; rather too far."""
+    parts = unicodedata.normalize("NFKD", name.casefold())
+    bare = "".join(each for each in parts if not unicodedata.combining(each))
+    return bare.casefold().replace("\u0131", "i")

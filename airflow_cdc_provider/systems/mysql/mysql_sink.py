@@ -1,0 +1,126 @@
+"""MySQL, MariaDB and what speaks their protocol as a sink, from plain values.
+
+Each part that is opened has a connection of its own and is closed by who asked for it. What reads
+or writes rows is imported where it is opened: it brings Arrow, which whoever only asks the ledger
+or makes tables does without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from airflow_cdc_provider.columns.sink_port import Owner, SinkAbilities, SinkSettings
+from airflow_cdc_provider.columns.source_port import Source, SourceLook
+from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.findings import Finding
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.jobspec import ApplyMode
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.verify_report import VerifyReport
+from airflow_cdc_provider.systems.mysql.dialect.column_types import ZeroDates
+from airflow_cdc_provider.systems.mysql.mysql_source import MySqlSource
+from airflow_cdc_provider.systems.mysql.preflight.preflight import sink_look
+from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
+from airflow_cdc_provider.systems.mysql.server.catalogue import reserved_for
+from airflow_cdc_provider.systems.mysql.server.connection import Role, connect
+from airflow_cdc_provider.systems.mysql.sink.ledger import MySqlLedger
+from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
+from airflow_cdc_provider.systems.mysql.sink.table_builder import MySqlTableBuilder
+from airflow_cdc_provider.systems.mysql.sink.targets import MySqlTargets
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.systems.mysql.sink.change_sink import MySqlChangeSink
+    from airflow_cdc_provider.systems.mysql.sink.split_sink import MySqlSplitSink
+
+ABILITIES = SinkAbilities(
+    transactional=True, upserts=True, needs_exact_filter=False, takes_native_chunks=True
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MySqlSink:
+    """One pipeline's sink under one generation."""
+
+    endpoint: Endpoint
+    owner: Owner
+    plans: tuple[TablePlan, ...] = ()
+    settings: SinkSettings = field(default_factory=SinkSettings)
+
+    def __str__(self) -> str:
+        return str(self.endpoint)
+
+    @property
+    def abilities(self) -> SinkAbilities:
+        return ABILITIES
+
+    def identity(self) -> str:
+        with closing(connect(self.endpoint, purpose="identity", role=Role.SINK)) as connection:
+            return read_capabilities(connection, role=Role.SINK).server_uuid
+
+    def reserved_for(self, database: str) -> str:
+        return reserved_for(database, fold=True)
+
+    def preflight(self, plans: Sequence[TablePlan], source: SourceLook) -> tuple[Finding, ...]:
+        return sink_look(self.endpoint, plans, source.facts)
+
+    def compare(
+        self,
+        source: Source,
+        plans: Sequence[TablePlan],
+        *,
+        tables: Sequence[TableId] | None,
+        recheck: Callable[[], None],
+    ) -> VerifyReport:
+        if not isinstance(source, MySqlSource):
+            raise RefusedError(
+                f"verify cannot compare {source} with {self}: they are different systems",
+                where="verify",
+                risk="none: nothing was compared",
+                remedy="compare the two by other means",
+            )
+        from airflow_cdc_provider.systems.mysql.verify.verify import verify  # noqa: PLC0415
+
+        return verify(source.endpoint, self.endpoint, plans, tables=tables, recheck=recheck)
+
+    def open_ledger(self) -> MySqlLedger:
+        return MySqlLedger(self._session("ledger"), self.owner)
+
+    def open_targets(self) -> MySqlTargets:
+        return MySqlTargets(self._session("claiming tables"), self.owner)
+
+    def open_tables(self) -> MySqlTableBuilder:
+        return MySqlTableBuilder(self._session("making tables"), self.owner)
+
+    def open_splits(self) -> MySqlSplitSink:
+        from airflow_cdc_provider.systems.mysql.sink.split_sink import (  # noqa: PLC0415
+            MySqlSplitSink,
+        )
+
+        session = self._session("publishing splits")
+        return MySqlSplitSink(session, self.owner, self.plans, zero_dates=self._zero_dates)
+
+    def open_changes(self) -> MySqlChangeSink:
+        from airflow_cdc_provider.systems.mysql.sink.change_sink import (  # noqa: PLC0415
+            MySqlChangeSink,
+        )
+
+        slots = self.settings.writers if self.settings.apply is ApplyMode.MERGED else 1
+        return MySqlChangeSink(
+            lambda: self._session("applying changes"),
+            self.owner,
+            self.plans,
+            slots=slots,
+            zero_dates=self._zero_dates,
+        )
+
+    @property
+    def _zero_dates(self) -> ZeroDates:
+        return ZeroDates(self.settings.zero_dates)
+
+    def _session(self, purpose: str) -> SinkSession:
+        files = self.settings.local_files
+        return SinkSession.open(self.endpoint, purpose=purpose, local_files=files)

@@ -1,0 +1,196 @@
+"""MySQL and MariaDB as a source: what the engine asks, answered over connections opened here.
+
+What reads rows or the log is imported where it is opened: it brings Arrow, which whoever only looks
+at the server does without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_cdc_provider.columns.source_port import (
+    Boundaries,
+    LogReading,
+    Pattern,
+    PreflightQuestion,
+    SourceLook,
+    SplitReading,
+)
+from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.history import Held, held_by_stream
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.keys import Key
+from airflow_cdc_provider.core.logged_events import LogView
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.splits import SnapshotSplit
+from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.core.table_facts import TableFacts
+from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
+from airflow_cdc_provider.systems.mysql.dialect.column_types import ZeroDates
+from airflow_cdc_provider.systems.mysql.preflight.preflight import source_look
+from airflow_cdc_provider.systems.mysql.server.capabilities import (
+    Capabilities,
+    WatermarkMode,
+    read_capabilities,
+)
+from airflow_cdc_provider.systems.mysql.server.catalogue import picked_tables, reserved_for
+from airflow_cdc_provider.systems.mysql.server.connection import connect
+from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
+from airflow_cdc_provider.systems.mysql.source.key_bounds import boundaries, split_middle
+from airflow_cdc_provider.systems.mysql.source.lineage import taken_over
+from airflow_cdc_provider.systems.mysql.source.log_end import MySqlLogEnd
+from airflow_cdc_provider.systems.mysql.source.log_start import check_start
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
+    from airflow_cdc_provider.systems.mysql.source.log_reader import LogReader
+    from airflow_cdc_provider.systems.mysql.source.snapshot_reader import SnapshotReader
+
+_BATCH_LOG_BYTES = 32 * 1024 * 1024
+"""Log behind one batch of changes: what the reader and the writer each hold of it, decoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class MySqlCatalogue:
+    """The tables of one server, over one connection."""
+
+    connection: ServerConnection
+    capabilities: Capabilities
+
+    @property
+    def identity(self) -> str:
+        return self.capabilities.server_uuid
+
+    @property
+    def names_fold_case(self) -> bool:
+        return self.capabilities.names_fold_case
+
+    def picked(
+        self, include: Sequence[Pattern], exclude: Sequence[Pattern] = ()
+    ) -> tuple[TableFacts, ...]:
+        return picked_tables(self.connection, self.capabilities, include, exclude)
+
+    def reserved_for(self, database: str) -> str:
+        return reserved_for(database, fold=self.names_fold_case)
+
+    def schemas(self, tables: Sequence[TableId]) -> Mapping[TableId, TableSchema]:
+        return read_schemas(self.connection, tables)
+
+
+@dataclass(frozen=True, slots=True)
+class MySqlSource:
+    """A source that speaks MySQL's protocol."""
+
+    endpoint: Endpoint
+
+    def __str__(self) -> str:
+        return str(self.endpoint)
+
+    def connect(self, *, purpose: str) -> ServerConnection:
+        return connect(self.endpoint, purpose=purpose)
+
+    def describe(self) -> str:
+        with closing(connect(self.endpoint, purpose="identity")) as connection:
+            found = read_capabilities(connection)
+        version = ".".join(str(part) for part in found.version)
+        return f"{found.flavour.value} {version}, server {found.server_uuid}"
+
+    @contextmanager
+    def catalogue(self) -> Iterator[MySqlCatalogue]:
+        with closing(connect(self.endpoint, purpose="plan")) as connection:
+            yield MySqlCatalogue(connection, read_capabilities(connection))
+
+    def preflight(self, question: PreflightQuestion) -> SourceLook:
+        return source_look(self.endpoint, question)
+
+    def require_history(self, read: LogPosition, held: Sequence[Held]) -> str:
+        with closing(connect(self.endpoint, purpose="position")) as connection:
+            capabilities = read_capabilities(connection)
+            check_start(connection, capabilities, read, held=held)
+            return taken_over(connection, capabilities, _positions(read, held))
+
+    def require_same_log(
+        self, read: LogPosition, held: Sequence[Held], captured: Collection[TableId]
+    ) -> str:
+        from airflow_cdc_provider.systems.mysql.source.errant import require_order  # noqa: PLC0415
+        from airflow_cdc_provider.systems.mysql.source.known_log import (  # noqa: PLC0415
+            require_known,
+        )
+
+        require_known(self.endpoint, read, held)
+        ours = _positions(read, held)
+        with closing(connect(self.endpoint, purpose="identity")) as connection:
+            capabilities = read_capabilities(connection)
+            require_order(self.endpoint, connection, capabilities.server_uuid, ours, captured)
+            return taken_over(connection, capabilities, ours)
+
+    def connections_a_reader(self, *, backfill: bool) -> int:
+        """Return one, or two with the log; where L equals H there is nothing to replay."""
+        if not backfill:
+            return 1
+        with closing(connect(self.endpoint, purpose="snapshot")) as connection:
+            modes = read_capabilities(connection).watermark_modes
+        return 1 if modes[:1] == (WatermarkMode.CONSISTENT_SNAPSHOT,) else 2
+
+    @contextmanager
+    def boundaries(self, split_rows: int) -> Iterator[Boundaries]:
+        with closing(connect(self.endpoint, purpose="planning splits")) as connection:
+
+            def find(schema: TableSchema, start: Key | None) -> Iterator[Key]:
+                return boundaries(connection, schema, split_rows, start)
+
+            yield find
+
+    def middle_of(self, split: SnapshotSplit) -> Key:
+        with closing(connect(self.endpoint, purpose="cutting a split")) as connection:
+            return split_middle(connection, split)
+
+    def split_reader(self, reading: SplitReading) -> SnapshotReader:
+        from airflow_cdc_provider.systems.mysql.source.snapshot_reader import (  # noqa: PLC0415
+            SnapshotReader,
+        )
+
+        return SnapshotReader(
+            self.endpoint,
+            reading.schemas,
+            server_id=reading.reader_id,
+            backfill=reading.backfill,
+            max_split_bytes=reading.max_split_bytes,
+            zero_dates=ZeroDates(reading.zero_dates),
+        )
+
+    def log_reader(self, stream: StreamSplit, reading: LogReading) -> LogReader:
+        from airflow_cdc_provider.systems.mysql.source.log_reader import (  # noqa: PLC0415
+            LogReader,
+        )
+
+        return LogReader(
+            self.endpoint,
+            server_id=reading.reader_id,
+            start=stream.start,
+            held=held_by_stream(stream),
+            captured=frozenset(reading.schemas),
+            limits=BatchLimits(changes=reading.max_batch_changes, bytes=_BATCH_LOG_BYTES),
+            zero_dates=ZeroDates(reading.zero_dates),
+            schemas=reading.schemas.get,
+        )
+
+    def look_at_log(
+        self, at: str, position: LogPosition | None, *, count: int, values: bool
+    ) -> LogView:
+        from airflow_cdc_provider.systems.mysql.source.log_view import (  # noqa: PLC0415
+            look_at_log,
+        )
+
+        return look_at_log(self.endpoint, at, position, count=count, values=values)
+
+    def log_end(self, *, purpose: str) -> MySqlLogEnd:
+        return MySqlLogEnd(self.endpoint, purpose=purpose)
+
+
+def _positions(read: LogPosition, held: Sequence[Held]) -> list[LogPosition]:
+    return [read, *(each.position for each in held)]

@@ -1,0 +1,92 @@
+"""Where a micro-batch ends: at the end of the server's log, or earlier at the end of a log file.
+
+Both are boundaries between transactions, and both are known without looking into the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from airflow_cdc_provider.core.errors import RESTART, PositionWentBackError
+from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
+
+_FIRST_EVENT = 4
+"""Where the first event of any log file begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """One file of the server's log."""
+
+    file_number: int
+    bytes: int
+
+
+def next_end(
+    start: LogPosition,
+    now: LogPosition,
+    *,
+    bound: LogPosition | None = None,
+    files: Sequence[LogFile] = (),
+    batch_bytes: int = 1 << 62,
+) -> LogPosition:
+    """Return where the micro-batch from `start` ends: `start` itself if there is nothing to read.
+
+    `now` is the end of the server's log. `bound` ends a bounded run. With `files` the batch holds
+    no more whole files than `batch_bytes` allow, and at least the rest of its first one.
+    """
+    end = _earlier(now, bound)
+    if end.server_uuid != start.server_uuid or start.binlog is None or end.binlog is None:
+        # another server, or a start known by GTIDs only: the log reader checks the lineage
+        return start if bound is not None and _covers(start, bound) else end
+    if now.binlog is not None and now.binlog < start.binlog:
+        raise _went_back(start, now)
+    if end.binlog <= start.binlog:
+        return start
+    cut = _file_cut(start.binlog, end.binlog, files, batch_bytes)
+    return LogPosition(end.server_uuid, cut)
+
+
+def _earlier(now: LogPosition, bound: LogPosition | None) -> LogPosition:
+    """Return the bound where it lies in this server's log at all, else the end of the log."""
+    if bound is None or bound.server_uuid != now.server_uuid or bound.binlog is None:
+        return now
+    return bound if now.binlog is None or bound.binlog < now.binlog else now
+
+
+def _covers(start: LogPosition, bound: LogPosition) -> bool:
+    if start.gtids is not None and bound.gtids is not None:
+        return start.covers(bound)
+    return False
+
+
+def _file_cut(
+    start: BinlogPosition, end: BinlogPosition, files: Sequence[LogFile], batch_bytes: int
+) -> BinlogPosition:
+    taken = 0
+    for file in sorted(files, key=lambda file: file.file_number):
+        if file.file_number < start.file_number:
+            continue
+        if file.file_number >= end.file_number:
+            break
+        if taken and taken + file.bytes > batch_bytes:
+            return BinlogPosition(file.file_number, _FIRST_EVENT, end.base)
+        taken += file.bytes
+        if taken > batch_bytes:
+            return BinlogPosition(_next_file(files, file, end), _FIRST_EVENT, end.base)
+    return end
+
+
+def _next_file(files: Sequence[LogFile], file: LogFile, end: BinlogPosition) -> int:
+    later = (other.file_number for other in files if other.file_number > file.file_number)
+    return min(later, default=end.file_number)
+
+
+def _went_back(start: LogPosition, now: LogPosition) -> PositionWentBackError:
+    return PositionWentBackError(
+        f"the end of the source's log is {now.binlog}, before {start.binlog}, where the stream is",
+        where=f"log of {now.server_uuid}",
+        risk="changes made since the log was reset are unknown",
+        remedy=f"if the log was reset on purpose, {RESTART}",
+    )
