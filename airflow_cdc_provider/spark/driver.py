@@ -6,7 +6,8 @@ is secret. Whoever started this process holds the other end of both, so no more 
 standard input ends, because the run is over or was killed: a job under way is done first, as one
 in a process of its own would be. SIGTERM is the wish to stop of the job under way, and the end.
 
-The libraries that jobs need are imported while Spark's JVM starts, on another core.
+The libraries that jobs need are imported while Spark's JVM starts, on another core. However long
+that takes, the lease of the first job is kept.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from __future__ import annotations
 import argparse
 import os
 import select
+import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from importlib import import_module
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.errors import CdcError
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.engine.job_result import JobResult
 
 _LOOK_FOR_A_STOP_S = 0.5
+_RENEW_LEASE_S = 15.0
 _JOBS = "airflow_cdc_provider.spark.main"
 
 
@@ -39,18 +43,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--answers", type=int, required=True, help="the pipe of the results")
     parser.add_argument("--master", help="Spark's master")
     options = parser.parse_args(arguments)
-    code = 0
-    _open_while_importing(options.master)
+    code, stop = 0, threading.Event()
+    lines = _lines(sys.stdin.fileno(), stop)
+    first = next(lines, None)
+    if first is None:
+        return code
+    _open_while_importing(JobSpec.from_json(first), options.master)
     # only now, as the module says
-    from airflow_cdc_provider.spark.main import (  # noqa: PLC0415
-        run_job,
-        set_up_logging,
-        stop_on_sigterm,
-    )
+    from airflow_cdc_provider.spark.main import run_job, set_up_logging  # noqa: PLC0415
 
     set_up_logging()
-    stop = stop_on_sigterm()
-    for line in _lines(sys.stdin.fileno(), stop):
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    for line in chain((first,), lines):
         result = run_job(JobSpec.from_json(line), master=options.master, stop=stop)
         code = int(result.exit_code)
         _answer(options.answers, result)
@@ -58,13 +62,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _open_while_importing(master: str | None) -> None:
+def _open_while_importing(spec: JobSpec, master: str | None) -> None:
     """Open the session; an error is left to the first job, which meets and tells it."""
-    importing = threading.Thread(target=import_module, args=(_JOBS,))
+    opened = threading.Event()
+    importing = threading.Thread(target=_import_and_keep_lease, args=(spec, opened))
     importing.start()
-    with suppress(CdcError, *SPARK_FAILURES):
-        open_session("cdc", master=master)
-    importing.join()
+    try:
+        with suppress(CdcError, *SPARK_FAILURES):
+            open_session("cdc", master=master)
+    finally:
+        opened.set()
+        importing.join()
+
+
+def _import_and_keep_lease(spec: JobSpec, opened: threading.Event) -> None:
+    """Import what jobs need, then keep the first one's lease until Spark is there."""
+    jobs = import_module(_JOBS)
+    with suppress(CdcError):  # the job itself meets it again
+        servers = jobs.JobServers.from_environment(spec)
+        while not opened.wait(_RENEW_LEASE_S):
+            with closing(jobs.open_store(servers.state_dsn)) as store:
+                store.renew_lease(spec.pipeline, spec.generation)
 
 
 def _lines(source: int, stop: threading.Event) -> Iterator[str]:

@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> ExitCode:
     except (OSError, ValueError, KeyError) as error:
         log.error("the job spec cannot be read: %s", error)
         return ExitCode.REFUSED
-    result = run_job(spec, master=options.master, stop=stop_on_sigterm())
+    result = run_job(spec, master=options.master, stop=_stop_on_sigterm())
     close_session()  # whatever Spark still has to say comes before the result
     if options.result is not None:
         options.result.write_text(result.to_json() + "\n", encoding="utf-8")
@@ -140,7 +140,7 @@ def _remember_failure(job: Job, text: str) -> None:
         job.store.tell(spec.pipeline, f"{spec.kind.value} failed: {text}", level="error")
 
 
-def stop_on_sigterm() -> threading.Event:
+def _stop_on_sigterm() -> threading.Event:
     """Turn SIGTERM into the wish to stop, which the job hears at its next renewal."""
     asked = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: asked.set())
