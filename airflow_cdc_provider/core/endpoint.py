@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from urllib.parse import quote
 
 from airflow_cdc_provider.core.dsn import DsnError, parse_dsn
 
@@ -69,6 +70,39 @@ class Endpoint:
 
     def __str__(self) -> str:
         return f"{self.user}@{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder of a file system, under one path wherever the work is done."""
+
+    path: str
+    """Absolute."""
+    form: str
+    """How its files are written: `json` or `parquet`."""
+
+    @property
+    def address(self) -> str:
+        """Return the folder in the form of a DSN; `parse_sink` reads it back."""
+        return f"file:///{quote(self.path.lstrip('/'), safe='/')}?form={self.form}"
+
+    def __str__(self) -> str:
+        return self.path
+
+
+SinkPlace = Endpoint | Folder
+"""Where a sink is."""
+
+
+def parse_sink(dsn: str) -> SinkPlace:
+    """Read where a sink is: a server's DSN, or a folder's address."""
+    if not dsn.startswith("file:"):
+        return Endpoint.parse(dsn)
+    try:
+        parts = parse_dsn(dsn)
+    except DsnError as error:
+        raise ValueError(f"a folder looks like file:///path; of this {error}") from None
+    return Folder(f"/{parts.path}", parts.options.get("form", ""))
 
 
 def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:

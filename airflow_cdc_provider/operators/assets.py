@@ -26,7 +26,7 @@ CONSISTENT_POINT_KEY = "consistent_point"
 
 def table_asset(model: PipelineFile, table: TableId) -> Asset:
     """Return the asset of one target table."""
-    server = model.sink.conn_id or model.sink.dsn_env or ""
+    server = model.sink.conn_id or model.sink.dsn_env or f"changelog{model.sink.path}"
     path = f"{quote(table.database, safe='')}/{quote(table.table, safe='')}"
     return Asset(name=f"cdc/{model.pipeline}/{path}", uri=f"cdc://{quote(server)}/{path}")
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.endpoint import Endpoint, SinkPlace, parse_sink
 from airflow_cdc_provider.core.errors import PipelineFileError
 from airflow_cdc_provider.core.jobspec import SINK_DSN_ENV, SOURCE_DSN_ENV, STATE_DSN_ENV
 from airflow_cdc_provider.pipeline.connection_fields import ConnectionFields
@@ -30,7 +30,7 @@ class Servers:
     """The servers of a pipeline. The DSNs hold passwords and never show."""
 
     source: Endpoint
-    sink: Endpoint
+    sink: SinkPlace
     source_dsn: str = field(repr=False)
     sink_dsn: str = field(repr=False)
     state_dsn: str = field(repr=False)
@@ -49,18 +49,21 @@ class Servers:
 def resolve_servers(loaded: LoadedPipeline, dsn_of: DsnOf) -> Servers:
     """Find all servers of a pipeline, or say which lines name one that is not there."""
     model = loaded.model
-    named: dict[str, Reference] = {"source": model.source, "sink": model.sink}
+    named: dict[str, Reference] = {"source": model.source}
+    if model.sink.folder is None:
+        named["sink"] = model.sink
     default_state: Path | None = None
     if model.state is None:
         default_state = loaded.path.resolve().with_suffix(STATE_SUFFIX)
     else:
         named["state"] = model.state
     dsns = _dsns(loaded, named, dsn_of)
-    source, sink = dsns["source"], dsns["sink"]
+    source = dsns["source"]
+    sink = dsns["sink"] if model.sink.folder is None else model.sink.folder.address
     state = dsns.get("state", f"sqlite:///{default_state}")
     return Servers(
         source=_endpoint(loaded, "source", source),
-        sink=_endpoint(loaded, "sink", sink),
+        sink=_sink_place(loaded, sink),
         source_dsn=source,
         sink_dsn=sink,
         state_dsn=state,
@@ -137,6 +140,10 @@ def _missing(section: str, reference: Reference) -> tuple[tuple[str, ...], str, 
         f"add it to Airflow; outside Airflow set AIRFLOW_CONN_{str(reference.conn_id).upper()}"
         " or use dsn_env",
     )
+
+
+def _sink_place(loaded: LoadedPipeline, dsn: str) -> SinkPlace:
+    return parse_sink(dsn) if loaded.model.sink.folder else _endpoint(loaded, "sink", dsn)
 
 
 def _endpoint(loaded: LoadedPipeline, section: str, dsn: str) -> Endpoint:

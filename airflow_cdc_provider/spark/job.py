@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from airflow_cdc_provider.columns.sink_port import Owner, Sink, SinkSettings
 from airflow_cdc_provider.columns.source_port import Source
-from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.endpoint import Endpoint, SinkPlace, parse_sink
 from airflow_cdc_provider.core.errors import RefusedError, StateMovedError
 from airflow_cdc_provider.core.jobspec import JobSpec
 from airflow_cdc_provider.core.lifecycle import Phase
@@ -22,13 +22,15 @@ from airflow_cdc_provider.systems.registry import open_sink, open_source
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+Place = TypeVar("Place")
+
 
 @dataclass(frozen=True, slots=True)
 class JobServers:
     """The servers of a job, with the secrets that its spec only names."""
 
     source: Endpoint
-    sink: Endpoint
+    sink: SinkPlace
     state_dsn: str = field(repr=False)
     secrets: Secrets = field(default_factory=Secrets)
 
@@ -44,8 +46,8 @@ class JobServers:
             )
         )
         return cls(
-            _endpoint(source, spec.source_env),
-            _endpoint(sink, spec.sink_env),
+            _place(Endpoint.parse, source, spec.source_env),
+            _place(parse_sink, sink, spec.sink_env),
             state,
             Secrets.of_dsns(source, sink, state),
         )
@@ -121,8 +123,8 @@ def _dsn(environ: Mapping[str, str], name: str, what: str) -> str:
     return dsn
 
 
-def _endpoint(dsn: str, name: str) -> Endpoint:
+def _place(parse: Callable[[str], Place], dsn: str, name: str) -> Place:
     try:
-        return Endpoint.parse(dsn)
+        return parse(dsn)
     except ValueError as error:
         raise RefusedError(str(error), where=f"${name}", remedy=f"correct {name}") from None

@@ -8,11 +8,14 @@ from typing import Protocol, cast
 
 from airflow_cdc_provider.columns.sink_port import Owner, Sink, SinkSettings
 from airflow_cdc_provider.columns.source_port import Source
-from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.endpoint import Endpoint, SinkPlace
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.records import TablePlan
 
-_SYSTEMS = {"mysql": "airflow_cdc_provider.systems.mysql.system"}
+_SYSTEMS = {
+    "changelog": "airflow_cdc_provider.systems.changelog.system",
+    "mysql": "airflow_cdc_provider.systems.mysql.system",
+}
 """`mysql` is whatever speaks its protocol; MariaDB too."""
 
 
@@ -23,7 +26,7 @@ class System(Protocol):
         """Return a source; nothing is connected yet."""
 
     def sink(
-        self, endpoint: Endpoint, owner: Owner, plans: Sequence[TablePlan], settings: SinkSettings
+        self, place: SinkPlace, owner: Owner, plans: Sequence[TablePlan], settings: SinkSettings
     ) -> Sink:
         """Return a sink under one generation; nothing is connected yet."""
 
@@ -47,10 +50,10 @@ def open_source(endpoint: Endpoint) -> Source:
 
 def open_sink(
     name: str,
-    endpoint: Endpoint,
+    place: SinkPlace,
     owner: Owner,
     plans: Sequence[TablePlan] = (),
     settings: SinkSettings | None = None,
 ) -> Sink:
     """Return the sink of a system under one generation; nothing is connected yet."""
-    return system(name).sink(endpoint, owner, plans, settings or SinkSettings())
+    return system(name).sink(place, owner, plans, settings or SinkSettings())

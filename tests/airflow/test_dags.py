@@ -185,6 +185,18 @@ def test_a_bounded_pipeline_catches_up_finishes_and_verifies(tmp_path: Path) -> 
     ]
 
 
+def test_a_change_log_ends_finished_and_is_an_asset_by_its_folder(tmp_path: Path) -> None:
+    text = (
+        'pipeline: log\nsource: {conn_id: shop, tables: ["shop.orders"]}\n'
+        "sink: {type: changelog, path: /data/changes}\nstate: {conn_id: state}\n"
+        "stream: {mode: bounded}\n"
+    )
+    dag = dag_of(tmp_path, text)
+    assert ("finish", []) in order_of(dag)
+    assets = [outlet for outlet in dag.task_dict["finish"].outlets if isinstance(outlet, Asset)]
+    assert [asset.uri for asset in assets] == ["cdc://changelog/data/changes/shop/orders"]
+
+
 def test_a_continuous_pipeline_is_followed_while_it_is_finished_and_verified(
     tmp_path: Path,
 ) -> None:

@@ -11,6 +11,7 @@ from tests.docs.pages import PAGES, ROOT, first_cells, page, rows, section
 
 _PACKAGE = ROOT / "airflow_cdc_provider"
 _PREFLIGHT = _PACKAGE / "systems" / "mysql" / "preflight"
+_CHANGELOG = _PACKAGE / "systems" / "changelog"
 _CHECKING = _PACKAGE / "pipeline" / "steps" / "checking.py"
 _FINDING_CODE = re.compile(r"(?:source|sink|table)\.[a-z_]+")
 _ERROR_CODE = re.compile(r"CDC(?:-[A-Z]+)?-\d{3}")
@@ -70,7 +71,12 @@ def _codes_made_in_loops(tree: ast.AST) -> Iterator[str]:
 
 def test_every_finding_of_preflight_is_on_its_page_and_no_other() -> None:
     found: set[str] = set()
-    for path in (*_PREFLIGHT.glob("*.py"), _PACKAGE / "core" / "findings.py", _CHECKING):
+    for path in (
+        *_PREFLIGHT.glob("*.py"),
+        _CHANGELOG / "preflight.py",
+        _PACKAGE / "core" / "findings.py",
+        _CHECKING,
+    ):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         found |= {*_plain_codes(tree), *_codes_made_in_loops(tree)}
     told = {cell for cell in first_cells(page("preflight.md")) if _FINDING_CODE.fullmatch(cell)}

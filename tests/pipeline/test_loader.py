@@ -79,6 +79,7 @@ def test_what_is_left_out_has_its_default() -> None:
     )
 
 
+_LOG = "type: changelog\n  path: /data/changes"
 WRONG = [
     ("pipeline: shop", "pipeline: shop-to-dr", 1, "letters, digits"),
     ("pipeline: shop", "pipelin: shop", 1, "did you mean 'pipeline'?"),
@@ -91,7 +92,7 @@ WRONG = [
     ('["shop.*"]', '["shop.*"]\n  server_id: 9-5', 5, "smaller id first"),
     ('["shop.*"]', '["shop.*"]\n  server_id: 5400-5402', 5, "too few"),
     ('["shop.*"]', '["shop.a"]\n  exclude: ["*.a"]', 4, "also excluded"),
-    ("DR_DSN", "DR_DSN\n  type: postgres", 7, "available is: mysql"),
+    ("DR_DSN", "DR_DSN\n  type: postgres", 7, "available are: mysql, changelog"),
     ("DR_DSN", 'DR_DSN\n  route: {"shop.a": "dr.*"}', 7, "stands for nothing"),
     ("DR_DSN", 'DR_DSN\n  route: {"shop": "dr"}', 7, "not 'database.table'"),
     ("DR_DSN", "SHOP_DSN", 5, "copied onto itself"),
@@ -106,6 +107,13 @@ WRONG = [
     ("DR_DSN", "DR_DSN\nstream:\n  writers: 4", 8, "apply: merged"),
     ("DR_DSN", "DR_DSN\ntopology: {name: x}", 7, "two-way sync is not in this release"),
     ("DR_DSN", "DR_DSN\n  dsn_env: TWICE", 7, "there twice, first on line 6"),
+    ("DR_DSN", "DR_DSN\n  type: changelog", 5, "neither conn_id nor dsn_env for a changelog"),
+    ("DR_DSN", "DR_DSN\n  path: /data", 5, "has no path and no format"),
+    ("dsn_env: DR_DSN", f"{_LOG}\n  existing_rows: replace", 5, "replaces no rows"),
+    ("dsn_env: DR_DSN", "type: changelog\n  path: data", 7, "no absolute path"),
+    ("dsn_env: DR_DSN", "type: changelog\n  path: s3://b/data", 7, "only a file system"),
+    ("dsn_env: DR_DSN", f"{_LOG}\nsnapshot: {{backfill: false}}", 8, "would hold them twice"),
+    ("dsn_env: DR_DSN", f"{_LOG}\nstream: {{apply: merged}}", 8, "holds every change"),
     ("pipeline: shop", "pipeline: [", 3, "not YAML"),
 ]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.endpoint import Endpoint, Folder, parse_sink
 from airflow_cdc_provider.core.errors import PipelineFileError, RefusedError
 from airflow_cdc_provider.pipeline.connections import (
     EnvironmentDsns,
@@ -69,6 +69,7 @@ def test_connections_are_found_where_airflow_keeps_them_in_the_environment() -> 
         }
     )
     servers = resolve_servers(parse_pipeline(FULL), dsns)
+    assert isinstance(servers.sink, Endpoint)
     assert (servers.sink.host, servers.sink.password) == ("dr.example", "p@ss/word")
     assert servers.sink.ssl_disabled
     assert servers.default_state is None
@@ -92,6 +93,7 @@ def test_a_connection_of_our_own_type_is_a_server_like_any_other(stored: str) ->
         }
     )
     servers = resolve_servers(parse_pipeline(FULL), dsns)
+    assert isinstance(servers.sink, Endpoint)
     assert (servers.sink.host, servers.sink.user) == ("dr.example", "cdc")
     assert servers.state_dsn == "postgresql://cdc@127.0.0.1/state"
 
@@ -157,3 +159,13 @@ def test_a_connection_that_is_not_there_is_named_with_its_line() -> None:
     with pytest.raises(PipelineFileError, match="no connection 'shop_mysql'") as caught:
         resolve_servers(parse_pipeline(FULL), EnvironmentDsns({}))
     assert "line 3, source.conn_id" in caught.value.what
+
+
+def test_a_folder_is_named_by_the_file_and_needs_no_dsn() -> None:
+    small = parse_pipeline(
+        'pipeline: p\nsource: {dsn_env: A, tables: ["a.*"]}\n'
+        "sink: {type: changelog, path: '/data/my changes@1', format: parquet}\n"
+    )
+    servers = resolve_servers(small, EnvironmentDsns({"A": DSN}))
+    assert servers.sink == Folder("/data/my changes@1", "parquet")
+    assert parse_sink(servers.sink_dsn) == servers.sink

@@ -12,7 +12,7 @@ from airflow_cdc_provider.pipeline.file.patterns import Route, TablePattern
 from airflow_cdc_provider.pipeline.file.problems import WrongValueError
 
 LARGEST_SERVER_ID = 2**32 - 1
-SINKS_TO_COME = ("postgres", "delta", "iceberg", "parquet", "changelog")
+SINKS_TO_COME = ("postgres", "delta", "iceberg", "parquet")
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RANGE = re.compile(r"([0-9]+)\s*(?:-\s*([0-9]+))?")
 _LATER = "not in this release"
@@ -75,8 +75,26 @@ def _server_ids(value: Any) -> Any:
 
 def _sink_type(value: Any) -> Any:
     if value in SINKS_TO_COME:
-        raise WrongValueError(f"sinks of type {value!r} are {_LATER}", "available is: mysql")
+        raise WrongValueError(
+            f"sinks of type {value!r} are {_LATER}", "available are: mysql, changelog"
+        )
     return value
+
+
+def _folder_path(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    path = value.removeprefix("file://")
+    if "://" in path:
+        raise WrongValueError(
+            "only a file system can create a file if and only if it is absent",
+            "write a folder on a local file system or on NFS, as in /data/changes",
+        )
+    if not path.startswith("/") or not path.strip("/") or {".", ".."} & set(path.split("/")):
+        raise WrongValueError(
+            "this is no absolute path of a folder", "write it from the root, as in /data/changes"
+        )
+    return path.rstrip("/")
 
 
 def _stream_start(value: Any) -> Any:
@@ -127,7 +145,8 @@ ServerIds = Annotated[
     BeforeValidator(_server_ids),
     WithJsonSchema({"type": ["string", "integer"], "pattern": r"^[0-9]+\s*(-\s*[0-9]+)?$"}),
 ]
-SinkType = Annotated[Literal["mysql"], BeforeValidator(_sink_type)]
+SinkType = Annotated[Literal["mysql", "changelog"], BeforeValidator(_sink_type)]
+FolderPath = Annotated[str, BeforeValidator(_folder_path)]
 StreamStart = Annotated[Literal["after_snapshot"], BeforeValidator(_stream_start)]
 StreamStop = Annotated[Literal["never"], BeforeValidator(_stream_stop)]
 NoTopology = Annotated[None, BeforeValidator(_topology)]

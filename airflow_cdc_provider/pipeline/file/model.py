@@ -11,11 +11,13 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from airflow_cdc_provider.core.endpoint import Folder
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.jobspec import ApplyMode, StreamMode
 from airflow_cdc_provider.pipeline.file.field_types import (
     ConnectionId,
     EnvironmentName,
+    FolderPath,
     Name,
     NoCondition,
     NoTopology,
@@ -50,14 +52,18 @@ class Reference(Section):
     )
 
     @model_validator(mode="after")
-    def _one_of_two(self) -> Self:
+    def _is_named(self) -> Self:
+        self.require_one_name()
+        return self
+
+    def require_one_name(self) -> None:
+        """Refuse both names, or none."""
         if (self.conn_id is None) == (self.dsn_env is None):
             both = "both are" if self.conn_id else "neither is"
             raise WrongValueError(
                 f"wanted one of conn_id and dsn_env, {both} there",
                 "write conn_id: <Airflow connection>, or dsn_env: <environment variable>",
             )
-        return self
 
 
 class SourceSection(Reference):
@@ -100,7 +106,20 @@ class SourceSection(Reference):
 class SinkSection(Reference):
     """Where the tables go."""
 
-    type: SinkType = Field(default="mysql", description="Kind of sink. Available is `mysql`.")
+    type: SinkType = Field(
+        default="mysql",
+        description="Kind of sink: `mysql`, which is whatever speaks its protocol, or "
+        "`changelog`, files that hold every change.",
+    )
+    path: FolderPath | None = Field(
+        default=None,
+        description="Of a `changelog`: its folder, an absolute path on a local file system or on "
+        "NFS, the same on every machine that does the work.",
+        examples=["/data/changes"],
+    )
+    format: Literal["json", "parquet"] | None = Field(
+        default=None, description="Of a `changelog`: how its files are written; `json` if left out."
+    )
     route: Routes = Field(
         default_factory=dict,
         description='Where tables go, as `"shop.*": "dr_shop.*"`; a `*` on the right is what it '
@@ -113,6 +132,41 @@ class SinkSection(Reference):
         description="What becomes of rows that a table of the sink holds already when the pipeline "
         "first takes it: refuse the table, or replace all of its rows by the source's.",
     )
+
+    @model_validator(mode="after")
+    def _is_named(self) -> Self:
+        if self.type == "changelog":
+            self._require_folder()
+        elif self.path is not None or self.format is not None:
+            raise WrongValueError(
+                f"a sink of type {self.type} has no path and no format",
+                "write type: changelog, or leave them out",
+            )
+        else:
+            self.require_one_name()
+        return self
+
+    def _require_folder(self) -> None:
+        if self.path is None or self.conn_id is not None or self.dsn_env is not None:
+            raise WrongValueError(
+                "wanted a path and neither conn_id nor dsn_env for a changelog",
+                "write path: <absolute path of a folder>",
+            )
+        if self.existing_rows == "replace":
+            raise WrongValueError(
+                "a changelog replaces no rows that others wrote",
+                "leave existing_rows out, and name an empty folder",
+            )
+
+    @property
+    def named_by(self) -> str:
+        """Return the key that says where the sink is."""
+        return next(key for key in ("dsn_env", "conn_id", "path") if getattr(self, key) is not None)
+
+    @property
+    def folder(self) -> Folder | None:
+        """Return the folder of a changelog, None for a server."""
+        return None if self.path is None else Folder(self.path, self.format or "json")
 
     @property
     def routes(self) -> tuple[Route, ...]:

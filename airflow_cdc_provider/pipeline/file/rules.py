@@ -30,6 +30,7 @@ def check_file(file: PipelineFile) -> Iterator[Found]:
     yield from _excluded(file)
     yield from _one_target_each(file)
     yield from _not_onto_itself(file)
+    yield from _exactly_once(file)
     yield from _table_settings(file)
     yield from _spark_settings(file)
     if file.stream.writers > 1 and file.stream.apply != "merged":
@@ -89,6 +90,24 @@ def _not_onto_itself(file: PipelineFile) -> Iterator[Found]:
             ("sink",),
             "source and sink are the same server, and a table would be copied onto itself",
             "name another server, or route every table to another name",
+        )
+
+
+def _exactly_once(file: PipelineFile) -> Iterator[Found]:
+    """A sink that only appends cannot take a change twice."""
+    if file.sink.folder is None:
+        return
+    if file.stream.apply == "merged":
+        yield (
+            ("stream", "apply"),
+            "a changelog holds every change, and merged keeps the last of each key only",
+            "write apply: transactions, or leave it out",
+        )
+    if not file.snapshot.backfill:
+        yield (
+            ("snapshot", "backfill"),
+            "without it changes are brought twice, and a changelog would hold them twice",
+            "write backfill: true, or leave it out",
         )
 
 

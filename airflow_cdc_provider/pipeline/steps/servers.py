@@ -45,7 +45,7 @@ def require_sink(run: Run, sink: str, held_plan: str) -> None:
         return
     raise run.loaded.refusal(
         (
-            ("sink", "dsn_env" if run.model.sink.dsn_env else "conn_id"),
+            ("sink", run.model.sink.named_by),
             f"the sink is the server {sink} now, the plan copies to {before.sink}, and the new "
             "one's ledger does not hold the plan",
             f"name the former server, {RESTART}, into this server",

@@ -34,6 +34,7 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.quiet_log import QuietLog
+from airflow_cdc_provider.core.statement_effect import StatementKind
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.systems.changelog.envelope import Origin, TableEnvelope, Transactions
 from airflow_cdc_provider.systems.changelog.events import Passed, events_of, places_of
@@ -42,8 +43,6 @@ from airflow_cdc_provider.systems.changelog.layout import TRANSACTION, stream_fi
 from airflow_cdc_provider.systems.changelog.manifest import Manifest
 from airflow_cdc_provider.systems.changelog.markers import markers, open_at_end, tally
 from airflow_cdc_provider.systems.changelog.state import LogState, Record
-
-_TRUNCATE = "truncate"
 
 
 @dataclass(slots=True)
@@ -244,7 +243,7 @@ class ChangelogChangeSink:
     def _emptied(self, pending: _Pending, selection: Selection) -> list[TableId]:
         """Return the tables a TRUNCATE empties, if the log is past all their splits."""
         barrier = selection.batch.barrier
-        if barrier is None or barrier.effect.kind != _TRUNCATE:
+        if barrier is None or barrier.effect.kind is not StatementKind.TRUNCATE:
             return []
         stream = pending.stream.passed(selection.batch.start)
         tables = self._captured.concerned(barrier, stream)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from airflow_cdc_provider.columns.sink_port import Owner, SinkSettings
-from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.endpoint import Endpoint, SinkPlace
+from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink
 from airflow_cdc_provider.systems.mysql.mysql_source import MySqlSource
@@ -17,7 +18,14 @@ def source(endpoint: Endpoint) -> MySqlSource:
 
 
 def sink(
-    endpoint: Endpoint, owner: Owner, plans: Sequence[TablePlan], settings: SinkSettings
+    place: SinkPlace, owner: Owner, plans: Sequence[TablePlan], settings: SinkSettings
 ) -> MySqlSink:
     """Return a sink under one generation; nothing is connected yet."""
-    return MySqlSink(endpoint, owner, tuple(plans), settings)
+    if not isinstance(place, Endpoint):
+        raise RefusedError(
+            "MySQL needs a server, and this is a folder",
+            where=str(place),
+            risk="none: nothing was started",
+            remedy="name the server as the sink",
+        )
+    return MySqlSink(place, owner, tuple(plans), settings)

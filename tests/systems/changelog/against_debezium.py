@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 from airflow_cdc_provider.columns.sink_port import Owner
-from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.endpoint import Endpoint, Folder
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
-from airflow_cdc_provider.systems.changelog.opening import ChangelogSink
+from airflow_cdc_provider.systems.changelog.changelog_sink import ChangelogSink
 from airflow_cdc_provider.systems.changelog.reading import marker_files, sealed_files
 from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
@@ -97,7 +97,7 @@ def _ours(server: MySqlServer, start: Any, end: Any, root: Path) -> dict[str, li
     with closing(connect(Endpoint.parse(server.dsn()), purpose="test")) as connection:
         schemas = read_schemas(connection, TABLES)
     plans = tuple(TablePlan(schema, schema.table, 0) for schema in schemas.values())
-    sink = ChangelogSink(str(root), Owner(PipelineName("t"), 1), plans)
+    sink = ChangelogSink(Folder(str(root), "json"), Owner(PipelineName("t"), 1), plans)
     ledger = sink.open_ledger()
     ledger.take_over(1)
     progress = tuple(TableProgress(table, start) for table in TABLES)

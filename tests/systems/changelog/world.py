@@ -11,11 +11,12 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from airflow_cdc_provider.columns.sink_port import Owner
+from airflow_cdc_provider.core.endpoint import Folder
 from airflow_cdc_provider.core.splits import FinishedSplit
 from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
 from airflow_cdc_provider.core.table_schema import Column, UniqueKey
+from airflow_cdc_provider.systems.changelog.changelog_sink import ChangelogSink
 from airflow_cdc_provider.systems.changelog.files import Format
-from airflow_cdc_provider.systems.changelog.opening import ChangelogSink
 from airflow_cdc_provider.systems.changelog.reading import marker_files, sealed_files
 from tests.behaviours.sink_world import INT, TEXT, Row, SinkWorld
 
@@ -47,7 +48,9 @@ class ChangelogWorld(SinkWorld):
 
     def under(self, generation: int, **_: Any) -> Any:
         plans = (self.orders, self.seats)
-        return ChangelogSink(str(self.root), Owner(self.pipeline, generation), plans, self.form)
+        return ChangelogSink(
+            Folder(str(self.root), self.form), Owner(self.pipeline, generation), plans
+        )
 
     def events(self, table: str = "orders") -> list[Event]:
         """What the log holds of a table, in order."""

@@ -1,0 +1,110 @@
+"""A change log as a sink, from plain values: opened where it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import airflow_cdc_provider
+from airflow_cdc_provider.columns.selection import CapturedTables
+from airflow_cdc_provider.columns.sink_port import Owner, SinkAbilities, SinkSettings
+from airflow_cdc_provider.columns.source_port import Source, SourceLook
+from airflow_cdc_provider.core.endpoint import Folder
+from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.findings import Finding
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.verify_report import VerifyReport
+from airflow_cdc_provider.systems.changelog.changes import ChangelogChangeSink
+from airflow_cdc_provider.systems.changelog.envelope import Origin
+from airflow_cdc_provider.systems.changelog.files import Format
+from airflow_cdc_provider.systems.changelog.ledger import ChangelogLedger
+from airflow_cdc_provider.systems.changelog.preflight import folder_look
+from airflow_cdc_provider.systems.changelog.splits import ChangelogSplitSink
+from airflow_cdc_provider.systems.changelog.targets import ChangelogTables, ChangelogTargets
+from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates, arrow_schemas
+
+ABILITIES = SinkAbilities(
+    transactional=True, upserts=False, needs_exact_filter=True, takes_native_chunks=False
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangelogSink:
+    """One pipeline's change log under one generation."""
+
+    folder: Folder
+    owner: Owner
+    plans: tuple[TablePlan, ...] = ()
+    settings: SinkSettings = field(default_factory=SinkSettings)
+
+    def __str__(self) -> str:
+        return str(self.folder)
+
+    @property
+    def abilities(self) -> SinkAbilities:
+        return ABILITIES
+
+    def identity(self) -> str:
+        return self.folder.address
+
+    def reserved_for(self, database: str) -> str:  # noqa: ARG002 - any name makes a folder
+        return ""
+
+    def preflight(self, plans: Sequence[TablePlan], source: SourceLook) -> tuple[Finding, ...]:  # noqa: ARG002 - the source's own findings say what its log lacks
+        return tuple(folder_look(self._root, plans))
+
+    def compare(
+        self,
+        source: Source,
+        plans: Sequence[TablePlan],  # noqa: ARG002 - the port's
+        *,
+        tables: Sequence[TableId] | None,  # noqa: ARG002
+        recheck: Callable[[], None],  # noqa: ARG002
+    ) -> VerifyReport:
+        raise RefusedError(
+            f"verify cannot compare {source} with a change log",
+            where=str(self.folder),
+            risk="none: nothing was compared",
+            remedy="replay the log and compare that",
+        )
+
+    def open_ledger(self) -> ChangelogLedger:
+        return ChangelogLedger(self._root, self.owner)
+
+    def open_targets(self) -> ChangelogTargets:
+        return ChangelogTargets(self._root, self.owner)
+
+    def open_tables(self) -> ChangelogTables:
+        return ChangelogTables()
+
+    def open_splits(self) -> ChangelogSplitSink:
+        return ChangelogSplitSink(
+            self._root, self.owner, self.plans, form=self._form, origin=self._origin
+        )
+
+    def open_changes(self) -> ChangelogChangeSink:
+        return ChangelogChangeSink(
+            self._root,
+            self.owner,
+            CapturedTables(
+                self.plans, arrow_schemas(self.plans, ZeroDates(self.settings.zero_dates))
+            ),
+            form=self._form,
+            origin=self._origin,
+        )
+
+    @property
+    def _root(self) -> Path:
+        return Path(self.folder.path)
+
+    @property
+    def _form(self) -> Format:
+        return Format(self.folder.form)
+
+    @property
+    def _origin(self) -> Origin:
+        flavours = {plan.schema.flavour for plan in self.plans}
+        connector = "mariadb" if "mariadb" in flavours else "mysql"
+        return Origin(connector, str(self.owner.pipeline), airflow_cdc_provider.__version__)

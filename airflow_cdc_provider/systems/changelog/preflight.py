@@ -1,0 +1,68 @@
+"""Preflight of a change log: may its files be written there, and do its tables fit."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from airflow_cdc_provider.core.errors import CdcError, RefusedError
+from airflow_cdc_provider.core.findings import Finding, Level
+from airflow_cdc_provider.core.keys import comparable
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.systems.changelog.layout import MANIFEST, table_folder
+from airflow_cdc_provider.systems.changelog.manifest import link_once, write_whole
+
+
+def folder_look(root: Path, plans: Sequence[TablePlan]) -> Iterator[Finding]:
+    """Yield what is to be said about the folder and about tables that cannot go there."""
+    yield from _folder(root)
+    for plan in plans:
+        yield from _table(plan)
+
+
+def _folder(root: Path) -> Iterator[Finding]:
+    """Try what every commit does: a file that is given a name only if nobody has it."""
+    there = next(each for each in (root / MANIFEST, root, *root.parents) if each.is_dir())
+    tried = [there / f".tried-{secrets.token_hex(8)}" for _ in range(3)]
+    try:
+        for each in tried[:2]:
+            write_whole(each, b"")
+        if not link_once(tried[0], tried[2]) or link_once(tried[1], tried[2]):
+            yield _block(root, "a name was given twice")
+    except (OSError, CdcError) as error:
+        yield _block(root, error.what if isinstance(error, CdcError) else str(error))
+    finally:
+        with suppress(OSError):
+            for each in tried:
+                each.unlink(missing_ok=True)
+
+
+def _block(root: Path, observed: str) -> Finding:
+    return Finding(
+        "sink.folder",
+        Level.BLOCK,
+        str(root),
+        observed,
+        "a folder that can be written to, on a file system with links",
+        "each commit is a name that only one writer gets",
+        "use a folder on a local file system or on NFS, writable for this account",
+    )
+
+
+def _table(plan: TablePlan) -> Iterator[Finding]:
+    try:
+        table_folder(plan.sink_table)
+    except RefusedError as error:
+        yield Finding("sink.folder_name", Level.BLOCK, str(plan.sink_table), error.what)
+    if not comparable(plan.schema.key_kinds):
+        yield Finding(
+            "sink.exact_filter",
+            Level.BLOCK,
+            str(plan.schema.table),
+            f"the primary key ({', '.join(plan.schema.primary_key)}) is ordered by the server only",
+            "a key of whole numbers, decimals, times or bytes",
+            "changes that the snapshot has read already would be in the log twice",
+            "leave the table out",
+        )

@@ -1,0 +1,36 @@
+"""Change logs, as the registry hands them out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from airflow_cdc_provider.columns.sink_port import Owner, SinkSettings
+from airflow_cdc_provider.columns.source_port import Source
+from airflow_cdc_provider.core.endpoint import Endpoint, Folder, SinkPlace
+from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.systems.changelog.changelog_sink import ChangelogSink
+
+
+def source(endpoint: Endpoint) -> Source:
+    """Refuse: a change log is written, never read from."""
+    raise RefusedError(
+        "a change log is no source",
+        where=str(endpoint),
+        risk="none: nothing was started",
+        remedy="name a server as the source",
+    )
+
+
+def sink(
+    place: SinkPlace, owner: Owner, plans: Sequence[TablePlan], settings: SinkSettings
+) -> ChangelogSink:
+    """Return a sink under one generation; nothing is touched yet."""
+    if not isinstance(place, Folder):
+        raise RefusedError(
+            "a change log needs a folder, and this is a server",
+            where=str(place),
+            risk="none: nothing was started",
+            remedy="name the folder as the sink's path",
+        )
+    return ChangelogSink(place, owner, tuple(plans), settings)

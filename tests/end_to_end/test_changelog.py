@@ -1,0 +1,172 @@
+"""A source written to all the while becomes a change log, and Spark makes its tables of the log."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_cdc_provider.systems.changelog.reading import marker_files, sealed_files
+from tests.end_to_end.test_crashes import Writing, fill
+from tests.servers.accounts import source_account
+from tests.servers.given import SqlServer
+from tests.servers.throwaway import MariaDbServer, MySqlServer, ThrowawayServer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PIPELINE = """
+pipeline: changes
+source: {dsn_env: LOG_SOURCE, tables: [%s], server_id: 5700-5709}
+sink: {type: changelog, path: %s, format: %s}
+state: {dsn_env: LOG_STATE}
+snapshot: {split_rows: 700, max_connections: 4}
+stream: {mode: bounded}
+spark: {conf: {spark.master: "local[2]"}}
+"""
+TABLES = {"items": ("id", "v", "n"), "pairs": ("a", "b", "u")}
+SEED = 11
+Event = dict[str, Any]
+
+
+class CommandLine:
+    """The command line with one pipeline file."""
+
+    def __init__(self, folder: Path, dsn: str, *tables: str, form: str) -> None:
+        self.log = folder / "log"
+        self.file = folder / "changes.yaml"
+        named = ", ".join(f'"{table}"' for table in tables)
+        self.file.write_text(PIPELINE % (named, self.log, form), encoding="utf-8")
+        self._environment = {
+            **os.environ,
+            "LOG_SOURCE": dsn,
+            "LOG_STATE": f"sqlite:///{folder}/state.db",
+        }
+
+    def __call__(self, *words: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "airflow_cdc_provider", *words, str(self.file)],
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+
+def test_check_refuses_a_table_whose_key_only_the_server_orders(
+    mysql_server: SqlServer, mysql_database: str, tmp_path: Path
+) -> None:
+    mysql_server.execute(f"CREATE TABLE {mysql_database}.codes (code VARCHAR(9) PRIMARY KEY)")
+    run = CommandLine(tmp_path, mysql_server.dsn(), f"{mysql_database}.codes", form="json")
+    code, told = run("check")
+    assert code != 0
+    assert f"[block] {mysql_database}.codes: the primary key (code)" in told
+    assert not run.log.exists()
+
+
+@pytest.fixture(scope="module")
+def spark() -> Any:
+    from airflow_cdc_provider.spark.session import open_session  # noqa: PLC0415 - starts a JVM
+
+    session = open_session("reader", master="local[2]")
+    yield session
+    session.stop()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("kind", "form"),
+    [(MySqlServer, "json"), (MariaDbServer, "parquet")],
+    ids=["mysql-json", "mariadb-parquet"],
+)
+def test_spark_makes_the_sources_tables_of_the_log(
+    kind: type[ThrowawayServer], form: str, tmp_path: Path, spark: SparkSession
+) -> None:
+    with kind() as source:
+        fill(source)
+        dsn = source_account(source, "crash").dsn
+        run = CommandLine(tmp_path, dsn, *(f"crash.{table}" for table in TABLES), form=form)
+        with Writing(source, SEED) as writing:
+            code, told = run("run", "--until", "caught-up")
+            assert code == 0, told
+        assert writing.transactions > 0
+        code, told = run("run", "--until", "caught-up")
+        assert code == 0, told
+        for table, columns in TABLES.items():
+            files = sealed_files(run.log, f"crash.{table}")
+            assert rebuilt(spark, files, form, columns) == rows_of(source, table, columns)
+            check_history(files)
+        check_markers(run.log)
+
+
+def rebuilt(
+    spark: SparkSession, files: list[Path], form: str, columns: tuple[str, ...]
+) -> list[tuple[str, ...]]:
+    """The last state of each key, as anyone who knows Debezium's envelope makes it."""
+    spark.read.format(form).load([str(file) for file in files]).createOrReplaceTempView("log")
+    found = spark.sql(
+        f"""
+        SELECT {", ".join(f"CAST(last.{column} AS STRING)" for column in columns)} FROM (
+            SELECT op, after AS last, ROW_NUMBER() OVER (
+                PARTITION BY key ORDER BY op = 'r', source.file DESC, source.pos DESC,
+                transaction.total_order DESC) AS nth
+            FROM log)
+        WHERE nth = 1 AND op <> 'd'
+        """
+    )
+    return sorted(tuple(row) for row in found.collect())
+
+
+def rows_of(source: ThrowawayServer, table: str, columns: tuple[str, ...]) -> list[tuple[str, ...]]:
+    texts = ", ".join(f"CAST({column} AS CHAR)" for column in columns)
+    return sorted(source.execute(f"SELECT {texts} FROM crash.{table}"))
+
+
+def check_history(files: list[Path]) -> None:
+    """Each event fits the one before it of its key, in the files' order; none is there twice."""
+    held: dict[str, Any] = {}
+    seen = set()
+    for event in events(files):
+        key, op = json.dumps(event["key"]), event["op"]
+        assert (key in held) == (op in "ud"), f"{op} of {key}"
+        if op in "ud":
+            assert held.pop(key) == event["before"], key
+        if op in "rcu":
+            held[key] = event["after"]
+        if op != "r":
+            place = (event["source"]["file"], event["source"]["pos"])
+            order = event["transaction"]["total_order"]
+            assert (place, order) not in seen
+            seen.add((place, order))
+    assert seen
+
+
+def check_markers(log: Path) -> None:
+    """Each transaction has its two markers, and as many events as they say."""
+    markers = events(marker_files(log))
+    told = {each["id"]: each["event_count"] for each in markers if each["status"] == "END"}
+    assert sorted(each["id"] for each in markers if each["status"] == "BEGIN") == sorted(told)
+    counted = dict.fromkeys(told, 0)
+    for table in TABLES:
+        for event in events(sealed_files(log, f"crash.{table}")):
+            if event["op"] != "r":
+                counted[event["transaction"]["id"]] += 1
+    assert counted == told
+
+
+def events(files: list[Path]) -> list[Event]:
+    """The events of some files, in the files' order."""
+    found: list[Event] = []
+    for file in files:
+        if file.suffix == ".parquet":
+            found += pq.read_table(file).to_pylist()
+        else:
+            found += map(json.loads, file.read_text(encoding="utf-8").splitlines())
+    return found

@@ -1,0 +1,125 @@
+"""The folder of a change log: what preflight says of it, whose it is, what is read from it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_cdc_provider.columns.source_port import SourceLook
+from airflow_cdc_provider.core.errors import CorruptLogError, IntegrityError, RefusedError
+from airflow_cdc_provider.core.findings import Finding, Level
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.systems.changelog import manifest as manifest_module
+from airflow_cdc_provider.systems.changelog.files import Format
+from airflow_cdc_provider.systems.changelog.manifest import Manifest
+from tests.behaviours.sink_world import insert
+from tests.systems.changelog.world import ChangelogWorld
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> ChangelogWorld:
+    return ChangelogWorld(root=tmp_path / "log")
+
+
+def found(world: ChangelogWorld, *plans: Any) -> list[tuple[str, Level]]:
+    findings: tuple[Finding, ...] = world.sink.preflight(plans, SourceLook(()))
+    return [(finding.code, finding.level) for finding in findings]
+
+
+def test_a_folder_that_fits_is_left_as_it_was(world: ChangelogWorld) -> None:
+    before = sorted(world.root.rglob("*"))
+    assert found(world, world.orders) == []
+    assert sorted(world.root.rglob("*")) == before
+
+
+def test_a_file_system_without_links_is_refused_before_and_at_a_commit(
+    world: ChangelogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_links(*_: Any) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", no_links)
+    assert found(world) == [("sink.folder", Level.BLOCK)]
+    with pytest.raises(RefusedError, match="cannot link"):
+        world.publish(world.splits(), world.split(), (1, "a"))
+    assert world.held() == []
+
+
+def test_a_file_system_that_gives_a_name_twice_is_refused(
+    world: ChangelogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "link", lambda old, new: Path(old).rename(new))
+    assert found(world) == [("sink.folder", Level.BLOCK)]
+
+
+def test_tables_that_cannot_go_there_are_named(world: ChangelogWorld) -> None:
+    by_text = replace(world.orders.schema, primary_key=("name",))
+    long = TableId("d" * 64, "\u6c49" * 64)
+    plans = [replace(world.orders, schema=by_text), replace(world.orders, sink_table=long)]
+    assert found(world, *plans) == [
+        ("sink.exact_filter", Level.BLOCK),
+        ("sink.folder_name", Level.BLOCK),
+    ]
+
+
+def test_files_of_others_in_a_tables_folder_are_a_conflict(world: ChangelogWorld) -> None:
+    targets = world.sink.open_targets()
+    targets.claim([world.orders])
+    (world.root / "shop.seats").mkdir()
+    (world.root / "shop.seats" / "part-0.json").write_text("{}")
+    assert targets.conflicts([world.orders]) == ()
+    with pytest.raises(RefusedError, match="holds files"):
+        targets.claim([world.orders, world.seats])
+    assert targets.routes() == ((TableId("shop", "orders"),) * 2,)
+
+
+def test_a_pipeline_finds_the_folder_of_another_taken(world: ChangelogWorld) -> None:
+    other = replace(world.sink, owner=replace(world.sink.owner, pipeline=_other(world)))
+    assert [each.pipeline for each in other.open_targets().conflicts([world.orders])] == [
+        str(world.pipeline)
+    ]
+
+
+def test_a_state_read_from_a_checkpoint_is_the_one_added_up(
+    world: ChangelogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manifest_module, "CHECKPOINT_EVERY", 4)
+    world.sink.open_targets().claim([world.orders])
+    world.stream_from((1, "a"), (12, "b"), splits=(None, 10, None))
+    sink = world.changes()
+    for number in range(20, 25):
+        sink.apply(world.batch([insert(number, "c")], start=100 + 10 * (number - 20)))
+    by_checkpoint = Manifest(world.root, "").read_any()
+    for checkpoint in (world.root / "_manifest" / "checkpoints").iterdir():
+        checkpoint.unlink()
+    assert by_checkpoint == Manifest(world.root, "").read_any()
+    assert by_checkpoint.version > 8
+
+
+def test_one_log_has_files_of_one_form(world: ChangelogWorld) -> None:
+    world.publish(world.splits(), world.split(), (1, "a"))
+    world.form = Format.PARQUET
+    with pytest.raises(RefusedError, match="is now to be parquet"):
+        world.publish(world.splits(), world.split(1), (2, "b"))
+    world.ledger.start_plan("anew")
+    world.publish(world.splits(), world.split(), (1, "a"))
+    assert world.held() == [(1, "a")]
+
+
+def test_a_manifest_that_is_not_understood_stops(world: ChangelogWorld) -> None:
+    path = world.root / "_manifest" / "manifest-00000002.json"
+    path.write_text('{"version": 2, "pipeline": "p", "generation": 1, "do": "compact"}')
+    with pytest.raises(IntegrityError, match="'compact'"):
+        Manifest(world.root, "p").read_any()
+    path.write_text("{")
+    with pytest.raises(CorruptLogError):
+        Manifest(world.root, "p").read_any()
+
+
+def _other(world: ChangelogWorld) -> Any:
+    return type(world.pipeline)("another")
