@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from tests.servers.given import SqlServer
@@ -37,6 +39,16 @@ def commits(pipeline: Pipeline) -> int:
     return int(row[0])
 
 
+def python_workers(job: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    """The Python processes of a job in which Spark runs tasks."""
+    daemons = {
+        process.pid: process
+        for process in psutil.Process(job.pid).children(recursive=True)
+        if process.status() != psutil.STATUS_ZOMBIE and process.cmdline()[-1:] == ["pyspark.worker"]
+    }
+    return [each for each in daemons.values() if each.ppid() in daemons]
+
+
 def test_a_stream_into_its_own_source_goes_idle(
     spark: SparkSession,
     make_pipeline: MakePipeline,
@@ -57,3 +69,10 @@ def test_a_stream_into_its_own_source_goes_idle(
         print(f"commits in {_WATCHED_S:g} s: {commits(pipeline) - before - 1}")
         assert commits(pipeline) == before + 1
         assert lag_of(pipeline) == 0
+        workers = python_workers(process)
+        assert workers, "they were idle for seconds, and Spark keeps them for a minute"
+        for worker in workers:
+            worker.kill()
+        change(pipeline, 2)
+        wait_until(lambda: arrived(pipeline, 2))
+        pipeline.assert_equal()
