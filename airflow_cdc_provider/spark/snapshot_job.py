@@ -114,8 +114,9 @@ def _check_source(job: Job, held: Sequence[Held]) -> None:
 def reader_count(job: Job, *, planning: bool) -> int:
     """Return how many readers keep within `max_connections` and the ids on the source.
 
-    The planner holds one connection while it plans. More readers than Spark runs at once would
-    only wait.
+    With backfill a reader counts two connections, one for rows and one for the log: to open the
+    second only when a split has something to replay would break the promise when it matters. The
+    planner holds one while it plans. More readers than Spark runs at once would only wait.
     """
     each = job.source().connections_a_reader(backfill=job.spec.backfill)
     count = (job.spec.max_connections - int(planning)) // each

@@ -1,6 +1,6 @@
 """A look that was denied is never taken for "fine".
 
-The accounts have README's grants. Each grant is taken away in turn, and each statement that a
+The accounts have the documented grants. Each grant is taken away in turn, and each statement that a
 check sends is denied in turn; what then cannot be seen is told, and blocks where rows are at risk.
 """
 
@@ -45,14 +45,14 @@ source: {{dsn_env: SHOP_DSN, tables: ["{source}.*"], server_id: 5400-5499}}
 sink: {{dsn_env: DR_DSN, route: {{"{source}.*": "{sink}.*"}}}}
 """
 EXAMPLES = {"`shop`.*", "`dr_shop`.*"}
-"""The databases of README's example."""
+"""The databases of the page's example."""
 NEVER_ASKED_FOR = {"mariadb": {"REFERENCES", "TRIGGER"}}
 """MariaDB makes foreign keys without REFERENCES, and shows triggers to who may write."""
 
 
 @dataclass
 class World:
-    """Two servers, accounts with README's grants, and the pipeline between them."""
+    """Two servers, accounts with the documented grants, and the pipeline between them."""
 
     source: Account
     sink: Account
@@ -72,7 +72,7 @@ class World:
 
     @contextmanager
     def lacking(self, account: Account, right: Right) -> Iterator[None]:
-        """Take away what README grants; on the test's databases, where it names its example's."""
+        """Take away what the page grants; on the test's databases, where it names its example's."""
         held = [each for each in account.rights if is_of(each, right)]
         assert held
         for each in held:

@@ -1,6 +1,6 @@
-"""Accounts with exactly the grants that README lists, and not one more.
+"""Accounts with exactly the grants that the page of rights lists, and not one more.
 
-The statements are README's own: what a user copies from there is what the tests run under. Only
+The statements are the page's own: what a user copies from there is what the tests run under. Only
 the names of the account and of the databases are put in.
 """
 
@@ -15,16 +15,16 @@ from pathlib import Path
 
 from tests.servers.given import SqlServer
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+PAGE = Path(__file__).resolve().parents[2] / "airflow_cdc_provider" / "docs" / "rights.md"
 MYSQL_SOURCE = "source, MySQL"
 MARIADB_SOURCE = "source, MariaDB"
 WITHOUT_GTIDS = "source, MySQL without GTIDs"
 SINK = "sink"
 
-_BLOCK = re.compile(r"### Rights at the servers\n.*?```sql\n(.*?)```", re.DOTALL)
+_BLOCK = re.compile(r"# Rights at the servers\n.*?```sql\n(.*?)```", re.DOTALL)
 _GRANT = re.compile(r"GRANT (?P<privileges>.+) ON (?P<level>\S+) TO 'cdc'@'%';")
 _ROUTED = {"`shop`.*", "`dr_shop`.*"}
-"""Where README's example has a database of its own, the test's databases are named."""
+"""Where the page's example has a database of its own, the test's databases are named."""
 _PASSWORD = "least/@:% word"
 
 
@@ -40,7 +40,7 @@ class Right:
 
 
 def rights(heading: str) -> tuple[Right, ...]:
-    """Return what README grants under one of its headings, privilege by privilege."""
+    """Return what the page grants under one of its headings, privilege by privilege."""
     found = _sections()[heading]
     return tuple(
         Right(privilege.strip(), level)
@@ -50,9 +50,9 @@ def rights(heading: str) -> tuple[Right, ...]:
 
 
 def _sections() -> dict[str, list[tuple[str, str]]]:
-    block = _BLOCK.search(README.read_text(encoding="utf-8"))
+    block = _BLOCK.search(PAGE.read_text(encoding="utf-8"))
     if block is None:
-        raise ValueError(f"{README} has no SQL under 'Rights at the servers'")
+        raise ValueError(f"{PAGE} has no SQL under 'Rights at the servers'")
     sections: dict[str, list[tuple[str, str]]] = {}
     heading = ""
     for line in block[1].splitlines():
@@ -62,7 +62,7 @@ def _sections() -> dict[str, list[tuple[str, str]]]:
             continue
         match = _GRANT.fullmatch(line)
         if match is None:
-            raise ValueError(f"{line!r} of README is no GRANT to 'cdc'@'%'")
+            raise ValueError(f"{line!r} of the page is no GRANT to 'cdc'@'%'")
         sections[heading].append((match["privileges"], match["level"]))
     return sections
 
@@ -97,21 +97,21 @@ class Account:
 def source_account(
     server: SqlServer, *databases: str, gtids: bool = True, password: str = _PASSWORD
 ) -> Account:
-    """Make an account that may read these databases, with README's rights at a source."""
+    """Make an account that may read these databases, with the page's rights at a source."""
     wanted = rights(MARIADB_SOURCE if "mariadb" in server.version.lower() else MYSQL_SOURCE)
     more = () if gtids else rights(WITHOUT_GTIDS)
     return _make_account(server, (*wanted, *more), databases, password)
 
 
 def sink_account(server: SqlServer, *databases: str, password: str = _PASSWORD) -> Account:
-    """Make an account that may fill these databases, with README's rights at a sink."""
+    """Make an account that may fill these databases, with the page's rights at a sink."""
     return _make_account(server, rights(SINK), databases, password)
 
 
 def _make_account(
     server: SqlServer, wanted: Iterable[Right], databases: Iterable[str], password: str
 ) -> Account:
-    """Make an account with these rights; those on README's example are given on `databases`."""
+    """Make an account with these rights; those on the page's example are given on `databases`."""
     user = f"least_{secrets.token_hex(4)}"
     server.execute("CREATE USER %s@'%%' IDENTIFIED BY %s", (user, password))
     names = tuple(databases)

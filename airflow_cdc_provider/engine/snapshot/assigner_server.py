@@ -7,6 +7,10 @@ seconds with "wait", so that neither side waits for one that is no longer there.
 
 The key and the certificate of a job are its own and travel in the pickled task only (see `door`).
 Messages are never unpickled.
+
+Why a door, and no table of splits with `SKIP LOCKED`: that would need the state database on every
+executor, with its driver and its password, and SQLite has no such thing. The driver's death costs
+the splits in work, never a finished one, because the ledger in the sink has those.
 """
 
 from __future__ import annotations

@@ -269,8 +269,8 @@ def _targets(
             f"cannot tell whether the sink's tables are free to be written to: {denied.what}",
             "to be seen by the account",
             "rows of others could be replaced",
-            "give the account the rights that sink.privileges names, or those of the README "
-            "under 'Rights at the servers'",
+            "give the account the rights that sink.privileges names, or those of the page "
+            "'Rights at the servers' (docs/rights.md)",
         )
         return
     replaces = run.model.sink.existing_rows == "replace"

@@ -33,7 +33,7 @@ ROWS = {"WRITE_ROWS", "WRITE_ROWS_V1"}
 
 
 class World:
-    """A table on a server, and an account with README's rights that looks at its log."""
+    """A table on a server, and an account with the documented rights that looks at its log."""
 
     def __init__(self, server: SqlServer, database: str, dsn: str) -> None:
         self.server, self.database, self.endpoint = server, database, Endpoint.parse(dsn)

@@ -157,8 +157,8 @@ _REFUSALS: tuple[type[CdcError], ...] = (AccessDeniedError, RefusedError, Integr
 _LONGEST_READ = 1000
 _LONGEST_SHOWN = 300
 _GRANTS_REMEDY = (
-    "check user and password, and the account's grants: those it needs are listed in the README "
-    "under 'Rights at the servers'"
+    "check user and password, and the account's grants: those it needs are on the page "
+    "'Rights at the servers' (docs/rights.md)"
 )
 
 
