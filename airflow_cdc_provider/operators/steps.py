@@ -11,7 +11,7 @@ from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.hooks.steps import CdcSteps
 from airflow_cdc_provider.operators.assets import tell_consistent
 from airflow_cdc_provider.operators.base import CdcOperator, skip_if_paused
-from airflow_cdc_provider.views.status import left_out_text
+from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.views.summaries import (
     check_summary,
     hand_off_summary,

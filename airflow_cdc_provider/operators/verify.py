@@ -12,7 +12,7 @@ from airflow_cdc_provider.core.errors import PipelineFileError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.hooks.steps import CdcSteps
 from airflow_cdc_provider.operators.jobs import CdcJobOperator
-from airflow_cdc_provider.views.status import left_out_text
+from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.views.summaries import verify_summary
 
 _NO = frozenset({"", "0", "false", "no", "none"})

@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.views.display import lag_text, progress_line
-from airflow_cdc_provider.views.status import PipelineStatus, left_out_text
+from airflow_cdc_provider.views.status import PipelineStatus
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.core.verify_report import VerifyReport

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
 from airflow_cdc_provider.core.ports import StateReader
 from airflow_cdc_provider.core.records import (
@@ -147,14 +147,6 @@ class PipelineStatus:
                 for event in self.events
             ],
         }
-
-
-def left_out_text(table: TableId | str) -> str:
-    """Say that a table is not copied, and what to do about it."""
-    return (
-        f"{table} fits source.tables and is not in the plan, because it came later: it is not "
-        "copied. `restart` to copy it, which reads all tables again, or put it into source.exclude"
-    )
 
 
 def status(store: StateReader, name: PipelineName, *, now_us: int) -> PipelineStatus:

@@ -22,10 +22,10 @@ from airflow_cdc_provider.pipeline.steps.finishing import (
 )
 from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
 from airflow_cdc_provider.pipeline.steps.jobs import JobEnd, SparkOptions
+from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.pipeline.steps.one_spark import OneSpark
 from airflow_cdc_provider.pipeline.steps.planning import PlanSummary, plan
 from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up, snapshot, stream
-from airflow_cdc_provider.views.status import left_out_text
 
 _MOST_ROUNDS = 3
 

@@ -35,6 +35,7 @@ from airflow_cdc_provider.pipeline.steps.checking import CheckReport, check, dif
 from airflow_cdc_provider.pipeline.steps.claims import claim_tables, own_tables, release_tables
 from airflow_cdc_provider.pipeline.steps.ended import require_not_ended
 from airflow_cdc_provider.pipeline.steps.file_changes import require_unchanged
+from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.pipeline.steps.servers import origin_now, require_sink, source_is_new
 from airflow_cdc_provider.pipeline.steps.sink import (
     open_ledger,
@@ -46,7 +47,6 @@ from airflow_cdc_provider.pipeline.steps.tables import (
     require_keys,
     require_separate,
 )
-from airflow_cdc_provider.views.status import left_out_text
 
 
 @dataclass(frozen=True, slots=True)

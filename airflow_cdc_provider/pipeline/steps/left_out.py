@@ -1,0 +1,13 @@
+"""What is said of a table that fits the file and is not in the plan."""
+
+from __future__ import annotations
+
+from airflow_cdc_provider.core.identifiers import TableId
+
+
+def left_out_text(table: TableId | str) -> str:
+    """Say that a table is not copied, and what to do about it."""
+    return (
+        f"{table} fits source.tables and is not in the plan, because it came later: it is not "
+        "copied. `restart` to copy it, which reads all tables again, or put it into source.exclude"
+    )
