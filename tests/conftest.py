@@ -3,8 +3,11 @@
 - `mysql_server`, `mysql_sink`, `mariadb_server`: one each per session.
 - `mysql_database`, `sink_database`, `mariadb_database`: a fresh database on it, dropped afterwards.
 - `fresh_database(server)`: the same for a server of the test's own.
+- `spark`: a Spark on two cores in this process, one per session. A process has one only, so a test
+  that stops it stops it for all.
 
-Asking for one marks a test `mysql` or `mariadb`; an unmarked test needs nothing but Python.
+Asking for one marks a test `mysql`, `mariadb` or `spark`; an unmarked test needs nothing but
+Python.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import secrets
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
@@ -23,6 +27,9 @@ import pytest
 from tests.servers.given import MARIADB_DSN, MYSQL_DSN, MYSQL_SINK_DSN, GivenServer, SqlServer
 from tests.servers.java import prepare_spark_environment
 from tests.servers.throwaway import MariaDbServer, MySqlServer, ThrowawayServer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # Airflow reads these once, at its first import, which a test module may do while being collected.
 _AIRFLOW_HOME = tempfile.TemporaryDirectory(prefix="cdc-airflow-home-")
@@ -145,3 +152,14 @@ def sink_database(mysql_sink: SqlServer, fresh_database: Callable[[SqlServer], s
 def mariadb_database(mariadb_server: SqlServer, fresh_database: Callable[[SqlServer], str]) -> str:
     """A fresh database on `mariadb_server`."""
     return fresh_database(mariadb_server)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A Spark on two cores in this process."""
+    from airflow_cdc_provider.spark.session import open_session  # noqa: PLC0415 - loads pyspark
+
+    session = open_session("tests", master="local[2]")
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()

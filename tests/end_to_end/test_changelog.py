@@ -71,15 +71,6 @@ def test_check_refuses_a_table_whose_key_only_the_server_orders(
     assert not run.log.exists()
 
 
-@pytest.fixture(scope="module")
-def spark() -> Any:
-    from airflow_cdc_provider.spark.session import open_session  # noqa: PLC0415 - starts a JVM
-
-    session = open_session("reader", master="local[2]")
-    yield session
-    session.stop()
-
-
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("kind", "form"),

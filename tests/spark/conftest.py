@@ -1,32 +1,18 @@
-"""Fixtures of the Spark jobs: a small Spark, and pipelines between two throwaway servers."""
+"""Fixtures of the Spark jobs: pipelines between two throwaway servers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from airflow_cdc_provider.core.identifiers import PipelineName
-from airflow_cdc_provider.spark.session import open_session
 from tests.servers.given import SqlServer
 from tests.spark.pipelines import Pipeline
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 MakePipeline = Callable[..., Pipeline]
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """A Spark on two cores in this process."""
-    session = open_session("tests", master="local[2]")
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
 
 
 @pytest.fixture
