@@ -12,10 +12,12 @@ from airflow_cdc_provider.columns.sink_port import Owner, Sink, SinkSettings
 from airflow_cdc_provider.columns.source_port import Source
 from airflow_cdc_provider.core.endpoint import Endpoint, SinkPlace, parse_sink
 from airflow_cdc_provider.core.errors import RefusedError, StateMovedError
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.jobspec import JobSpec
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.ports import StateStore
 from airflow_cdc_provider.core.records import PipelineState, TablePlan
+from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.scrubbing import Secrets
 from airflow_cdc_provider.systems.registry import open_sink, open_source
 
@@ -94,6 +96,10 @@ class Job:
     def plans(self) -> tuple[TablePlan, ...]:
         """Return the plans of the pipeline's tables."""
         return tuple(table.plan for table in self.store.tables(self.spec.pipeline))
+
+    def schemas(self) -> Mapping[TableId, TableSchema]:
+        """Return the definitions of the pipeline's tables, as they were planned."""
+        return {plan.schema.table: plan.schema for plan in self.plans()}
 
     def enter(self, phase: Phase, *, from_: frozenset[Phase]) -> None:
         """Move the pipeline to `phase`; harmless if it is there already."""

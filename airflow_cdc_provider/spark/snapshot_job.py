@@ -105,8 +105,7 @@ def run_snapshot(job: Job) -> JobResult:
 def _check_source(job: Job, held: Sequence[Held]) -> None:
     """Require that the source has what published splits hold; tell of one that took over."""
     read = smallest(each.position for each in held)
-    captured = [plan.schema.table for plan in job.plans()]
-    news = job.source().require_same_log(read, held, captured)
+    news = job.source().require_same_log(read, held, job.schemas())
     if news:
         job.store.tell(job.spec.pipeline, news, level="warning")
 
@@ -132,7 +131,7 @@ def _task(job: Job, server: AssignerServer) -> ReaderTask:
         assigner=server.address,
         secrets=job.servers.secrets,
         reading=SplitReading(
-            schemas={plan.schema.table: plan.schema for plan in job.plans()},
+            schemas=job.schemas(),
             reader_id=job.spec.server_id_first + 1,
             backfill=job.spec.backfill,
             max_split_bytes=job.spec.max_split_bytes,

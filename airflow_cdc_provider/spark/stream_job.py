@@ -290,7 +290,7 @@ def _task(job: Job) -> StreamTask:
         source=job.source(),
         sink=job.sink(),
         reading=LogReading(
-            schemas={plan.schema.table: plan.schema for plan in job.plans()},
+            schemas=job.schemas(),
             reader_id=spec.server_id_first,
             max_batch_changes=spec.max_batch_changes,
             zero_dates=spec.zero_dates,
