@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from airflow_cdc_provider.core.dsn import DsnError, parse_dsn
+from airflow_cdc_provider.core.kinds import kinds
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-_LOOKS_LIKE = "a source or sink DSN looks like mysql://user:password@host:3306/?ssl_ca=..."
 _NAME = re.compile(r"[a-z]+(_[a-z]+)*")
 """What an option's name looks like; anything else may be part of a password and is not shown."""
 _KNOWN = {"ssl_ca", "ssl_cert", "ssl_key", "ssl_disabled", "ssl_verify_identity", "unix_socket"}
@@ -32,26 +32,29 @@ class Endpoint:
     ssl_key: str = ""
     ssl_disabled: bool = False
     ssl_verify_identity: bool = True
+    system: str = ""
+    """The kind of server, by the DSN's scheme."""
 
     @classmethod
     def parse(cls, dsn: str) -> Endpoint:
-        """Read `mysql://user:password@host:port/database?ssl_ca=...`, URL-encoded.
+        """Read `scheme://user:password@host:port/database?ssl_ca=...`, URL-encoded.
 
         The error never repeats the DSN, because it holds a password.
         """
         try:
             parts = parse_dsn(dsn)
         except DsnError as error:
-            raise ValueError(f"{_LOOKS_LIKE}; of this one {error}") from None
-        if parts.scheme not in {"mysql", "mariadb"} or not parts.host:
-            raise ValueError(f"{_LOOKS_LIKE}; this one has another scheme, or no host")
+            raise ValueError(f"{_looks_like()}; of this one {error}") from None
+        kind = kinds().of_scheme(parts.scheme)
+        if kind is None or not parts.host:
+            raise ValueError(f"{_looks_like()}; this one has another scheme, or no host")
         options = parts.options
         unknown = sorted(name for name in options.keys() - _KNOWN if _NAME.fullmatch(name))
         if options.keys() - _KNOWN:
             raise ValueError(f"unknown DSN options {unknown}; known are {sorted(_KNOWN)}")
         return cls(
             host=parts.host,
-            port=parts.port or 3306,
+            port=parts.port or kind.port,
             user=parts.user,
             password=parts.password,
             database=parts.path,
@@ -61,6 +64,7 @@ class Endpoint:
             ssl_key=options.get("ssl_key", ""),
             ssl_disabled=_flag(options, "ssl_disabled", default=False),
             ssl_verify_identity=_flag(options, "ssl_verify_identity", default=True),
+            system=kind.name,
         )
 
     @property
@@ -103,6 +107,10 @@ def parse_sink(dsn: str) -> SinkPlace:
     except DsnError as error:
         raise ValueError(f"a folder looks like file:///path; of this {error}") from None
     return Folder(f"/{parts.path}", parts.options.get("form", ""))
+
+
+def _looks_like() -> str:
+    return f"a source or sink DSN looks like {kinds().example_dsns()}"
 
 
 def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:

@@ -55,7 +55,8 @@ class JobSpec:
     source_env: str = SOURCE_DSN_ENV
     sink_env: str = SINK_DSN_ENV
     state_env: str = STATE_DSN_ENV
-    sink_type: str = "mysql"
+    sink_type: str = ""
+    """The system of the sink; empty: the one its DSN names."""
     server_id_first: int = 5400
     server_id_last: int = 5499
     max_connections: int = 8

@@ -1,4 +1,4 @@
-"""Which systems there are. Each is loaded when it is first asked for, and by nobody else."""
+"""Opens systems. Each is loaded when it is first asked for, and by nobody else."""
 
 from __future__ import annotations
 
@@ -11,12 +11,7 @@ from airflow_cdc_provider.columns.source_port import Source
 from airflow_cdc_provider.core.endpoint import Endpoint, SinkPlace
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.records import TablePlan
-
-_SYSTEMS = {
-    "changelog": "airflow_cdc_provider.systems.changelog.system",
-    "mysql": "airflow_cdc_provider.systems.mysql.system",
-}
-"""`mysql` is whatever speaks its protocol; MariaDB too."""
+from airflow_cdc_provider.systems.kinds import KINDS
 
 
 class System(Protocol):
@@ -33,19 +28,19 @@ class System(Protocol):
 
 def system(name: str) -> System:
     """Load the system of that name."""
-    if name not in _SYSTEMS:
+    if name not in KINDS:
         raise RefusedError(
             f"there is no system {name!r}",
             where="pipeline",
             risk="none: nothing was started",
-            remedy=f"use one of {', '.join(_SYSTEMS)}",
+            remedy=f"use one of {', '.join(KINDS)}",
         )
-    return cast(System, import_module(_SYSTEMS[name]))
+    return cast(System, import_module(KINDS[name].module))
 
 
 def open_source(endpoint: Endpoint) -> Source:
     """Return the source at an endpoint; nothing is connected yet."""
-    return system("mysql").source(endpoint)
+    return system(endpoint.system).source(endpoint)
 
 
 def open_sink(
@@ -55,5 +50,9 @@ def open_sink(
     plans: Sequence[TablePlan] = (),
     settings: SinkSettings | None = None,
 ) -> Sink:
-    """Return the sink of a system under one generation; nothing is connected yet."""
+    """Return the sink of a system under one generation; nothing is connected yet.
+
+    Without a name it is of the system that the server is of.
+    """
+    name = name or (place.system if isinstance(place, Endpoint) else "")
     return system(name).sink(place, owner, plans, settings or SinkSettings())

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import airflow_cdc_provider
-from airflow_cdc_provider.columns.selection import CapturedTables
 from airflow_cdc_provider.columns.sink_port import Owner, SinkAbilities, SinkSettings
 from airflow_cdc_provider.columns.source_port import Source, SourceLook
 from airflow_cdc_provider.core.endpoint import Folder
@@ -16,6 +15,7 @@ from airflow_cdc_provider.core.findings import Finding
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.verify_report import VerifyReport
+from airflow_cdc_provider.engine.stream.selection import CapturedTables
 from airflow_cdc_provider.systems.changelog.changes import ChangelogChangeSink
 from airflow_cdc_provider.systems.changelog.envelope import Origin
 from airflow_cdc_provider.systems.changelog.files import Format

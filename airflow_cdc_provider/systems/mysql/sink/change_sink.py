@@ -19,14 +19,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
 from airflow_cdc_provider.columns.changes import ChangeBatch
-from airflow_cdc_provider.columns.selection import CapturedTables, Selection
 from airflow_cdc_provider.columns.sink_port import AppliedBatch, Owner
-from airflow_cdc_provider.columns.slots import spread_columns, whole_table_slot
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
+from airflow_cdc_provider.engine.stream.selection import CapturedTables, Selection
+from airflow_cdc_provider.engine.stream.slots import spread_columns, whole_table_slot
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates, arrow_schemas
 from airflow_cdc_provider.systems.mysql.sink import ledger, writers
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, create_ledger

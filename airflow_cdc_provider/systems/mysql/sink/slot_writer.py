@@ -18,15 +18,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columns.keys import key_columns
-from airflow_cdc_provider.columns.selection import Selection, TableWork, Work
 from airflow_cdc_provider.columns.sink_port import Owner
-from airflow_cdc_provider.columns.slots import part_of
 from airflow_cdc_provider.core.codec import position_from_json, stream_from_text
 from airflow_cdc_provider.core.errors import SinkUnreachableError, TableChangedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.engine.stream.selection import Selection, TableWork, Work
+from airflow_cdc_provider.engine.stream.slots import part_of
 from airflow_cdc_provider.systems.mysql.sink import ledger
 from airflow_cdc_provider.systems.mysql.sink.insert_statements import WriteMode
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER

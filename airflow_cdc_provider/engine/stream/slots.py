@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from airflow_cdc_provider.columns.arrow_arrays import as_numpy, mask_of
 from airflow_cdc_provider.columns.merge import MergedChanges
-from airflow_cdc_provider.columns.selection import TableWork
 from airflow_cdc_provider.core.keys import KeyKind
 from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.engine.stream.selection import TableWork
 
 _SPREAD = (KeyKind.INTEGER, KeyKind.TEMPORAL)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)

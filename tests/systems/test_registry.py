@@ -1,0 +1,44 @@
+"""Which system a DSN is of, and that whoever asks for its source gets that system's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_cdc_provider.columns.sink_port import Owner
+from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.systems.kinds import KINDS
+from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink
+from airflow_cdc_provider.systems.mysql.mysql_source import MySqlSource
+from airflow_cdc_provider.systems.registry import open_sink, open_source
+
+
+@pytest.mark.parametrize("scheme", ["mysql", "mariadb", "MySQL"])
+def test_a_dsn_names_its_system_by_the_scheme(scheme: str) -> None:
+    endpoint = Endpoint.parse(f"{scheme}://ann@db/")
+    assert (endpoint.system, endpoint.port) == ("mysql", 3306)
+    assert isinstance(open_source(endpoint), MySqlSource)
+
+
+def test_a_source_is_of_the_system_that_the_endpoint_names() -> None:
+    endpoint = replace(Endpoint.parse("mysql://ann@db/"), system="changelog")
+    with pytest.raises(RefusedError, match="a change log is no source"):
+        open_source(endpoint)
+
+
+def test_a_sink_without_a_name_is_of_the_system_that_the_endpoint_names() -> None:
+    owner = Owner(PipelineName("p"), 1)
+    assert isinstance(open_sink("", Endpoint.parse("mysql://ann@db/"), owner), MySqlSink)
+
+
+def test_an_endpoint_of_no_known_system_opens_nothing() -> None:
+    with pytest.raises(RefusedError, match="use one of changelog, mysql"):
+        open_source(Endpoint("db", 1, "ann", "secret"))
+
+
+def test_no_two_systems_have_a_scheme_in_common() -> None:
+    schemes = [scheme for kind in KINDS.values() for scheme in kind.schemes]
+    assert len(schemes) == len(set(schemes))
