@@ -1,0 +1,193 @@
+"""What one clause of an ALTER TABLE does: to names, to rows, and whether it leaves them alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.systems.mysql.dialect.sql_tokens import Token, TokenKind
+from airflow_cdc_provider.systems.mysql.dialect.statement_tokens import StatementTokens
+
+
+_MOVES_PARTITION = {"CONVERT", "DISCARD", "DROP", "EXCHANGE", "IMPORT", "TRUNCATE"}
+_KEEPS_PARTITION = {
+    *("ADD", "ANALYZE", "CHECK", "COALESCE", "OPTIMIZE", "PARTITION", "REBUILD", "REORGANIZE"),
+    *("REPAIR",),
+}
+_VALUED_OPTIONS = {
+    *("ALGORITHM", "AUTO_INCREMENT", "AUTOEXTEND_SIZE", "AVG_ROW_LENGTH", "CHARSET", "CHECKSUM"),
+    *("COLLATE", "COMMENT", "COMPRESSION", "CONNECTION", "DELAY_KEY_WRITE", "ENCRYPTED"),
+    *("ENCRYPTION", "ENCRYPTION_KEY_ID", "ENGINE_ATTRIBUTE", "KEY_BLOCK_SIZE", "LOCK", "MAX_ROWS"),
+    *("MIN_ROWS", "PACK_KEYS", "PAGE_CHECKSUM", "PAGE_COMPRESSED", "PAGE_COMPRESSION_LEVEL"),
+    *("ROW_FORMAT", "SECONDARY_ENGINE", "SECONDARY_ENGINE_ATTRIBUTE", "STATS_AUTO_RECALC"),
+    *("STATS_PERSISTENT", "STATS_SAMPLE_PAGES", "TRANSACTIONAL"),
+}
+"""Charset and collation are those of columns to come: CONVERT TO changes the ones that are."""
+_BARE_OPTIONS = {
+    "DISABLE": ("KEYS",),
+    "ENABLE": ("KEYS",),
+    "FORCE": (),
+    "SECONDARY_LOAD": (),
+    "SECONDARY_UNLOAD": (),
+    "WITH": ("VALIDATION",),
+    "WITHOUT": ("VALIDATION",),
+}
+
+
+def new_name_in(clause: Sequence[Token], reading: StatementTokens) -> TableId | None:
+    """Return the new name of `RENAME [TO|AS|=] name`, not of RENAME COLUMN or RENAME INDEX."""
+    if not clause[0].is_word("RENAME"):
+        return None
+    rest = StatementTokens(clause[1:], reading.default_database)
+    explicit = rest.take_word("TO", "AS") or rest.take_mark("=")
+    if not explicit and rest.take_word("COLUMN", "INDEX", "KEY"):
+        return None
+    return rest.table()
+
+
+def exchanged_in(clause: Sequence[Token], reading: StatementTokens) -> TableId | None:
+    """Return the other table that partitions are moved from or to.
+
+    EXCHANGE PARTITION p WITH TABLE t, CONVERT PARTITION p TO TABLE t, CONVERT TABLE t TO PARTITION.
+    """
+    rest = StatementTokens(clause, reading.default_database)
+    if not (rest.take_word("EXCHANGE", "CONVERT") and rest.skip_to("TABLE")):
+        return None
+    rest.position += 1
+    return rest.table()
+
+
+def moves_rows(clause: Sequence[Token]) -> bool:
+    """Tell whether a clause brings or takes rows that are not logged."""
+    if clause[0].is_word("DISCARD", "IMPORT") and any(t.is_word("TABLESPACE") for t in clause):
+        return True
+    named = any(token.is_word("PARTITION") for token in clause[:3])
+    return named and clause[0].is_word(*_MOVES_PARTITION)
+
+
+def touched_keys(clause: Sequence[Token]) -> tuple[str, ...] | None:
+    """Return the keys that must be plain for an ALTER TABLE clause to be harmless.
+
+    Harmless is what leaves rows, columns, unique keys and names alone. None if it is not.
+    """
+    first = clause[0]
+    if first.is_word("DROP"):
+        return _dropped(clause)
+    if first.is_word("RENAME"):
+        return _renamed_index(clause)
+    return () if _is_harmless(clause) else None
+
+
+def _is_harmless(clause: Sequence[Token]) -> bool:
+    first, second = clause[0], clause[1] if len(clause) > 1 else clause[0]
+    if any(token.is_word("PARTITION") for token in clause[:2]):
+        return first.is_word(*_KEEPS_PARTITION)
+    if first.is_word("ADD"):
+        return _is_harmless_addition(clause)
+    if first.is_word("ALTER"):
+        return _is_harmless_alteration(clause)
+    if first.is_word("ORDER"):
+        return second.is_word("BY")
+    return _are_harmless_options(clause)
+
+
+def drops_index(clause: Sequence[Token]) -> bool:
+    """Tell whether a clause that begins with DROP names an index."""
+    return len(clause) > 1 and clause[1].is_word("INDEX", "KEY")
+
+
+def _dropped(clause: Sequence[Token]) -> tuple[str, ...] | None:
+    """Read DROP {INDEX | KEY | CONSTRAINT | CHECK | FOREIGN KEY} [IF EXISTS] name."""
+    rest = StatementTokens(clause[1:], "")
+    is_foreign = rest.take_word("FOREIGN") and rest.take_word("KEY")
+    if not is_foreign and not rest.take_word("INDEX", "KEY", "CONSTRAINT", "CHECK"):
+        return None  # a column, partitions, the primary key
+    rest.skip_existence()
+    name = rest.name()
+    if not name or rest.rest:
+        return None
+    return () if is_foreign else (name,)
+
+
+def _renamed_index(clause: Sequence[Token]) -> tuple[str, ...] | None:
+    """Read RENAME {INDEX | KEY} [IF EXISTS] old TO new."""
+    rest = StatementTokens(clause[1:], "")
+    if not rest.take_word("INDEX", "KEY"):
+        return None
+    rest.skip_existence()
+    old = rest.name()
+    is_whole = rest.take_word("TO") and bool(rest.name()) and not rest.rest
+    return (old,) if old and is_whole else None
+
+
+def _is_harmless_alteration(clause: Sequence[Token]) -> bool:
+    """Tell whether ALTER changes an index's visibility, a check's enforcement or a default."""
+    rest = StatementTokens(clause[1:], "")
+    if rest.take_word("INDEX", "KEY"):
+        return True
+    if rest.take_word("CHECK", "CONSTRAINT"):
+        return clause[-1].is_word("ENFORCED")
+    rest.take_word("COLUMN")
+    rest.skip_existence()
+    if not rest.name():
+        return False
+    if rest.take_word("SET"):
+        return rest.take_word("DEFAULT")
+    return rest.take_word("DROP") and rest.take_word("DEFAULT") and not rest.rest
+
+
+def _are_harmless_options(clause: Sequence[Token]) -> bool:
+    """Tell whether all of a clause are options: several may stand in one without commas."""
+    rest = StatementTokens(clause, "")
+    while rest.rest:
+        if rest.take_word("PARTITION"):
+            return rest.take_word("BY")
+        if rest.take_word("REMOVE"):
+            return rest.take_word("PARTITIONING") and not rest.rest
+        if not _takes_option(rest):
+            return False
+    return True
+
+
+def _takes_option(rest: StatementTokens) -> bool:
+    """Move behind one harmless option."""
+    if rest.take_word("DEFAULT") and not _is_at(rest, "CHARACTER", "CHARSET", "COLLATE"):
+        return False
+    if rest.take_word("CHARACTER"):
+        return rest.take_word("SET") and bool(_option_value(rest))
+    word = rest.next_word()
+    if word in _BARE_OPTIONS:
+        return not _BARE_OPTIONS[word] or rest.take_word(*_BARE_OPTIONS[word])
+    if word == "ENGINE":
+        return _option_value(rest).upper() == "INNODB"
+    return word in _VALUED_OPTIONS and bool(_option_value(rest))
+
+
+def _is_at(rest: StatementTokens, *words: str) -> bool:
+    token = rest.current
+    return token is not None and token.is_word(*words)
+
+
+def _option_value(rest: StatementTokens) -> str:
+    """Take `[=] value` and return the value, a blank if it is an empty text; empty if none is."""
+    rest.take_mark("=")
+    token = rest.current
+    if token is None or token.kind is TokenKind.MARK:
+        return ""
+    rest.position += 1
+    return token.text or " "
+
+
+def _is_harmless_addition(clause: Sequence[Token]) -> bool:
+    words = [token for token in clause[1:5] if token.is_name]
+    if len(clause) > 1 and clause[1].is_mark("("):
+        return False  # a list, in which columns may stand behind indexes
+    if any(token.is_word("UNIQUE", "PRIMARY", "COLUMN") for token in words):
+        return False
+    is_foreign = any(token.is_word("FOREIGN") for token in clause)
+    if is_foreign and any(token.is_word("CASCADE", "SET") for token in clause):
+        return False  # few servers log the rows that such a foreign key changes by itself
+    if words and words[0].is_word("INDEX", "KEY", "FULLTEXT", "SPATIAL", "FOREIGN", "CHECK"):
+        return True
+    named = words and words[0].is_word("CONSTRAINT")
+    return bool(named) and any(token.is_word("FOREIGN", "CHECK") for token in clause)
