@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 
 class Level(StrEnum):
@@ -18,11 +18,73 @@ class Level(StrEnum):
     INFO = "info"
 
 
+class FindingCode(StrEnum):
+    """What may be found: a stable code, its levels, and what it says to people.
+
+    Whoever finds something lists its codes; the page of preflight has all of them, in these words.
+    """
+
+    levels: str
+    """In the order in which people should know of them."""
+    says: str
+
+    def __new__(cls, code: str, levels: str, says: str) -> FindingCode:
+        made = str.__new__(cls, code)
+        made._value_ = code
+        made.levels, made.says = levels, says
+        return made
+
+    @classmethod
+    def of(cls, code: str) -> Self:
+        """Return the code that is written so."""
+        return next(each for each in cls if each == code)
+
+
+class PipelineCode(FindingCode):
+    """What is found of a pipeline, whatever its systems are."""
+
+    PIPELINE_ENDED = (
+        "pipeline.ended",
+        "block",
+        "its stream ended with an error that a new one would meet again",
+    )
+    SOURCE_ANOTHER_SERVER = (
+        "source.another_server",
+        "warn",
+        "it is not the server the plan was made from; refused unless its history contains "
+        "what was read",
+    )
+    TABLE_NOT_IN_PLAN = (
+        "table.not_in_plan",
+        "warn",
+        "it fits `source.tables` and came after the plan: it is not copied; whatever else "
+        "is found of it is a warning about what `restart` would refuse",
+    )
+    TABLE_GONE = ("table.gone", "warn", "it is in the plan and not at the source any more")
+    SINK_UNSEEN = (
+        "sink.unseen",
+        "info, block",
+        "something could not be looked at. Blocks: whether another pipeline or other rows "
+        "have the tables; for your knowledge: the free disk space",
+    )
+    SINK_OWNER = (
+        "sink.owner",
+        "block",
+        "another pipeline writes to the table; the message names it",
+    )
+    SINK_EXISTING_ROWS = (
+        "sink.existing_rows",
+        "block, warn",
+        "a table that no pipeline owns holds rows; a warning under `existing_rows: "
+        "replace`, which replaces them",
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that was found, why it matters, and the exact way to mend it."""
 
-    code: str
+    code: FindingCode
     """Stable and append-only: `source.binlog_format`."""
     level: Level
     subject: str

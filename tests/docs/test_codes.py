@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 
 from airflow_cdc_provider.core.errors import CdcError, RetryableError
-from tests.docs.pages import PAGES, ROOT, first_cells, page, rows, section
+from airflow_cdc_provider.core.findings import FindingCode, Level, PipelineCode
+from airflow_cdc_provider.systems.changelog.preflight import ChangeLogCode
+from airflow_cdc_provider.systems.mysql.preflight.codes import Code
+from tests.docs.pages import PAGES, first_cells, page, rows, section
 
-_PACKAGE = ROOT / "airflow_cdc_provider"
-_PREFLIGHT = _PACKAGE / "systems" / "mysql" / "preflight"
-_CHANGELOG = _PACKAGE / "systems" / "changelog"
-_CHECKING = _PACKAGE / "pipeline" / "steps" / "checking.py"
-_FINDING_CODE = re.compile(r"(?:source|sink|table)\.[a-z_]+")
+_FINDING_CODES: list[FindingCode] = [*PipelineCode, *Code, *ChangeLogCode]
 _ERROR_CODE = re.compile(r"CDC(?:-[A-Z]+)?-\d{3}")
 
 
@@ -47,37 +45,14 @@ def test_a_refusal_is_named_by_its_class() -> None:
         assert classes[cells[-1].strip("`")] == cells[-2].strip("`")
 
 
-def _plain_codes(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if _FINDING_CODE.fullmatch(node.value):
-                yield node.value
-        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "_Setting":
-            yield f"source.{ast.literal_eval(node.args[0])}"
+def test_every_finding_is_on_the_page_in_its_own_words_and_no_other() -> None:
+    told = [c for c in rows(page("preflight.md")) if len(c) == 3 and c[0].startswith("`")]
+    assert len(told) == len(_FINDING_CODES)
+    assert {tuple(cells) for cells in told} == {
+        (f"`{code}`", code.levels, code.says) for code in _FINDING_CODES
+    }
 
 
-def _codes_made_in_loops(tree: ast.AST) -> Iterator[str]:
-    """Yield codes such as f"source.{name}" for each name that a loop goes through."""
-    for loop in ast.walk(tree):
-        if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Tuple):
-            continue
-        made = (n for body in loop.body for n in ast.walk(body) if isinstance(n, ast.JoinedStr))
-        if not any(ast.unparse(text)[2:].startswith("source.") for text in made):
-            continue
-        for element in loop.iter.elts:
-            name = element.elts[0] if isinstance(element, ast.Tuple) else element
-            yield f"source.{ast.literal_eval(name).lower().replace(' ', '_')}"
-
-
-def test_every_finding_of_preflight_is_on_its_page_and_no_other() -> None:
-    found: set[str] = set()
-    for path in (
-        *_PREFLIGHT.glob("*.py"),
-        _CHANGELOG / "preflight.py",
-        _PACKAGE / "core" / "findings.py",
-        _CHECKING,
-    ):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        found |= {*_plain_codes(tree), *_codes_made_in_loops(tree)}
-    told = {cell for cell in first_cells(page("preflight.md")) if _FINDING_CODE.fullmatch(cell)}
-    assert told == found
+def test_a_finding_s_levels_are_levels() -> None:
+    for code in _FINDING_CODES:
+        assert set(code.levels.split(", ")) <= set(Level), code

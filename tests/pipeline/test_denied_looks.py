@@ -18,7 +18,7 @@ import pymysql
 import pytest
 
 from airflow_cdc_provider.core.errors import CdcError
-from airflow_cdc_provider.core.findings import Finding, Level
+from airflow_cdc_provider.core.findings import Finding, FindingCode, Level
 from airflow_cdc_provider.pipeline.connections import EnvironmentDsns
 from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.pipeline.run import Run, open_run
@@ -50,6 +50,12 @@ NEVER_ASKED_FOR = {"mariadb": {"REFERENCES", "TRIGGER"}}
 """MariaDB makes foreign keys without REFERENCES, and shows triggers to who may write."""
 
 
+class Refused(FindingCode):
+    """An error that refuses the pipeline, as if it were found."""
+
+    REFUSED = ("pipeline.refused", "block", "it was refused with an error")
+
+
 @dataclass
 class World:
     """Two servers, accounts with the documented grants, and the pipeline between them."""
@@ -65,7 +71,8 @@ class World:
         try:
             return check(self.run).findings
         except CdcError as error:
-            return (Finding(error.code, Level.BLOCK, error.where, error.what, fix=error.remedy),)
+            code = Refused.REFUSED
+            return (Finding(code, Level.BLOCK, error.where, error.what, fix=error.remedy),)
 
     def blocks(self) -> tuple[Finding, ...]:
         return tuple(each for each in self.findings() if each.level is Level.BLOCK)
@@ -227,7 +234,7 @@ def test_no_denied_statement_leaves_a_check_fine(
     for text in sent:
         denying.denied = text
         found = pair.findings()
-        told = {each.code for each in found if each.level is Level.BLOCK} or {
+        told = {str(each.code) for each in found if each.level is Level.BLOCK} or {
             code
             for part, code in SETS_NOTHING_AT_RISK
             if part in text and (not code or code in {each.code for each in found})

@@ -16,7 +16,7 @@ from typing import Any
 from airflow_cdc_provider.columns.sink_port import Targets
 from airflow_cdc_provider.columns.source_port import PreflightQuestion
 from airflow_cdc_provider.core.errors import AccessDeniedError, CdcError, PreflightError
-from airflow_cdc_provider.core.findings import Finding, Level, sorted_findings
+from airflow_cdc_provider.core.findings import Finding, Level, PipelineCode, sorted_findings
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_facts import TableKind
@@ -181,7 +181,7 @@ def _preflight_of_later(run: Run, later: Captured) -> Sequence[Finding]:
     except CdcError as error:
         return [
             Finding(
-                "table.not_in_plan",
+                PipelineCode.TABLE_NOT_IN_PLAN,
                 Level.BLOCK,
                 str(plan.schema.table),
                 error.what,
@@ -205,7 +205,7 @@ def _ended(run: Run) -> Iterator[Finding]:
     error = ended_with(run)
     if error:
         yield Finding(
-            "pipeline.ended",
+            PipelineCode.PIPELINE_ENDED,
             Level.BLOCK,
             str(run.name),
             f"its stream ended with {what_of(error)}",
@@ -224,7 +224,7 @@ def _not_as_planned(
     for table in not_copied:
         refused = f", and `restart` would be refused: {shared[table]}" if table in shared else ""
         yield Finding(
-            "table.not_in_plan",
+            PipelineCode.TABLE_NOT_IN_PLAN,
             Level.WARN,
             str(table),
             "it fits source.tables, and came after the plan was made",
@@ -235,7 +235,7 @@ def _not_as_planned(
         )
     for table in gone:
         yield Finding(
-            "table.gone",
+            PipelineCode.TABLE_GONE,
             Level.WARN,
             str(table),
             "it is in the plan, and not at the source any more",
@@ -246,7 +246,7 @@ def _not_as_planned(
     origin = run.store.origin(run.name)
     if origin is not None and origin.source != captured.server_uuid:
         yield Finding(
-            "source.another_server",
+            PipelineCode.SOURCE_ANOTHER_SERVER,
             Level.WARN,
             str(run.servers.source),
             f"it is the server {captured.server_uuid}",
@@ -263,7 +263,7 @@ def _targets(
         conflicts = targets.conflicts(plans, known=known)
     except AccessDeniedError as denied:
         yield Finding(
-            "sink.unseen",
+            PipelineCode.SINK_UNSEEN,
             Level.BLOCK,
             str(run.servers.sink),
             f"cannot tell whether the sink's tables are free to be written to: {denied.what}",
@@ -277,7 +277,7 @@ def _targets(
     for conflict in conflicts:
         if conflict.pipeline:
             yield Finding(
-                "sink.owner",
+                PipelineCode.SINK_OWNER,
                 Level.BLOCK,
                 str(conflict.table),
                 conflict.text,
@@ -287,7 +287,7 @@ def _targets(
             )
         else:
             yield Finding(
-                "sink.existing_rows",
+                PipelineCode.SINK_EXISTING_ROWS,
                 Level.WARN if replaces else Level.BLOCK,
                 str(conflict.table),
                 conflict.text,

@@ -8,11 +8,32 @@ from contextlib import suppress
 from pathlib import Path
 
 from airflow_cdc_provider.core.errors import CdcError, RefusedError
-from airflow_cdc_provider.core.findings import Finding, Level
+from airflow_cdc_provider.core.findings import Finding, FindingCode, Level
 from airflow_cdc_provider.core.keys import comparable
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.systems.changelog.layout import MANIFEST, table_folder
 from airflow_cdc_provider.systems.changelog.manifest import link_once, write_whole
+
+
+class ChangeLogCode(FindingCode):
+    """A code, its levels, and what it says; the page of preflight says the same."""
+
+    FOLDER = (
+        "sink.folder",
+        "block",
+        "of a change log: its folder cannot be written to, or its file system gives one name twice",
+    )
+    FOLDER_NAME = (
+        "sink.folder_name",
+        "block",
+        "of a change log: a table's name is too long for a folder",
+    )
+    EXACT_FILTER = (
+        "sink.exact_filter",
+        "block",
+        "of a change log: the table's key is ordered by the server only, so its changes could be "
+        "there twice",
+    )
 
 
 def folder_look(root: Path, plans: Sequence[TablePlan]) -> Iterator[Finding]:
@@ -41,7 +62,7 @@ def _folder(root: Path) -> Iterator[Finding]:
 
 def _block(root: Path, observed: str) -> Finding:
     return Finding(
-        "sink.folder",
+        ChangeLogCode.FOLDER,
         Level.BLOCK,
         str(root),
         observed,
@@ -55,10 +76,10 @@ def _table(plan: TablePlan) -> Iterator[Finding]:
     try:
         table_folder(plan.sink_table)
     except RefusedError as error:
-        yield Finding("sink.folder_name", Level.BLOCK, str(plan.sink_table), error.what)
+        yield Finding(ChangeLogCode.FOLDER_NAME, Level.BLOCK, str(plan.sink_table), error.what)
     if not comparable(plan.schema.key_kinds):
         yield Finding(
-            "sink.exact_filter",
+            ChangeLogCode.EXACT_FILTER,
             Level.BLOCK,
             str(plan.schema.table),
             f"the primary key ({', '.join(plan.schema.primary_key)}) is ordered by the server only",

@@ -30,6 +30,8 @@ NO_GTIDS: dict[str, str | int | None] = {"gtid_mode": "OFF", "enforce_gtid_consi
 
 
 def codes(found: Collection[Finding], level: Level) -> set[str]:
+    """Return the codes found at a level; each has only levels that it says it may have."""
+    assert all(finding.level in finding.code.levels.split(", ") for finding in found)
     return {finding.code for finding in found if finding.level is level}
 
 

@@ -8,7 +8,6 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.mysql.dialect.sql_tokens import Token, TokenKind
 from airflow_cdc_provider.systems.mysql.dialect.statement_tokens import StatementTokens
 
-
 _MOVES_PARTITION = {"CONVERT", "DISCARD", "DROP", "EXCHANGE", "IMPORT", "TRUNCATE"}
 _KEEPS_PARTITION = {
     *("ADD", "ANALYZE", "CHECK", "COALESCE", "OPTIMIZE", "PARTITION", "REBUILD", "REORGANIZE"),

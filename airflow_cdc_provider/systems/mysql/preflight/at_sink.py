@@ -20,6 +20,7 @@ from airflow_cdc_provider.systems.mysql.dialect.table_match import (
     MismatchKind,
     mismatches,
 )
+from airflow_cdc_provider.systems.mysql.preflight.codes import Code
 from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities
 from airflow_cdc_provider.systems.mysql.server.catalogue import triggers
 from airflow_cdc_provider.systems.mysql.server.connection import Role
@@ -61,10 +62,12 @@ def sink_findings(
 
 def _server(sink: Sink, source: Capabilities) -> Iterator[Finding]:
     there = sink.capabilities
-    yield Finding("sink.server", Level.INFO, sink.subject, f"{there.flavour} {there.version_text}")
+    yield Finding(
+        Code.SINK_SERVER, Level.INFO, sink.subject, f"{there.flavour} {there.version_text}"
+    )
     if there.is_read_only:
         yield Finding(
-            "sink.read_only",
+            Code.SINK_READ_ONLY,
             Level.BLOCK,
             sink.subject,
             "the server is read-only",
@@ -74,7 +77,7 @@ def _server(sink: Sink, source: Capabilities) -> Iterator[Finding]:
         )
     if not there.allows_local_infile:
         yield Finding(
-            "sink.local_infile",
+            Code.SINK_LOCAL_INFILE,
             Level.INFO,
             sink.subject,
             "local_infile = OFF",
@@ -85,7 +88,7 @@ def _server(sink: Sink, source: Capabilities) -> Iterator[Finding]:
     wanted = max(_SMALL_PACKET, source.max_allowed_packet)
     if there.max_allowed_packet < wanted:
         yield Finding(
-            "sink.max_allowed_packet",
+            Code.SINK_MAX_ALLOWED_PACKET,
             Level.WARN,
             sink.subject,
             f"max_allowed_packet = {there.max_allowed_packet}",
@@ -102,7 +105,7 @@ def _same_tables(sink: Sink, source: Capabilities, plans: Sequence[TablePlan]) -
     for plan in plans:
         if plan.sink_table in captured:
             yield Finding(
-                "sink.same_table",
+                Code.SINK_SAME_TABLE,
                 Level.BLOCK,
                 str(plan.sink_table),
                 "source and sink are one server, and the rows would go to a table that is copied",
@@ -119,7 +122,7 @@ def _clashing_names(sink: Sink, targets: Sequence[TableId]) -> Iterator[Finding]
     for target in targets:
         if folded[str(target).casefold()] > 1:
             yield Finding(
-                "sink.name_case",
+                Code.SINK_NAME_CASE,
                 Level.BLOCK,
                 str(target),
                 "another table goes to a name that differs by case alone",
@@ -137,7 +140,7 @@ def _creatable(sink: Sink, plan: TablePlan) -> Iterator[Finding]:
         sink_create_statement(plan.schema, plan.sink_table, sink_flavour=flavour)
     except CdcError as error:
         yield Finding(
-            "sink.create_table",
+            Code.SINK_CREATE_TABLE,
             Level.BLOCK,
             str(plan.sink_table),
             error.what,
@@ -157,7 +160,7 @@ def _unique_texts(plan: TablePlan, flavour: str) -> Iterator[Finding]:
                 continue
             if counterpart(found.collation, plan.schema.flavour, flavour) is None:
                 yield Finding(
-                    "sink.unique_collation",
+                    Code.SINK_UNIQUE_COLLATION,
                     Level.WARN,
                     str(plan.sink_table),
                     f"unique key {key.name} has the column {name} with the collation "
@@ -187,7 +190,7 @@ def _existing(
         )
     for name in firing.get(plan.sink_table, ()):
         yield Finding(
-            "sink.trigger",
+            Code.SINK_TRIGGER,
             Level.BLOCK,
             subject,
             f"trigger {name}",
@@ -200,7 +203,7 @@ def _existing(
         if column.name.lower() in here or column.generated:
             continue
         yield Finding(
-            "sink.extra_column",
+            Code.SINK_EXTRA_COLUMN,
             Level.INFO if column.nullable else Level.WARN,
             subject,
             f"column {column.name} is not in the source",
@@ -209,28 +212,28 @@ def _existing(
 
 
 _OF_MISMATCH = {
-    MismatchKind.ENGINE: ("sink.engine", "rows and progress are committed in one transaction"),
+    MismatchKind.ENGINE: (Code.SINK_ENGINE, "rows and progress are committed in one transaction"),
     MismatchKind.PRIMARY_KEY: (
-        "sink.primary_key",
+        Code.SINK_PRIMARY_KEY,
         "rows are written and removed by the source's key",
     ),
-    MismatchKind.COLUMN: ("sink.column", "its values would have no place"),
+    MismatchKind.COLUMN: (Code.SINK_COLUMN, "its values would have no place"),
     MismatchKind.COLUMN_TYPE: (
-        "sink.column_type",
+        Code.SINK_COLUMN_TYPE,
         "a value that does not fit is refused, and one that fits may be stored as another one",
     ),
-    MismatchKind.COLUMN_NULL: ("sink.column_null", "rows with NULL would be refused"),
+    MismatchKind.COLUMN_NULL: (Code.SINK_COLUMN_NULL, "rows with NULL would be refused"),
     MismatchKind.COLUMN_CHARSET: (
-        "sink.column_charset",
+        Code.SINK_COLUMN_CHARSET,
         "texts would be refused, or lose characters",
     ),
     MismatchKind.KEY_COLLATION: (
-        "sink.key_collation",
+        Code.SINK_KEY_COLLATION,
         "another order or equality of keys could merge two rows, or remove rows of a neighbouring "
         "split",
     ),
     MismatchKind.UNIQUE_KEY: (
-        "sink.unique_key",
+        Code.SINK_UNIQUE_KEY,
         "a row the source took would be refused, or take another row's place",
     ),
 }

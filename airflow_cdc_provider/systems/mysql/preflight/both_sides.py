@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from airflow_cdc_provider.core.findings import Finding, Level
+from airflow_cdc_provider.core.findings import Finding, Level, PipelineCode
 from airflow_cdc_provider.core.identifiers import quote_identifier
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.systems.mysql.preflight.at_sink import Sink
+from airflow_cdc_provider.systems.mysql.preflight.codes import Code
 from airflow_cdc_provider.systems.mysql.preflight.foreign_keys import ForeignKey, foreign_keys
 from airflow_cdc_provider.systems.mysql.preflight.log_settings import set_statement
 from airflow_cdc_provider.systems.mysql.preflight.looks import (
@@ -75,7 +76,7 @@ def clock_findings(sink: Sink, clock: Clock, source_clock: Clock) -> Iterator[Fi
     ahead = clock.ahead_of(source_clock)
     if abs(ahead) > _CLOCK_S:
         yield Finding(
-            "sink.clock",
+            Code.SINK_CLOCK,
             Level.WARN,
             sink.subject,
             f"its clock is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the source's",
@@ -98,7 +99,7 @@ def retention_findings(capabilities: Capabilities, subject: str, size: int) -> I
     snapshot_s = size / _BYTES_A_SECOND
     if 0 < kept_s < 2 * snapshot_s:
         yield Finding(
-            "source.retention_estimate",
+            Code.SOURCE_RETENTION_ESTIMATE,
             Level.WARN,
             subject,
             f"the log is kept for {kept_s / 3600:.1f} hours, and a snapshot of about "
@@ -114,7 +115,7 @@ def retention_findings(capabilities: Capabilities, subject: str, size: int) -> I
     name, limit = capabilities.log_size_limit
     if limit:
         yield Finding(
-            "source.log_size_limit",
+            Code.SOURCE_LOG_SIZE_LIMIT,
             Level.WARN,
             subject,
             f"the log is purged as soon as it takes {limit / _GB:.1f} GB, whatever its age",
@@ -135,7 +136,7 @@ def disk_findings(sink: Sink, size: int) -> Iterator[Finding]:
             yield from _little_room(sink, disks, wanted=int(size * _ROOM))
         case CannotTell() as denied:
             yield unseen(
-                "sink.unseen",
+                PipelineCode.SINK_UNSEEN,
                 Level.INFO,
                 sink.subject,
                 denied,
@@ -154,7 +155,7 @@ def _little_room(sink: Sink, disks: Sequence[tuple[str, int]], *, wanted: int) -
     free = free_of(folder, disks)
     if free is not None and free < wanted:
         yield Finding(
-            "sink.disk",
+            Code.SINK_DISK,
             Level.WARN,
             sink.subject,
             f"{free / _GB:.1f} GB are free where its tables lie",
@@ -219,7 +220,7 @@ def reference_findings(
     grants = read_grants(sink.connection, role=Role.SINK)
     for database in sorted(grants.missing_on(("REFERENCES",), parents)):
         yield Finding(
-            "sink.references",
+            Code.SINK_REFERENCES,
             Level.BLOCK,
             sink.subject,
             f"the account {grants.account} lacks REFERENCES on {database}",

@@ -25,6 +25,7 @@ from airflow_cdc_provider.systems.mysql.dialect.create_statement import (
     AttributeKind,
     parse_create_statement,
 )
+from airflow_cdc_provider.systems.mysql.preflight.codes import Code
 from airflow_cdc_provider.systems.mysql.preflight.looks import (
     CannotTell,
     Doubt,
@@ -81,7 +82,7 @@ def _members(
             return
     if unproven:
         yield Finding(
-            "table.members",
+            Code.TABLE_MEMBERS,
             Level.WARN,
             str(schema.table),
             f"column {column.name} has the member {unproven[0]!r}, of which no row was found",
@@ -143,7 +144,7 @@ def _default(connection: ServerConnection, schema: TableSchema, column: str) -> 
                 yield _lost(schema, schema.column(column), lost)
         case CannotTell() as denied:
             yield unseen(
-                "table.unseen",
+                Code.TABLE_UNSEEN,
                 Level.BLOCK,
                 str(schema.table),
                 denied,
@@ -160,7 +161,7 @@ def _default(connection: ServerConnection, schema: TableSchema, column: str) -> 
 
 def _lost(schema: TableSchema, column: Column, what: str) -> Finding:
     return Finding(
-        "table.definition",
+        Code.TABLE_DEFINITION,
         Level.BLOCK,
         str(schema.table),
         f"column {column.name} has {what}",

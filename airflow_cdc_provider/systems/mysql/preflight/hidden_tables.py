@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from airflow_cdc_provider.columns.source_port import Pattern
 from airflow_cdc_provider.core.findings import Finding, Level
 from airflow_cdc_provider.core.identifiers import quote_identifier
+from airflow_cdc_provider.systems.mysql.preflight.codes import Code
 from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities
 from airflow_cdc_provider.systems.mysql.server.privileges import Grants
 
@@ -37,7 +38,7 @@ def _hidden(grants: Grants, subject: str, pattern: Pattern) -> Finding:
     every = "*" in pattern.database
     level = "*" if every else quote_identifier(pattern.database)
     return Finding(
-        "table.hidden",
+        Code.TABLE_HIDDEN,
         Level.BLOCK,
         subject,
         f"cannot tell which tables fit {pattern}: a server lists only those that an account has "

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_cdc_provider.core.findings import Finding, Level
+from airflow_cdc_provider.systems.mysql.preflight.codes import Code
 from airflow_cdc_provider.systems.mysql.preflight.looks import (
     CannotTell,
     Doubt,
@@ -122,7 +123,7 @@ def _wrong_setting(
 ) -> Finding:
     wanted = setting.accepted[0]
     return Finding(
-        f"source.{setting.name}",
+        Code.of(f"source.{setting.name}"),
         setting.level,
         subject,
         f"{setting.name} = {value or '(empty)'}",
@@ -134,7 +135,7 @@ def _wrong_setting(
 
 def _server(capabilities: Capabilities, subject: str) -> Iterator[Finding]:
     yield Finding(
-        "source.server",
+        Code.SOURCE_SERVER,
         Level.INFO,
         subject,
         f"{capabilities.flavour} {capabilities.version_text}, identity {capabilities.server_uuid}",
@@ -142,7 +143,7 @@ def _server(capabilities: Capabilities, subject: str) -> Iterator[Finding]:
     oldest = _OLDEST_MARIADB if capabilities.is_mariadb else _OLDEST_MYSQL
     if capabilities.version < oldest:
         yield Finding(
-            "source.version",
+            Code.SOURCE_VERSION,
             Level.BLOCK,
             subject,
             capabilities.version_text,
@@ -156,7 +157,7 @@ def _watermark(capabilities: Capabilities, subject: str) -> Finding:
     modes = capabilities.watermark_modes
     if modes:
         return Finding(
-            "source.watermark",
+            Code.SOURCE_WATERMARK,
             Level.INFO,
             subject,
             f"low watermarks are taken by {modes[0]}",
@@ -168,7 +169,7 @@ def _watermark(capabilities: Capabilities, subject: str) -> Finding:
         reason = "Aurora and Galera offer no place in the log that bounds what a read sees"
         fix = "read from an ordinary replica of this server"
     return Finding(
-        "source.watermark",
+        Code.SOURCE_WATERMARK,
         Level.BLOCK,
         subject,
         reason,
@@ -182,7 +183,7 @@ def _gtids(capabilities: Capabilities, subject: str) -> Iterator[Finding]:
     if capabilities.is_mariadb or capabilities.has_gtids:
         return
     yield Finding(
-        "source.gtid_mode",
+        Code.SOURCE_GTID_MODE,
         Level.WARN,
         subject,
         f"gtid_mode = {capabilities.setting('gtid_mode')}",
@@ -198,7 +199,7 @@ def _compression(capabilities: Capabilities, subject: str) -> Iterator[Finding]:
     for name in ("binlog_transaction_compression", "log_bin_compress"):
         if capabilities.is_on(name):
             yield Finding(
-                f"source.{name}",
+                Code.of(f"source.{name}"),
                 Level.INFO,
                 subject,
                 f"{name} = ON",
@@ -210,7 +211,7 @@ def _retention(capabilities: Capabilities, subject: str) -> Iterator[Finding]:
     seconds = capabilities.retention_s
     if 0 < seconds < _SHORT_RETENTION_S:
         yield Finding(
-            "source.retention",
+            Code.SOURCE_RETENTION,
             Level.WARN,
             subject,
             f"the log is kept for {seconds / 3600:.1f} hours",
@@ -229,7 +230,7 @@ def _log_filters(
             yield from _filters(rows[0], subject)
         case CannotTell() as denied:
             yield unseen(
-                "source.replication_client",
+                Code.SOURCE_REPLICATION_CLIENT,
                 Level.BLOCK,
                 subject,
                 denied,
@@ -249,7 +250,7 @@ def _filters(row: dict[str, Any], subject: str) -> Iterator[Finding]:
         value = row.get(name)
         if value:
             yield Finding(
-                f"source.{name.lower()}",
+                Code.of(f"source.{name.lower()}"),
                 Level.BLOCK,
                 subject,
                 f"{name} = {value}",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from airflow_cdc_provider.core.errors import AccessDeniedError
-from airflow_cdc_provider.core.findings import Finding, Level
+from airflow_cdc_provider.core.findings import Finding, FindingCode, Level
 
 Sight = TypeVar("Sight")
 
@@ -64,7 +64,9 @@ class Doubt:
     """The statement that would let the account see."""
 
 
-def unseen(code: str, level: Level, subject: str, denied: CannotTell, doubt: Doubt) -> Finding:
+def unseen(
+    code: FindingCode, level: Level, subject: str, denied: CannotTell, doubt: Doubt
+) -> Finding:
     """Say that something could not be looked at, what that may hide, and what would mend it."""
     observed = f"cannot tell {doubt.what}: {denied.reason}"
     return Finding(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.findings import Finding, Level
+from airflow_cdc_provider.systems.mysql.preflight.codes import Code
 from airflow_cdc_provider.systems.mysql.preflight.looks import (
     CannotTell,
     Doubt,
@@ -45,7 +46,7 @@ def _prepared(
         case CannotTell() as denied:
             # with GTIDs a low watermark is right whatever is prepared
             yield unseen(
-                "source.unseen",
+                Code.SOURCE_UNSEEN,
                 Level.INFO if capabilities.has_gtids else Level.BLOCK,
                 subject,
                 denied,
@@ -62,7 +63,7 @@ def _prepared(
 
 def _are_prepared(prepared: list[str], level: Level, subject: str) -> Finding:
     return Finding(
-        "source.prepared_transactions",
+        Code.SOURCE_PREPARED_TRANSACTIONS,
         level,
         subject,
         f"{len(prepared)} XA transactions are prepared and not committed: "
@@ -84,7 +85,7 @@ def _long_transactions(connection: ServerConnection, subject: str) -> Iterator[F
     match look(lambda: [int(row[0]) for row in query(connection, sql)]):
         case Seen(ages):
             yield Finding(
-                "source.long_transactions",
+                Code.SOURCE_LONG_TRANSACTIONS,
                 Level.WARN,
                 subject,
                 f"{len(ages)} transactions are open, the longest for {max(ages)} s",
@@ -95,7 +96,7 @@ def _long_transactions(connection: ServerConnection, subject: str) -> Iterator[F
             )
         case CannotTell() as denied:
             yield unseen(
-                "source.unseen",
+                Code.SOURCE_UNSEEN,
                 Level.INFO,
                 subject,
                 denied,

@@ -27,6 +27,7 @@ from airflow_cdc_provider.systems.mysql.preflight.both_sides import (
     reference_findings,
     retention_findings,
 )
+from airflow_cdc_provider.systems.mysql.preflight.codes import Code
 from airflow_cdc_provider.systems.mysql.preflight.definitions import definition_findings
 from airflow_cdc_provider.systems.mysql.preflight.foreign_keys import (
     ForeignKey,
@@ -144,7 +145,7 @@ def _source_privileges(
     grants = read_grants(connection)
     if not grants.holds("REPLICATION SLAVE"):
         yield Finding(
-            "source.replication_slave",
+            Code.SOURCE_REPLICATION_SLAVE,
             Level.BLOCK,
             subject,
             f"the account {grants.account} lacks REPLICATION SLAVE",
@@ -155,7 +156,7 @@ def _source_privileges(
     by_status = WatermarkMode.LOG_STATUS in capabilities.watermark_modes
     if by_status and not may_read_log_status(connection):
         yield Finding(
-            "source.backup_admin",
+            Code.SOURCE_BACKUP_ADMIN,
             Level.WARN,
             subject,
             "the account may not read performance_schema.log_status",
@@ -178,12 +179,12 @@ def _readable(connection: ServerConnection, plan: TablePlan, grants: Grants) -> 
     try:
         tried = look(lambda: query(connection, sql))
     except CdcError as error:
-        yield Finding("source.select", Level.BLOCK, subject, error.what, "", "", error.remedy)
+        yield Finding(Code.SOURCE_SELECT, Level.BLOCK, subject, error.what, "", "", error.remedy)
         return
     if isinstance(tried, CannotTell):
         database = quote_identifier(plan.schema.table.database)
         yield Finding(
-            "source.select",
+            Code.SOURCE_SELECT,
             Level.BLOCK,
             subject,
             "the account may not read all of its columns",
@@ -214,7 +215,7 @@ def _sink_privileges(sink: Sink, plans: Sequence[TablePlan]) -> Iterator[Finding
     for database, privileges in sorted(lacking.items()):
         names = ", ".join(p for p in wanted if p in privileges)
         yield Finding(
-            "sink.privileges",
+            Code.SINK_PRIVILEGES,
             Level.BLOCK,
             sink.subject,
             f"the account {grants.account} lacks {names} on {database}",
@@ -231,7 +232,7 @@ def _server_ids(
 ) -> Iterator[Finding]:
     if capabilities.server_id in server_ids:
         yield Finding(
-            "source.server_id",
+            Code.SOURCE_SERVER_ID,
             Level.BLOCK,
             subject,
             f"the source itself has server_id {capabilities.server_id}",
@@ -241,7 +242,7 @@ def _server_ids(
         )
     if capabilities.has_log and capabilities.server_id == 0:
         yield Finding(
-            "source.server_id_unset",
+            Code.SOURCE_SERVER_ID_UNSET,
             Level.BLOCK,
             subject,
             "server_id = 0",
@@ -257,7 +258,7 @@ def _server_ids(
                 "REPLICATION MASTER ADMIN" if capabilities.is_mariadb else "REPLICATION SLAVE"
             )
             yield unseen(
-                "source.unseen",
+                Code.SOURCE_UNSEEN,
                 Level.INFO,
                 subject,
                 denied,
@@ -279,7 +280,7 @@ def _taken(
     clashing = [number for number in taken if number in server_ids]
     if clashing:
         yield Finding(
-            "source.server_id_taken",
+            Code.SOURCE_SERVER_ID_TAKEN,
             Level.WARN,
             subject,
             f"readers with the ids {clashing} are connected now",
@@ -298,7 +299,7 @@ def _room(
     # each reader has one connection for rows and one for the log
     if limit and limit - used < 2 * wanted + 2:
         yield Finding(
-            "source.max_connections",
+            Code.SOURCE_MAX_CONNECTIONS,
             Level.WARN,
             subject,
             f"{used} of {limit} connections are in use",

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from airflow_cdc_provider.core.findings import Finding, Level
+from airflow_cdc_provider.systems.mysql.preflight.codes import Code
 from airflow_cdc_provider.systems.mysql.preflight.looks import (
     CannotTell,
     Doubt,
@@ -51,7 +52,7 @@ def _cannot_tell(
     at_risk = [*_silent(capabilities, subject), *_out_of_order(capabilities, subject)]
     privilege = "SLAVE MONITOR" if capabilities.is_mariadb else "REPLICATION CLIENT"
     return unseen(
-        "source.unseen",
+        Code.SOURCE_UNSEEN,
         Level.BLOCK if at_risk else Level.WARN,
         subject,
         denied,
@@ -68,7 +69,7 @@ def _silent(capabilities: Capabilities, subject: str) -> Iterator[Finding]:
     name = "log_slave_updates" if capabilities.is_mariadb else "log_replica_updates"
     if not capabilities.is_on("log_replica_updates", "log_slave_updates"):
         yield Finding(
-            "source.log_replica_updates",
+            Code.SOURCE_LOG_REPLICA_UPDATES,
             Level.BLOCK,
             subject,
             "this server is a replica that does not log what it replicates",
@@ -83,7 +84,7 @@ def _out_of_order(capabilities: Capabilities, subject: str) -> Iterator[Finding]
     workers = capabilities.setting("replica_parallel_workers", "slave_parallel_workers") or "0"
     if capabilities.setting(*order) and not capabilities.is_on(*order) and int(workers) > 1:
         yield Finding(
-            "source.replica_preserve_commit_order",
+            Code.SOURCE_REPLICA_PRESERVE_COMMIT_ORDER,
             Level.BLOCK,
             subject,
             f"{workers} workers commit in any order",
@@ -104,7 +105,7 @@ def _replication(row: dict[str, Any], subject: str) -> Iterator[Finding]:
     }
     if filters:
         yield Finding(
-            "source.replication_filters",
+            Code.SOURCE_REPLICATION_FILTERS,
             Level.WARN,
             subject,
             ", ".join(f"{name} = {value}" for name, value in filters.items()),
@@ -116,7 +117,7 @@ def _replication(row: dict[str, Any], subject: str) -> Iterator[Finding]:
     delay = row.get("SQL_Delay")
     if delay not in (None, 0):
         yield Finding(
-            "source.replication_delay",
+            Code.SOURCE_REPLICATION_DELAY,
             Level.WARN,
             subject,
             f"applied {delay} s late on purpose",
@@ -136,7 +137,7 @@ def _replication_at_rest(row: dict[str, Any], subject: str) -> Iterator[Finding]
     applier = told("Replica_SQL_Running", "Slave_SQL_Running")
     if receiver != "Yes" or applier != "Yes":
         yield Finding(
-            "source.replication_stopped",
+            Code.SOURCE_REPLICATION_STOPPED,
             Level.WARN,
             subject,
             f"its own replication does not run (receiver: {receiver}, applier: {applier})",
@@ -147,7 +148,7 @@ def _replication_at_rest(row: dict[str, Any], subject: str) -> Iterator[Finding]
     behind = told("Seconds_Behind_Source", "Seconds_Behind_Master")
     if behind is not None and int(behind) > _FAR_BEHIND_S:
         yield Finding(
-            "source.replication_lag",
+            Code.SOURCE_REPLICATION_LAG,
             Level.WARN,
             subject,
             f"this replica is {behind} s behind its source",

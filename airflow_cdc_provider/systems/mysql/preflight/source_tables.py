@@ -12,6 +12,7 @@ from airflow_cdc_provider.core.keys import bounding, comparable
 from airflow_cdc_provider.core.table_facts import TableFacts, TableKind
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.column_types import require_known
+from airflow_cdc_provider.systems.mysql.preflight.codes import Code
 from airflow_cdc_provider.systems.mysql.preflight.foreign_keys import ForeignKey
 from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities
 
@@ -42,7 +43,7 @@ def left_out_findings(facts: Iterable[TableFacts]) -> Iterator[Finding]:
             continue
         history = fact.kind is TableKind.VERSIONED
         yield Finding(
-            "table.kind",
+            Code.TABLE_KIND,
             Level.BLOCK if history else Level.INFO,
             str(fact.table),
             f"it is a {fact.kind.lower()}",
@@ -59,7 +60,7 @@ def partition_findings(facts: Iterable[TableFacts]) -> Iterator[Finding]:
     for fact in facts:
         if fact.partitioned and fact.kind is TableKind.BASE:
             yield Finding(
-                "table.partitions",
+                Code.TABLE_PARTITIONS,
                 Level.WARN,
                 str(fact.table),
                 "it is partitioned",
@@ -77,7 +78,7 @@ def migration_findings(tables: Iterable[TableId]) -> Iterator[Finding]:
         if match is None or TableId(table.database, match[1]) not in everything:
             continue
         yield Finding(
-            "table.migration",
+            Code.TABLE_MIGRATION,
             Level.WARN,
             str(table),
             f"looks like a work table of an online change of {match[1]}",
@@ -92,7 +93,7 @@ def _engine(schema: TableSchema) -> Iterator[Finding]:
     if schema.engine in _ENGINES:
         return
     yield Finding(
-        "table.engine",
+        Code.TABLE_ENGINE,
         Level.BLOCK,
         str(schema.table),
         f"ENGINE = {schema.engine}",
@@ -106,7 +107,7 @@ def _key(schema: TableSchema, estimate: int) -> Iterator[Finding]:
     subject = str(schema.table)
     if not schema.primary_key:
         yield Finding(
-            "table.primary_key",
+            Code.TABLE_PRIMARY_KEY,
             Level.BLOCK,
             subject,
             "no primary key",
@@ -122,7 +123,7 @@ def _key(schema: TableSchema, estimate: int) -> Iterator[Finding]:
     ]
     if generated:
         yield Finding(
-            "table.generated_key",
+            Code.TABLE_GENERATED_KEY,
             Level.BLOCK,
             subject,
             f"the primary key holds generated columns: {', '.join(generated)}",
@@ -135,7 +136,7 @@ def _key(schema: TableSchema, estimate: int) -> Iterator[Finding]:
     if not bounding(kinds):
         many = estimate > _MANY_ROWS
         yield Finding(
-            "table.unsplit",
+            Code.TABLE_UNSPLIT,
             Level.WARN if many else Level.INFO,
             subject,
             f"its key's first column cannot bound a range; about {estimate} rows are read as one "
@@ -150,7 +151,7 @@ def _key(schema: TableSchema, estimate: int) -> Iterator[Finding]:
         pairs = zip(schema.primary_key, kinds, strict=True)
         uncompared = ", ".join(name for name, kind in pairs if not kind.comparable)
         yield Finding(
-            "table.text_key",
+            Code.TABLE_TEXT_KEY,
             Level.INFO,
             subject,
             f"key column {uncompared} cannot be compared in code",
@@ -165,7 +166,7 @@ def _types(schema: TableSchema) -> Iterator[Finding]:
             require_known(column.type)
         except CdcError as error:
             yield Finding(
-                "table.type",
+                Code.TABLE_TYPE,
                 Level.BLOCK,
                 str(schema.table),
                 f"column {column.name}: {error.what}",
@@ -182,7 +183,7 @@ def _cascades(keys: Sequence[ForeignKey]) -> Iterator[Finding]:
         columns = ", ".join(map(quote_identifier, key.columns))
         parents = ", ".join(map(quote_identifier, key.referenced_columns))
         yield Finding(
-            "table.cascade",
+            Code.TABLE_CASCADE,
             Level.BLOCK,
             str(key.table),
             f"foreign key {key.name}: ON DELETE {key.on_delete}, ON UPDATE {key.on_update}",
