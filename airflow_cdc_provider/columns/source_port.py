@@ -150,6 +150,8 @@ class PreflightQuestion:
     reader_ids: range = range(0)
     readers: int = 0
     """How many read at the same time."""
+    is_snapshot_done: bool = False
+    """Whether all that is left is to follow the log."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,6 +119,7 @@ def check(run: Run) -> CheckReport:
             run.model.source.patterns,
             reader_ids=run.model.source.server_ids,
             readers=run.model.snapshot.max_connections // CONNECTIONS_A_READER,
+            is_snapshot_done=run.store.hand_off(run.name) is not None,
         ),
     )
     if late:

@@ -96,7 +96,7 @@ class Code(FindingCode):
     SOURCE_PREPARED_TRANSACTIONS = (
         "source.prepared_transactions",
         "warn, block",
-        "XA transactions are prepared and not committed; blocks without GTIDs",
+        "XA transactions are prepared and not committed; blocks a snapshot without GTIDs",
     )
     SOURCE_LONG_TRANSACTIONS = (
         "source.long_transactions",

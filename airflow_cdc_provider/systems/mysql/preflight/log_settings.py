@@ -91,7 +91,11 @@ _SETTINGS = (
 
 
 def log_findings(
-    connection: ServerConnection, capabilities: Capabilities, subject: str
+    connection: ServerConnection,
+    capabilities: Capabilities,
+    subject: str,
+    *,
+    is_snapshot_done: bool = False,
 ) -> Iterator[Finding]:
     """Yield what is to be said about the server and its log."""
     yield from _server(capabilities, subject)
@@ -107,7 +111,9 @@ def log_findings(
     yield from _retention(capabilities, subject)
     yield from _log_filters(connection, capabilities, subject)
     yield from replica_findings(connection, capabilities, subject)
-    yield from open_transactions(connection, capabilities, subject)
+    # without GTIDs, a split waits for what is prepared; the stream never does
+    are_awaited = not (capabilities.has_gtids or is_snapshot_done)
+    yield from open_transactions(connection, capabilities, subject, are_awaited=are_awaited)
 
 
 def set_statement(capabilities: Capabilities, name: str, value: str) -> str:

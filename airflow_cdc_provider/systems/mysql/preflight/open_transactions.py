@@ -29,25 +29,27 @@ _SHOWN_XA = 3
 
 
 def open_transactions(
-    connection: ServerConnection, capabilities: Capabilities, subject: str
+    connection: ServerConnection, capabilities: Capabilities, subject: str, *, are_awaited: bool
 ) -> Iterator[Finding]:
-    """Yield what is to be said about transactions that are open now."""
-    yield from _prepared(connection, capabilities, subject)
+    """Yield what is to be said about transactions that are open now.
+
+    `are_awaited` tells whether splits are to be read that wait for the prepared ones.
+    """
+    yield from _prepared(connection, capabilities, subject, are_awaited=are_awaited)
     yield from _long_transactions(connection, subject)
 
 
 def _prepared(
-    connection: ServerConnection, capabilities: Capabilities, subject: str
+    connection: ServerConnection, capabilities: Capabilities, subject: str, *, are_awaited: bool
 ) -> Iterator[Finding]:
-    level = Level.WARN if capabilities.has_gtids else Level.BLOCK
+    level = Level.BLOCK if are_awaited else Level.WARN
     match look(lambda: prepared_transactions(connection, is_mariadb=capabilities.is_mariadb)):
         case Seen(prepared):
             yield _are_prepared(prepared, level, subject)
         case CannotTell() as denied:
-            # with GTIDs a low watermark is right whatever is prepared
             yield unseen(
                 Code.SOURCE_UNSEEN,
-                Level.INFO if capabilities.has_gtids else Level.BLOCK,
+                Level.BLOCK if are_awaited else Level.INFO,
                 subject,
                 denied,
                 Doubt(

@@ -90,6 +90,9 @@ def source_look(source: Endpoint, question: PreflightQuestion) -> SourceLook:
     with closing(connect(source, purpose="preflight")) as connection:
         capabilities = read_capabilities(connection)
         keys = _foreign_keys(connection, plans)
+        found += log_findings(
+            connection, capabilities, subject, is_snapshot_done=question.is_snapshot_done
+        )
         found += _source(connection, capabilities, subject, plans, keys)
         found += hidden_findings(read_grants(connection), capabilities, subject, question.patterns)
         found += _server_ids(connection, capabilities, subject, question.reader_ids)
@@ -128,7 +131,6 @@ def _source(
     plans: Sequence[TablePlan],
     keys: Sequence[ForeignKey],
 ) -> Iterator[Finding]:
-    yield from log_findings(connection, capabilities, subject)
     schemas = [plan.schema for plan in plans]
     estimates = {plan.schema.table: plan.estimated_rows for plan in plans}
     yield from table_findings(capabilities, schemas, keys, estimates)
