@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 
 from airflow_cdc_provider.core.codec import Json
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.keys import KeyKind
 from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema, UniqueKey
+from airflow_cdc_provider.core.table_schema import (
+    Column,
+    ColumnType,
+    TableSchema,
+    TypeKind,
+    UniqueKey,
+)
+
+NamedType = Callable[[Json], ColumnType]
+"""Reads a type that was stored before types had kinds."""
 
 
 def schema_to_json(schema: TableSchema) -> Json:
@@ -15,13 +26,13 @@ def schema_to_json(schema: TableSchema) -> Json:
     return {**asdict(schema), "table": str(schema.table)}
 
 
-def schema_from_json(form: Json) -> TableSchema:
+def schema_from_json(form: Json, named: NamedType) -> TableSchema:
     """Read what `schema_to_json` wrote."""
     return TableSchema(
         **{
             **form,
             "table": TableId.parse(form["table"]),
-            "columns": tuple(_column(column) for column in form["columns"]),
+            "columns": tuple(_column(column, named) for column in form["columns"]),
             "primary_key": tuple(form["primary_key"]),
             "key_prefixes": tuple(form["key_prefixes"]),
             "unique_keys": tuple(
@@ -31,9 +42,21 @@ def schema_from_json(form: Json) -> TableSchema:
     )
 
 
-def _column(form: Json) -> Column:
-    kind = {**form["type"], "members": tuple(form["type"]["members"])}
-    return Column(**{**form, "type": ColumnType(**kind)})
+def _column(form: Json, named: NamedType) -> Column:
+    stated = form["type"]
+    read = _type if "kind" in stated else named
+    return Column(**{**form, "type": read(stated)})
+
+
+def _type(form: Json) -> ColumnType:
+    return ColumnType(
+        **{
+            **form,
+            "kind": TypeKind(form["kind"]),
+            "key_kind": KeyKind(form["key_kind"]),
+            "members": tuple(form["members"]),
+        }
+    )
 
 
 def plan_to_json(plan: TablePlan) -> Json:
@@ -45,10 +68,10 @@ def plan_to_json(plan: TablePlan) -> Json:
     }
 
 
-def plan_from_json(form: Json) -> TablePlan:
+def plan_from_json(form: Json, named: NamedType) -> TablePlan:
     """Read what `plan_to_json` wrote."""
     return TablePlan(
-        schema=schema_from_json(form["schema"]),
+        schema=schema_from_json(form["schema"], named),
         sink_table=TableId.parse(form["sink_table"]),
         estimated_rows=form["estimated_rows"],
     )

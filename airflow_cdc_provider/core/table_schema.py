@@ -4,21 +4,41 @@ from __future__ import annotations
 
 import hashlib
 import json
-import unicodedata
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyKind, KeyKinds
 
-_INTEGERS = {"tinyint", "smallint", "mediumint", "int", "bigint"}
-_TEXTS = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext"}
+
+class TypeKind(StrEnum):
+    """What values a column holds, whatever its system calls the type."""
+
+    INTEGER = "integer"
+    BITS = "bits"
+    DECIMAL = "decimal"
+    FLOAT = "float"
+    TEXT = "text"
+    BINARY = "binary"
+    TEMPORAL = "temporal"
+    ENUM = "enum"
+    SET = "set"
+    JSON = "json"
+    GEOMETRY = "geometry"
+    POINT = "point"
+    VECTOR = "vector"
+    OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnType:
-    """A column's type; `name` is information_schema's DATA_TYPE in lower case."""
+    """A column's type as its system states it: the system's own name, and what that means."""
 
     name: str
+    """The system's name of the type; only the system itself decides by it."""
+    kind: TypeKind
+    key_kind: KeyKind
+    """How the column orders as part of a key."""
     unsigned: bool = False
     length: int | None = None
     """Characters of texts, bytes of binaries, bits of BIT, dimensions of VECTOR."""
@@ -31,35 +51,9 @@ class ColumnType:
     members: tuple[str, ...] = ()
     """ENUM and SET members in definition order."""
     is_json_text: bool = False
-    """MariaDB's JSON: a LONGTEXT with a JSON_VALID check."""
-
-    @property
-    def no_member(self) -> str:
-        """Return the text that stands for index 0 of an ENUM, the value that is no member.
-
-        The servers print it as the empty text, which may be a member, too. A zero is what MySQL
-        itself reads as index 0; there are as many as it takes to be like no member.
-        """
-        taken = {_in_digits(member) for member in self.members}
-        zeros = "0"
-        while zeros in taken:
-            zeros += "0"
-        return zeros
-
-    @property
-    def key_kind(self) -> KeyKind:
-        """Tell how this column orders as part of a key."""
-        if self.name in _INTEGERS or self.name == "year":
-            return KeyKind.INTEGER
-        if self.name == "decimal":
-            return KeyKind.DECIMAL
-        if self.name in {"date", "datetime", "timestamp"}:
-            return KeyKind.TEMPORAL
-        if self.name in {"binary", "varbinary"}:
-            return KeyKind.BINARY
-        if self.name in _TEXTS:
-            return KeyKind.TEXT
-        return KeyKind.OTHER
+    """JSON is kept as a text, with a constraint that checks it."""
+    no_member: str = ""
+    """The text that stands for an ENUM's value that is none of its members; empty for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +119,7 @@ class TableSchema:
         """Return 16 hex digits that change when columns, types, keys or collations change."""
         facts = asdict(self)
         del facts["create_statement"], facts["flavour"]  # one carries AUTO_INCREMENT counters
+        for column in facts["columns"]:  # these follow from the others
+            del column["type"]["kind"], column["type"]["key_kind"], column["type"]["no_member"]
         text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _in_digits(text: str) -> str:
-    """Return a text as the most forgiving collation reads it, as far as digits go."""
-    digits = (unicodedata.digit(each, None) for each in text)
-    return "".join(
-        each if digit is None else str(digit)
-        for each, digit in zip(text, digits, strict=True)
-        if digit is not None or each.isalnum()
-    )

@@ -29,6 +29,7 @@ from airflow_cdc_provider.core.records import (
 )
 from airflow_cdc_provider.core.schema_codec import plan_from_json
 from airflow_cdc_provider.core.splits import SnapshotSplit
+from airflow_cdc_provider.systems.registry import type_of_before_kinds
 
 Values = dict[str, Any]
 
@@ -64,7 +65,7 @@ def plan_values(origin: PlanOrigin, not_copied: Iterable[TableId] = ()) -> Value
 def table_of(row: Row[Any], counts: Mapping[str, int]) -> TableState:
     """Read a row of `cdc_table`; `counts` are summed over its splits."""
     return TableState(
-        plan=plan_from_json(json.loads(row.plan)),
+        plan=plan_from_json(json.loads(row.plan), type_of_before_kinds),
         phase=TablePhase(row.phase),
         splits_planned=counts.get("planned", 0),
         planning_done=bool(row.planning_done),

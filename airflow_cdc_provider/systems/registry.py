@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from airflow_cdc_provider.columns.sink_port import Owner, Sink, SinkSettings
 from airflow_cdc_provider.columns.source_port import Source
 from airflow_cdc_provider.core.endpoint import Endpoint, SinkPlace
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.table_schema import ColumnType
 from airflow_cdc_provider.systems.kinds import KINDS
 
 
@@ -36,6 +37,12 @@ def system(name: str) -> System:
             remedy=f"use one of {', '.join(KINDS)}",
         )
     return cast(System, import_module(KINDS[name].module))
+
+
+def type_of_before_kinds(form: Mapping[str, Any]) -> ColumnType:
+    """Read a column type that was stored when there was MySQL only, by the name of its type."""
+    module = import_module("airflow_cdc_provider.systems.mysql.dialect.column_types")
+    return cast(ColumnType, module.type_of_before_kinds(form))
 
 
 def open_source(endpoint: Endpoint) -> Source:

@@ -26,14 +26,15 @@ from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition, Tra
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
-from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema, UniqueKey
+from airflow_cdc_provider.core.table_schema import Column, TableSchema, UniqueKey
+from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.systems.mysql.dialect.value_model import arrow_schema
 from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink
 from tests.servers.given import SqlServer
 
 SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
-INT = ColumnType("int")
-TEXT = ColumnType("varchar", length=200, charset="utf8mb4", collation="utf8mb4_0900_ai_ci")
+INT = mysql_type("int")
+TEXT = mysql_type("varchar", length=200, charset="utf8mb4", collation="utf8mb4_0900_ai_ci")
 Row = tuple[Any, ...]
 Change = tuple[Op, Row | None, Row | None]
 

@@ -20,8 +20,9 @@ from airflow_cdc_provider.core.records import PipelineState, StreamState, TableP
 from airflow_cdc_provider.core.split_planner import splits_between
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
-from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
+from airflow_cdc_provider.core.table_schema import Column, TableSchema
 from airflow_cdc_provider.state.store import SqlStateStore
+from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 
 SHOP = PipelineName("shop")
 OTHER = PipelineName("other")
@@ -37,8 +38,8 @@ def at(offset: int) -> LogPosition:
 
 def plan_of(table: TableId = ORDERS) -> TablePlan:
     columns = (
-        Column("id", ColumnType("bigint", unsigned=True), nullable=False, auto_increment=True),
-        Column("state", ColumnType("enum", members=("new", "it's paid"), charset="utf8mb4")),
+        Column("id", mysql_type("bigint", unsigned=True), nullable=False, auto_increment=True),
+        Column("state", mysql_type("enum", members=("new", "it's paid"), charset="utf8mb4")),
     )
     schema = TableSchema(table, columns, ("id",), create_statement="CREATE TABLE ...")
     return TablePlan(schema, TableId("dr_shop", table.table), 1234)

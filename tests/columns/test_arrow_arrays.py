@@ -114,7 +114,8 @@ from airflow_cdc_provider.systems.mysql.wire.parameters import row_parameters
 from airflow_cdc_provider.systems.mysql.wire.sql_text import key_list, values_sql
 from airflow_cdc_provider.core.gtid import GtidSet
 from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
-from airflow_cdc_provider.core.table_schema import Column, ColumnType
+from airflow_cdc_provider.core.table_schema import Column
+from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.engine.stream.batch_codec import decode, encode
 
 path = Path(sys.argv[1])
@@ -129,8 +130,8 @@ for part in changes:
     merge([part], part.before.schema.names[:1])
 key_column([1, 2], pa.int32()), key_column(["a"], pa.string()), key_column([b"a"], pa.binary())
 columns = [
-    Column("id", ColumnType("bigint")),
-    Column("name", ColumnType("varchar", length=9, charset="utf8mb4")),
+    Column("id", mysql_type("bigint")),
+    Column("name", mysql_type("varchar", length=9, charset="utf8mb4")),
 ]
 rows = pa.RecordBatch.from_arrays(
     [numbers_of([1, 2]), texts_of(["a'\\\\b", None])], ["id", "name"]

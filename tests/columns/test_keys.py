@@ -17,6 +17,7 @@ from airflow_cdc_provider.columns.row_keys import key_codes
 from airflow_cdc_provider.core.identifiers import quote_identifier, quote_table
 from airflow_cdc_provider.core.keys import Key
 from airflow_cdc_provider.core.table_schema import Column, ColumnType
+from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates, arrow_field
 from airflow_cdc_provider.systems.mysql.wire.key_values import key_at
 from airflow_cdc_provider.systems.mysql.wire.sql_text import key_list
@@ -45,12 +46,12 @@ def test_keys_and_their_columns_are_inverse(data: st.DataObject) -> None:
 @pytest.mark.parametrize(
     ("column", "value", "part"),
     [
-        (ColumnType("decimal", precision=9, scale=2), Decimal("1.50"), Decimal("1.50")),
-        (ColumnType("datetime", fraction=2), "2024-01-02 03:04:05.6", "2024-01-02 03:04:05.60"),
-        (ColumnType("timestamp"), "1970-01-01 00:00:01", "1970-01-01 00:00:01"),
-        (ColumnType("date"), "0000-01-01", "0000-01-01"),
-        (ColumnType("binary", length=2), b"a\0", b"a\0"),
-        (ColumnType("year"), 0, 0),
+        (mysql_type("decimal", precision=9, scale=2), Decimal("1.50"), Decimal("1.50")),
+        (mysql_type("datetime", fraction=2), "2024-01-02 03:04:05.6", "2024-01-02 03:04:05.60"),
+        (mysql_type("timestamp"), "1970-01-01 00:00:01", "1970-01-01 00:00:01"),
+        (mysql_type("date"), "0000-01-01", "0000-01-01"),
+        (mysql_type("binary", length=2), b"a\0", b"a\0"),
+        (mysql_type("year"), 0, 0),
     ],
 )
 def test_a_key_part_has_one_canonical_form(column: ColumnType, value: object, part: object) -> None:
@@ -120,7 +121,7 @@ def test_key_literals_of_every_type_find_their_row(
 
 def test_rows_of_a_run_are_never_longer_than_the_limit() -> None:
     rows = pa.RecordBatch.from_pydict({"k": pa.array(["x" * n for n in range(50)])})
-    text = key_list(rows, [Column("k", ColumnType("varchar"))])
+    text = key_list(rows, [Column("k", mysql_type("varchar"))])
     runs = list(text.runs(100))
     assert [first for first, _ in runs[1:]] == [end for _, end in runs[:-1]]
     assert runs[0][0] == 0
@@ -131,5 +132,5 @@ def test_rows_of_a_run_are_never_longer_than_the_limit() -> None:
 
 def test_a_row_longer_than_the_limit_is_a_run_of_its_own() -> None:
     rows = pa.RecordBatch.from_pydict({"k": ["a", "b" * 500, "c"]})
-    text = key_list(rows, [Column("k", ColumnType("varchar"))])
+    text = key_list(rows, [Column("k", mysql_type("varchar"))])
     assert list(text.runs(10)) == [(0, 1), (1, 2), (2, 3)]

@@ -12,7 +12,8 @@ from airflow_cdc_provider.columns.changes import Op
 from airflow_cdc_provider.columns.row_keys import in_range
 from airflow_cdc_provider.core.errors import SchemaMovedError
 from airflow_cdc_provider.core.keys import KeyRange
-from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
+from airflow_cdc_provider.core.table_schema import Column, TableSchema
+from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.systems.mysql.dialect.value_model import arrow_schema
 from tests.systems.mysql.wire.strategies import (
     TABLE,
@@ -54,7 +55,7 @@ def test_a_key_lies_in_a_range_for_columns_as_for_one_key(data: st.DataObject) -
 
 
 def _table() -> KeyedTable:
-    columns = (Column("id", ColumnType("int"), nullable=False), Column("value", ColumnType("int")))
+    columns = (Column("id", mysql_type("int"), nullable=False), Column("value", mysql_type("int")))
     return KeyedTable(TableSchema(TABLE, columns, ("id",)), st.nothing())
 
 
@@ -88,7 +89,7 @@ def test_a_key_is_replaced_in_whichever_chunk_it_was_read() -> None:
 
 def test_changes_with_another_definition_are_refused() -> None:
     table = _table()
-    wider = (Column("id", ColumnType("bigint"), nullable=False), Column("value", ColumnType("int")))
+    wider = (Column("id", mysql_type("bigint"), nullable=False), Column("value", mysql_type("int")))
     other = KeyedTable(TableSchema(TABLE, wider, ("id",)), st.nothing())
     changes = other.changes([(Op.DELETE, (1,), None, 0)])
     rows = arrow_schema(table.schema.columns).empty_table()
@@ -98,7 +99,7 @@ def test_changes_with_another_definition_are_refused() -> None:
 
 def test_generated_columns_of_the_log_are_left_out() -> None:
     table = _table()
-    doubled = Column("doubled", ColumnType("int"), generated=True)
+    doubled = Column("doubled", mysql_type("int"), generated=True)
     logged = KeyedTable(TableSchema(TABLE, (*table.schema.columns, doubled), ("id",)), st.nothing())
     schema = logged.schema
     changes = table.changes([(Op.INSERT, None, (1,), 5)])

@@ -15,7 +15,8 @@ from airflow_cdc_provider.core.keys import Key, KeyRange
 from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition, TransactionPoint
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit
 from airflow_cdc_provider.core.stream_split import TableProgress
-from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
+from airflow_cdc_provider.core.table_schema import Column, TableSchema
+from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.systems.mysql.wire.key_values import key_at
 from tests.systems.mysql.wire.strategies import TABLE, KeyedTable, keyed_tables, runs
 
@@ -154,5 +155,5 @@ def test_changes_that_are_all_kept_are_not_copied() -> None:
 
 
 def _int_table() -> KeyedTable:
-    columns = (Column("id", ColumnType("int"), nullable=False), Column("value", ColumnType("int")))
+    columns = (Column("id", mysql_type("int"), nullable=False), Column("value", mysql_type("int")))
     return KeyedTable(TableSchema(TABLE, columns, ("id",)), st.nothing())

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from airflow_cdc_provider.columns.changes import Op, TableChanges
 from airflow_cdc_provider.columns.merge import MergedChanges, merge
 from airflow_cdc_provider.core.keys import Key
-from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
+from airflow_cdc_provider.core.table_schema import Column, TableSchema
+from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.systems.mysql.wire.key_values import key_at
 from tests.systems.mysql.wire.strategies import TABLE, KeyedTable, keyed_tables, rows_by_key, runs
 
@@ -48,8 +49,8 @@ def test_no_key_is_both_deleted_and_written(data: st.DataObject) -> None:
 
 def _text_keyed() -> TableSchema:
     columns = (
-        Column("id", ColumnType("varchar", length=9, charset="utf8mb4"), nullable=False),
-        Column("value", ColumnType("int")),
+        Column("id", mysql_type("varchar", length=9, charset="utf8mb4"), nullable=False),
+        Column("value", mysql_type("int")),
     )
     return TableSchema(TABLE, columns, primary_key=("id",))
 

@@ -22,7 +22,7 @@ from airflow_cdc_provider.core.lifecycle import SplitStatus, TablePhase
 from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
 from airflow_cdc_provider.core.records import TablePlan, TableState
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
-from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
+from airflow_cdc_provider.core.table_schema import Column, TableSchema
 from airflow_cdc_provider.engine.backoff import BackOff
 from airflow_cdc_provider.engine.snapshot.assigner import SplitAssigner
 from airflow_cdc_provider.engine.snapshot.assigner_server import AssignerServer
@@ -32,10 +32,11 @@ from airflow_cdc_provider.engine.snapshot.planner import Planner, frontier
 from airflow_cdc_provider.engine.snapshot.remote_assigner import RemoteAssigner
 from airflow_cdc_provider.engine.snapshot.split_queue import NoClaim
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
+from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 
 NAME = PipelineName("shop")
 ORDERS = TableId("shop", "orders")
-SCHEMA = TableSchema(ORDERS, (Column("id", ColumnType("int"), nullable=False),), ("id",))
+SCHEMA = TableSchema(ORDERS, (Column("id", mysql_type("int"), nullable=False),), ("id",))
 HERE = LogPosition("3e11fa47-71ca-11e1-9e33-c80aa9429562", BinlogPosition(1, 4))
 
 

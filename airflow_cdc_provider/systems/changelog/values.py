@@ -30,22 +30,9 @@ import pyarrow.compute as pc
 from airflow_cdc_provider.columns.arrow_arrays import as_arrow, as_numpy, texts_of, validity_of
 from airflow_cdc_provider.columns.byte_views import string_octets, string_offsets
 from airflow_cdc_provider.columns.plain_text import decimal_text, timestamp_text
-from airflow_cdc_provider.core.table_schema import ColumnType
+from airflow_cdc_provider.core.table_schema import ColumnType, TypeKind
 from airflow_cdc_provider.systems.changelog.tree import Many, Members, Value
 
-_GEOMETRIES = frozenset(
-    {
-        "geometry",
-        "point",
-        "linestring",
-        "polygon",
-        "multipoint",
-        "multilinestring",
-        "multipolygon",
-        "geomcollection",
-        "geometrycollection",
-    }
-)
 _SRID_BYTES = 4
 _POINT_BYTES = _SRID_BYTES + 1 + 4 + 8 + 8
 _MILLIS = 3
@@ -54,10 +41,10 @@ _MILLIS = 3
 
 def debezium_values(array: pa.Array, column_type: ColumnType) -> Value:
     """Return a column's values as they stand in an envelope."""
-    special = _BY_NAME.get(column_type.name)
+    special = _BY_KIND.get(column_type.kind)
     if special is not None and not pa.types.is_string(array.type):
         return special(array, column_type)
-    if column_type.name == "enum" and "" not in column_type.members:
+    if column_type.kind is TypeKind.ENUM and "" not in column_type.members:
         return _members_only(array, column_type)
     kind = array.type
     if pa.types.is_decimal(kind):
@@ -114,7 +101,7 @@ def _geometry(array: pa.Array, column_type: ColumnType) -> Members:
         ("wkb", wkb),
         ("srid", as_arrow(srid.astype(np.int32), nulls | (srid == 0), pa.int32())),
     ]
-    if column_type.name == "point":
+    if column_type.kind is TypeKind.POINT:
         first = np.where(nulls, -1, starts + _SRID_BYTES + 5)
         x, y = _numbers_at(octets, first, "<f8"), _numbers_at(octets, first, "<f8", 8)
         members = [
@@ -157,4 +144,9 @@ def _vector(array: pa.Array, column_type: ColumnType) -> Many:  # noqa: ARG001 -
     return Many(ends, as_arrow(numbers, None, pa.float32()), nulls)
 
 
-_BY_NAME = {"bit": _bits, "vector": _vector, **dict.fromkeys(_GEOMETRIES, _geometry)}
+_BY_KIND = {
+    TypeKind.BITS: _bits,
+    TypeKind.GEOMETRY: _geometry,
+    TypeKind.POINT: _geometry,
+    TypeKind.VECTOR: _vector,
+}

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
+from airflow_cdc_provider.core.table_schema import Column, TableSchema
+from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.systems.mysql.source.split_rows import TextRows
 from airflow_cdc_provider.systems.mysql.wire.text_decoder import TextDecoder
 from airflow_cdc_provider.systems.mysql.wire.text_protocol import TextChunk
 
-_SCHEMA = TableSchema(TableId("d", "t"), (Column("id", ColumnType("int")),), ("id",))
+_SCHEMA = TableSchema(TableId("d", "t"), (Column("id", mysql_type("int")),), ("id",))
 
 
 def _chunk(digit: str) -> TextChunk:

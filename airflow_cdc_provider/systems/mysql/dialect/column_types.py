@@ -1,4 +1,4 @@
-"""Which column types are known, and what becomes of dates that are none; without Arrow.
+"""What the servers' type names mean, and what becomes of dates that are none; without Arrow.
 
 Checking a pipeline asks only this, and should not have to load Arrow for it. What each type is in
 Arrow is in `value_model`.
@@ -6,10 +6,28 @@ Arrow is in `value_model`.
 
 from __future__ import annotations
 
+import unicodedata
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any, TypedDict, Unpack
 
 from airflow_cdc_provider.core.errors import UnknownTypeError
-from airflow_cdc_provider.core.table_schema import ColumnType
+from airflow_cdc_provider.core.keys import KeyKind
+from airflow_cdc_provider.core.table_schema import ColumnType, TypeKind
+
+
+class TypeFacts(TypedDict, total=False):
+    """What a type has beside its name, as in `ColumnType`."""
+
+    unsigned: bool
+    length: int | None
+    precision: int | None
+    scale: int | None
+    fraction: int
+    charset: str | None
+    collation: str | None
+    members: tuple[str, ...]
+    is_json_text: bool
 
 
 class ZeroDates(StrEnum):
@@ -58,9 +76,70 @@ OTHER_TYPES = frozenset(
         "year",
     }
 )
+_KINDS: Mapping[str, TypeKind] = {
+    **dict.fromkeys({*INTEGER_TYPES, "year"}, TypeKind.INTEGER),
+    **dict.fromkeys(GEOMETRY_TYPES, TypeKind.GEOMETRY),
+    **dict.fromkeys(CHARACTER_TYPES, TypeKind.TEXT),
+    **dict.fromkeys(BINARY_TYPES, TypeKind.BINARY),
+    **dict.fromkeys({*DATE_TYPES, "time"}, TypeKind.TEMPORAL),
+    "bit": TypeKind.BITS,
+    "decimal": TypeKind.DECIMAL,
+    "double": TypeKind.FLOAT,
+    "enum": TypeKind.ENUM,
+    "float": TypeKind.FLOAT,
+    "json": TypeKind.JSON,
+    "point": TypeKind.POINT,
+    "set": TypeKind.SET,
+    "vector": TypeKind.VECTOR,
+}
+_KEY_KINDS: Mapping[str, KeyKind] = {
+    **dict.fromkeys({*INTEGER_TYPES, "year"}, KeyKind.INTEGER),
+    "decimal": KeyKind.DECIMAL,
+    **dict.fromkeys(DATE_TYPES, KeyKind.TEMPORAL),
+    **dict.fromkeys({"binary", "varbinary"}, KeyKind.BINARY),
+    **dict.fromkeys(CHARACTER_TYPES, KeyKind.TEXT),
+}
 KNOWN_TYPES = (
     INTEGER_TYPES | GEOMETRY_TYPES | CHARACTER_TYPES | BINARY_TYPES | DATE_TYPES | OTHER_TYPES
 )
+
+
+def mysql_type(name: str, **facts: Unpack[TypeFacts]) -> ColumnType:
+    """Return a column's type; `name` is information_schema's DATA_TYPE in lower case."""
+    kind = _KINDS.get(name, TypeKind.OTHER)
+    if facts.get("is_json_text"):
+        kind = TypeKind.JSON
+    none = _no_member(facts.get("members", ())) if kind is TypeKind.ENUM else ""
+    order = _KEY_KINDS.get(name, KeyKind.OTHER)
+    return ColumnType(name, kind, order, **facts, no_member=none)
+
+
+def type_of_before_kinds(form: Mapping[str, Any]) -> ColumnType:
+    """Read a type that was stored before types had kinds: its name alone told."""
+    return mysql_type(**{**form, "members": tuple(form["members"])})
+
+
+def _no_member(members: tuple[str, ...]) -> str:
+    """Return the text that stands for index 0 of an ENUM, the value that is no member.
+
+    The servers print it as the empty text, which may be a member, too. A zero is what MySQL
+    itself reads as index 0; there are as many as it takes to be like no member.
+    """
+    taken = {_in_digits(member) for member in members}
+    zeros = "0"
+    while zeros in taken:
+        zeros += "0"
+    return zeros
+
+
+def _in_digits(text: str) -> str:
+    """Return a text as the most forgiving collation reads it, as far as digits go."""
+    digits = (unicodedata.digit(each, None) for each in text)
+    return "".join(
+        each if digit is None else str(digit)
+        for each, digit in zip(text, digits, strict=True)
+        if digit is not None or each.isalnum()
+    )
 
 
 def require_known(column_type: ColumnType) -> None:

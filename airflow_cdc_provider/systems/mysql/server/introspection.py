@@ -26,6 +26,7 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
 from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema, UniqueKey
+from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.systems.mysql.server.catalogue import (
     name_conditions,
     stored_names,
@@ -274,7 +275,7 @@ def _column_type(  # noqa: PLR0913 - one argument for each column of the catalog
         length = first
     elif charset is None and kind not in {"binary", "varbinary"}:
         length = None
-    return ColumnType(
+    return mysql_type(
         name=kind,
         unsigned="unsigned" in full_type.lower() and kind not in _WITH_MEMBERS,
         length=None if length is None or kind in _WITH_MEMBERS else int(length),

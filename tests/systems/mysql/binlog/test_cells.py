@@ -16,6 +16,7 @@ from airflow_cdc_provider.systems.mysql.binlog.rows.absent_rows import absent_ro
 from airflow_cdc_provider.systems.mysql.binlog.rows.cell_values import decode_cells
 from airflow_cdc_provider.systems.mysql.binlog.rows.row_walk import Cells
 from airflow_cdc_provider.systems.mysql.binlog.rows.wire_types import Wire, decimal_bytes
+from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.systems.mysql.dialect.value_model import (
     ZeroDates,
     arrow_schema,
@@ -80,7 +81,7 @@ def test_decimals_of_every_precision_and_scale_are_exact(precision: int) -> None
         numbers = [0, 1, -1, largest, -largest, *(source.randint(-largest, largest) for _ in "abc")]
         values = [Decimal((int(n < 0), tuple(map(int, str(abs(n)))), -scale)) for n in numbers]
         wire = Wire("decimal", decimal_bytes(precision, scale), length=precision, scale=scale)
-        column = ColumnType("decimal", precision=precision, scale=scale)
+        column = mysql_type("decimal", precision=precision, scale=scale)
         cells: list[bytes | None] = [packed_decimal(each, precision, scale) for each in values]
         assert decoded([*cells, None], wire, column) == [*values, None]
 
@@ -102,13 +103,13 @@ def test_every_day_of_the_calendar_is_known_and_no_other(year: int) -> None:
     days = [(year, month, day) for month in range(16) for day in range(32)]
     expected = [real_day(*each) for each in days]
     cells: list[bytes | None] = [packed_date(*each) for each in days]
-    assert decoded([*cells, None], Wire("date", 3), ColumnType("date")) == [*expected, None]
+    assert decoded([*cells, None], Wire("date", 3), mysql_type("date")) == [*expected, None]
     if year >= 10_000:
         return
     kept = [(each, day) for each, day in zip(days, expected, strict=True) if each[1] < 13]
     clocks = [None if day is None else dt.datetime.combine(day, CLOCK) for _, day in kept]
     cells = [packed_datetime(*each) for each, _ in kept]
-    assert decoded([*cells, None], Wire("datetime", 5), ColumnType("datetime")) == [*clocks, None]
+    assert decoded([*cells, None], Wire("datetime", 5), mysql_type("datetime")) == [*clocks, None]
 
 
 CLOCK = dt.time(23, 59, 58)
@@ -140,7 +141,7 @@ def test_absent_rows_are_rows_of_nulls_of_every_type() -> None:
 
 
 def test_dates_of_before_mysql_5_6_that_are_no_day_are_null_whatever_their_digits() -> None:
-    wire, column = Wire("old datetime", width=8), ColumnType("datetime")
+    wire, column = Wire("old datetime", width=8), mysql_type("datetime")
     numbers = [20240229235958, 20240230000000, 20241301000000, 20241701000000, 99991231000000]
     numbers += [100000101000000, (1 << 64) - 1]
     cells: list[bytes | None] = [number.to_bytes(8, "little") for number in numbers]
@@ -153,7 +154,7 @@ def test_times_of_before_mysql_5_6_are_signed_digits() -> None:
     numbers = [8385959, -8385959, -1, 0, 10203]
     cells: list[bytes | None] = [number.to_bytes(3, "little", signed=True) for number in numbers]
     longest = dt.timedelta(hours=838, minutes=59, seconds=59)
-    assert decoded([*cells, None], Wire("old time", width=3), ColumnType("time")) == [
+    assert decoded([*cells, None], Wire("old time", width=3), mysql_type("time")) == [
         longest,
         -longest,
         dt.timedelta(seconds=-1),

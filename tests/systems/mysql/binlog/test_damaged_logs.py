@@ -16,7 +16,6 @@ from airflow_cdc_provider.core.errors import CdcError, CorruptLogError
 from airflow_cdc_provider.core.gtid import GtidSet, MariaDbGtidPosition
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
-from airflow_cdc_provider.core.table_schema import ColumnType
 from airflow_cdc_provider.systems.mysql.binlog.events.compressed_events import (
     frame_events,
     plain_event,
@@ -30,6 +29,7 @@ from airflow_cdc_provider.systems.mysql.binlog.rows.row_walk import Cells, RowLa
 from airflow_cdc_provider.systems.mysql.binlog.rows.text_cells import sets, variable
 from airflow_cdc_provider.systems.mysql.binlog.rows.wire_types import Wire
 from airflow_cdc_provider.systems.mysql.binlog.transactions.decoder import ColumnDecoder
+from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates, arrow_type
 from tests.systems.mysql.binlog.capture import FOLDER
 from tests.systems.mysql.binlog.captured import SERVER
@@ -105,7 +105,7 @@ def column(values: list[bytes], *, lengths: bool = False) -> Cells:
 
 def test_a_group_of_a_decimal_over_its_digits_is_refused() -> None:
     wire = Wire("decimal", 5, length=10, scale=0)
-    kind = arrow_type(ColumnType("decimal", precision=10, scale=0))
+    kind = arrow_type(mysql_type("decimal", precision=10, scale=0))
     good, bad = b"\x80" + (999_999_999).to_bytes(4, "big"), b"\x80" + (10**9).to_bytes(4, "big")
     assert decimals(column([good]), wire, kind).to_pylist() == [999_999_999]
     with pytest.raises(CorruptLogError, match="9 digits of a DECIMAL"):
@@ -113,14 +113,14 @@ def test_a_group_of_a_decimal_over_its_digits_is_refused() -> None:
 
 
 def test_a_set_with_more_bits_than_members_is_refused() -> None:
-    kind = ColumnType("set", members=("a", "b"))
+    kind = mysql_type("set", members=("a", "b"))
     assert sets(column([b"\3"]), Wire("set", 1), kind).to_pylist() == ["a,b"]
     with pytest.raises(CorruptLogError, match="more bits"):
         sets(column([b"\4"]), Wire("set", 1), kind)
 
 
 def test_a_binary_value_longer_than_its_column_is_refused() -> None:
-    kind = ColumnType("binary", length=2)
+    kind = mysql_type("binary", length=2)
     with pytest.raises(CorruptLogError, match="of 2 bytes at most has 3"):
         variable(column([b"a", b"abc"], lengths=True), Wire("char", prefix=1, length=2), kind)
 

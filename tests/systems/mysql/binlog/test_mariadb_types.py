@@ -11,14 +11,15 @@ import pytest
 
 from airflow_cdc_provider.core.errors import UnsupportedTableError
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
+from airflow_cdc_provider.core.table_schema import Column, TableSchema
+from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from tests.servers.given import SqlServer
 from tests.systems.mysql.binlog.captured import captured_log, replayed, rows_after
 
 
 def check(server: SqlServer, database: str, kind: str, values: list[str]) -> None:
     table = TableId(database, "t")
-    columns = (Column("id", ColumnType("int")), Column("v", ColumnType(kind)))
+    columns = (Column("id", mysql_type("int")), Column("v", mysql_type(kind)))
     schema = TableSchema(table, columns, primary_key=("id",))
     with captured_log(server) as log:
         server.execute(f"CREATE TABLE t (id int primary key, v {kind})", database=database)

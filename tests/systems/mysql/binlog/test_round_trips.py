@@ -9,7 +9,8 @@ import pytest
 
 from airflow_cdc_provider.core.errors import ValueRefusedError
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
+from airflow_cdc_provider.core.table_schema import Column, TableSchema
+from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from tests.servers.given import SqlServer
 from tests.systems.mysql.binlog.captured import (
@@ -83,7 +84,7 @@ def test_invented_tables_and_statements_give_the_table_that_select_gives(
         database = fresh_database(server)
         cases, statements, place = invent(source, kind)
         log = run(server, database, statements)
-        identity = Column("id", ColumnType("int"), nullable=False)
+        identity = Column("id", mysql_type("int"), nullable=False)
         columns = [case.column for case in cases]
         columns.insert(0 if place else len(columns), identity)
         schema = TableSchema(TableId(database, "t"), tuple(columns), primary_key=("id",))

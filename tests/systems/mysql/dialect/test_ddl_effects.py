@@ -6,7 +6,8 @@ import pytest
 
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.statement_effect import StatementKind
-from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema, UniqueKey
+from airflow_cdc_provider.core.table_schema import Column, TableSchema, UniqueKey
+from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import effect_of
 from airflow_cdc_provider.systems.mysql.dialect.sql_tokens import TokenKind, tokens
 
@@ -171,7 +172,7 @@ def test_a_new_foreign_key_that_changes_rows_by_itself_is_not_harmless(action: s
     assert not found.harmless
 
 
-INT = ColumnType("int")
+INT = mysql_type("int")
 PLANNED = TableSchema(
     T,
     (Column("id", INT, nullable=False), Column("a", INT)),
@@ -283,7 +284,7 @@ def test_a_table_that_only_some_servers_take_for_temporary_is_dropped() -> None:
 
 
 def test_a_check_is_more_than_a_check_where_it_makes_a_text_json() -> None:
-    text = ColumnType("longtext", charset="utf8mb4", collation="utf8mb4_bin", is_json_text=True)
+    text = mysql_type("longtext", charset="utf8mb4", collation="utf8mb4_bin", is_json_text=True)
     schema = TableSchema(T, (Column("id", INT, nullable=False), Column("j", text)), ("id",))
     dropped = effect_of("ALTER TABLE orders DROP CONSTRAINT j", default_database=DB)
     assert dropped.changes(schema)

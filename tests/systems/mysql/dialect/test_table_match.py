@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
+from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.systems.mysql.dialect.table_match import mismatches
 
-ID = Column("id", ColumnType("int"), nullable=False)
+ID = Column("id", mysql_type("int"), nullable=False)
 
 
 def of(kind: ColumnType) -> TableSchema:
@@ -20,18 +21,18 @@ def found(source: ColumnType, sink: ColumnType) -> list[str]:
 
 
 def test_the_same_definition_has_no_mismatch() -> None:
-    assert found(ColumnType("set", members=("a",)), ColumnType("set", members=("a",))) == []
+    assert found(mysql_type("set", members=("a",)), mysql_type("set", members=("a",))) == []
 
 
 def test_members_are_written_out_with_their_quotes() -> None:
-    source, sink = (ColumnType("enum", members=m) for m in (("it's", "b"), ("b",)))
+    source, sink = (mysql_type("enum", members=m) for m in (("it's", "b"), ("b",)))
     assert found(source, sink) == ["column v is enum('b'), at the source it is enum('it''s','b')"]
 
 
 def test_members_that_differ_behind_a_long_list_are_named_by_their_number() -> None:
     many = tuple(f"member {number}" for number in range(100))
-    source = ColumnType("enum", members=(*many, "last", "one more"))
-    sink = ColumnType("enum", members=(*many, "other"))
+    source = mysql_type("enum", members=(*many, "last", "one more"))
+    sink = mysql_type("enum", members=(*many, "other"))
     assert found(source, sink) == [
         "column v is enum of 101 members, the one at 101 'other', "
         "at the source it is enum of 102 members, the one at 101 'last'"
@@ -50,8 +51,8 @@ def test_a_key_prefix_is_shown_where_it_is_what_differs() -> None:
 
 
 def test_a_float_that_rounds_does_not_hold_one_that_does_not() -> None:
-    rounding = ColumnType("float", precision=7, scale=3)
-    assert found(ColumnType("float"), rounding) == [
+    rounding = mysql_type("float", precision=7, scale=3)
+    assert found(mysql_type("float"), rounding) == [
         "column v is float(7,3), at the source it is float"
     ]
-    assert found(rounding, ColumnType("float")) == []
+    assert found(rounding, mysql_type("float")) == []

@@ -14,16 +14,17 @@ from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.jobspec import ApplyMode
 from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema, UniqueKey
+from airflow_cdc_provider.core.table_schema import Column, TableSchema, UniqueKey
 from airflow_cdc_provider.engine.stream.selection import Selection, TableWork
 from airflow_cdc_provider.engine.stream.slots import part_of, spread_columns
+from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.systems.mysql.dialect.value_model import arrow_schema
 from tests.behaviours.sink_change_behaviours import _history, kill_before
 from tests.behaviours.sink_world import INT, TEXT, SinkWorld, at, insert, update, worlds
 from tests.servers.given import SqlServer
 
-BIG = ColumnType("bigint", unsigned=True)
-WHEN = ColumnType("datetime", fraction=6)
+BIG = mysql_type("bigint", unsigned=True)
+WHEN = mysql_type("datetime", fraction=6)
 
 
 def schema(*key: Column, unique: tuple[UniqueKey, ...] = ()) -> TableSchema:

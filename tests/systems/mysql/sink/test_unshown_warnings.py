@@ -12,7 +12,8 @@ import pytest
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import CdcError, IntegrityError, RowRefusedError
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.table_schema import Column, ColumnType
+from airflow_cdc_provider.core.table_schema import Column
+from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.systems.mysql.dialect.value_model import arrow_schema
 from airflow_cdc_provider.systems.mysql.sink.insert_statements import WriteMode
 from airflow_cdc_provider.systems.mysql.sink.row_writer import RowWriter
@@ -21,9 +22,9 @@ from tests.servers.accounts import least_privileged, sink_account
 from tests.servers.families import FAMILIES
 from tests.servers.given import SqlServer
 
-KEY = Column("id", ColumnType("int"), nullable=False)
-AMOUNT = Column("amount", ColumnType("decimal", precision=10, scale=3))
-KIND = Column("kind", ColumnType("enum", members=("a", "b")))
+KEY = Column("id", mysql_type("int"), nullable=False)
+AMOUNT = Column("amount", mysql_type("decimal", precision=10, scale=3))
+KIND = Column("kind", mysql_type("enum", members=("a", "b")))
 
 
 def session_without_texts(server: SqlServer, dsn: str) -> SinkSession:

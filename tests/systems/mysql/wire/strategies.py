@@ -15,6 +15,7 @@ from airflow_cdc_provider.columns.keys import key_column
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import Key, KeyRange
 from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
+from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.systems.mysql.dialect.value_model import arrow_schema
 from airflow_cdc_provider.systems.mysql.wire.key_values import key_at
 
@@ -23,26 +24,26 @@ Change = tuple[Op, Key | None, Key | None, int]
 """What happened, the key before, the key after, the value after."""
 
 _PARTS: dict[str, tuple[ColumnType, st.SearchStrategy[Any]]] = {
-    "int": (ColumnType("int"), st.integers(-4, 4)),
-    "tinyint": (ColumnType("tinyint"), st.sampled_from([-128, -1, 0, 127])),
+    "int": (mysql_type("int"), st.integers(-4, 4)),
+    "tinyint": (mysql_type("tinyint"), st.sampled_from([-128, -1, 0, 127])),
     "bigint": (
-        ColumnType("bigint", unsigned=True),
+        mysql_type("bigint", unsigned=True),
         st.sampled_from([0, 1, 2**63 - 1, 2**63, 2**64 - 1]),
     ),
     "decimal": (
-        ColumnType("decimal", precision=20, scale=2),
+        mysql_type("decimal", precision=20, scale=2),
         st.sampled_from([Decimal("-1.50"), Decimal("0.00"), Decimal("0.01"), Decimal("9.99")]),
     ),
-    "date": (ColumnType("date"), st.sampled_from(["1000-01-01", "2024-02-29", "9999-12-31"])),
+    "date": (mysql_type("date"), st.sampled_from(["1000-01-01", "2024-02-29", "9999-12-31"])),
     "datetime": (
-        ColumnType("datetime", fraction=3),
+        mysql_type("datetime", fraction=3),
         st.sampled_from(["2024-01-01 00:00:00.000", "2024-01-01 00:00:00.120"]),
     ),
     "timestamp": (
-        ColumnType("timestamp"),
+        mysql_type("timestamp"),
         st.sampled_from(["1970-01-01 00:00:01", "2024-01-01 00:00:00"]),
     ),
-    "varbinary": (ColumnType("varbinary", length=4), st.sampled_from([b"", b"\0", b"a", b"\xff"])),
+    "varbinary": (mysql_type("varbinary", length=4), st.sampled_from([b"", b"\0", b"a", b"\xff"])),
 }
 
 
@@ -93,7 +94,7 @@ def keyed_tables(draw: st.DrawFn) -> KeyedTable:
     """Tables over one or two key columns, whose index order may differ from the table's."""
     names = draw(st.lists(st.sampled_from(sorted(_PARTS)), min_size=1, max_size=2, unique=True))
     columns = [Column(name, _PARTS[name][0], nullable=False) for name in sorted(names)]
-    columns.insert(draw(st.integers(0, len(columns))), Column("value", ColumnType("int")))
+    columns.insert(draw(st.integers(0, len(columns))), Column("value", mysql_type("int")))
     schema = TableSchema(TABLE, tuple(columns), primary_key=tuple(names))
     return KeyedTable(schema, st.tuples(*(_PARTS[name][1] for name in names)))
 

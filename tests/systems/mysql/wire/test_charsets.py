@@ -9,8 +9,9 @@ import pytest
 
 from airflow_cdc_provider.core.errors import ValueRefusedError
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
+from airflow_cdc_provider.core.table_schema import Column, TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.charsets import is_total, to_utf8
+from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from tests.servers.given import SqlServer
 from tests.systems.mysql.binlog.captured import captured_log, replayed
 from tests.systems.mysql.wire.raw_select import select_rows
@@ -140,8 +141,8 @@ def test_bytes_without_a_character_are_refused_by_select_and_by_log(
 ) -> None:
     assert not is_total(charset)
     database = fresh_database(server)
-    declared = ColumnType(kind.partition("(")[0].lower(), length=9, charset=charset)
-    columns = (Column("id", ColumnType("int"), nullable=False), Column("v", declared))
+    declared = mysql_type(kind.partition("(")[0].lower(), length=9, charset=charset)
+    columns = (Column("id", mysql_type("int"), nullable=False), Column("v", declared))
     schema = TableSchema(TableId(database, "t"), columns, primary_key=("id",))
     with captured_log(server) as log:
         ddl = f"CREATE TABLE t (id INT PRIMARY KEY, v {kind} CHARACTER SET {charset})"
@@ -178,9 +179,9 @@ def test_members_of_an_enum_and_a_set_arrive_from_any_charset(
         database=database,
     )
     columns = (
-        Column("id", ColumnType("int"), nullable=False),
-        Column("e", ColumnType("enum", charset=charset, members=names)),
-        Column("s", ColumnType("set", charset=charset, members=names)),
+        Column("id", mysql_type("int"), nullable=False),
+        Column("e", mysql_type("enum", charset=charset, members=names)),
+        Column("s", mysql_type("set", charset=charset, members=names)),
     )
     schema = TableSchema(TableId(database, "t"), columns, primary_key=("id",))
     assert select_rows(server, schema, order_by="id").to_pylist() == [

@@ -7,7 +7,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_cdc_provider.core.table_schema import Column, ColumnType
+from airflow_cdc_provider.core.table_schema import Column
+from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.systems.mysql.wire.parameters import (
     RowParameters,
     chunk_parameters,
@@ -18,9 +19,9 @@ from airflow_cdc_provider.systems.mysql.wire.parameters import (
 from airflow_cdc_provider.systems.mysql.wire.text_protocol import RowFramer, TextChunk
 
 COLUMNS = (
-    Column("a", ColumnType("varchar", charset="utf8mb4")),
-    Column("b", ColumnType("longblob")),
-    Column("c", ColumnType("bit", length=9)),
+    Column("a", mysql_type("varchar", charset="utf8mb4")),
+    Column("b", mysql_type("longblob")),
+    Column("c", mysql_type("bit", length=9)),
 )
 LENGTHS = (0, 1, 249, 250, 251, 252, 65_535, 65_536, 70_000)
 texts = st.one_of(st.none(), st.text(max_size=20), st.sampled_from(LENGTHS).map(lambda n: "x" * n))

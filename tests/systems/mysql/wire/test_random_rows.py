@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_cdc_provider.core.identifiers import TableId, quote_table
-from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
+from airflow_cdc_provider.core.table_schema import Column, TableSchema
+from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.systems.mysql.dialect.value_model import arrow_schema, type_text
 from airflow_cdc_provider.systems.mysql.wire.load_text import load_rows
 from tests.servers.given import SqlServer
@@ -22,17 +23,17 @@ from tests.systems.mysql.wire.test_sql_round_trip import insert, load
 
 ROWS = 1500
 TYPES = {
-    "id": ColumnType("int"),
-    "t": ColumnType("varchar", length=300, charset="utf8mb4"),
-    "b": ColumnType("varbinary", length=300),
-    "d": ColumnType("decimal", precision=30, scale=15),
-    "w": ColumnType("decimal", precision=65, scale=30),
-    "u": ColumnType("bigint", unsigned=True),
-    "f": ColumnType("float"),
-    "x": ColumnType("double"),
-    "h": ColumnType("time", fraction=6),
-    "m": ColumnType("datetime", fraction=6),
-    "y": ColumnType("year"),
+    "id": mysql_type("int"),
+    "t": mysql_type("varchar", length=300, charset="utf8mb4"),
+    "b": mysql_type("varbinary", length=300),
+    "d": mysql_type("decimal", precision=30, scale=15),
+    "w": mysql_type("decimal", precision=65, scale=30),
+    "u": mysql_type("bigint", unsigned=True),
+    "f": mysql_type("float"),
+    "x": mysql_type("double"),
+    "h": mysql_type("time", fraction=6),
+    "m": mysql_type("datetime", fraction=6),
+    "y": mysql_type("year"),
 }
 SPECIAL = "'\"\\\t\n\r\0\x1a\x1d\x1e\x1f,;%_ Naé€汉\U0001f600\u0131\ufeff"
 

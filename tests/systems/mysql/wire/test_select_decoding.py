@@ -11,7 +11,8 @@ import pymysql
 import pytest
 
 from airflow_cdc_provider.core.identifiers import TableId, quote_table
-from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
+from airflow_cdc_provider.core.table_schema import Column, TableSchema
+from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from tests.servers.given import SqlServer
 from tests.systems.mysql.wire.raw_select import select_rows
 from tests.systems.mysql.wire.type_cases import (
@@ -118,8 +119,8 @@ def _charset_table(server: SqlServer, database: str, charset: str) -> TableSchem
     finally:
         connection.close()
     columns = (
-        Column("id", ColumnType("int")),
-        Column("c", ColumnType("varchar", length=9, charset=charset)),
+        Column("id", mysql_type("int")),
+        Column("c", mysql_type("varchar", length=9, charset=charset)),
     )
     return TableSchema(table, columns, ("id",))
 
@@ -159,11 +160,11 @@ def test_invisible_columns_are_read_and_generated_ones_are_not(
     )
     server.execute(f"INSERT INTO {quote_table(table)} (id, a, `e.f`) VALUES (7, 1, 2)")
     columns = (
-        Column("id", ColumnType("bigint", unsigned=True), invisible=True),
-        Column("a", ColumnType("int")),
-        Column("b", ColumnType("int"), generated=True),
-        Column("c `d", ColumnType("int"), generated=True),
-        Column("e.f", ColumnType("int"), invisible=True),
+        Column("id", mysql_type("bigint", unsigned=True), invisible=True),
+        Column("a", mysql_type("int")),
+        Column("b", mysql_type("int"), generated=True),
+        Column("c `d", mysql_type("int"), generated=True),
+        Column("e.f", mysql_type("int"), invisible=True),
     )
     rows = select_rows(server, TableSchema(table, columns, ("id",)))
     assert rows.to_pylist() == [{"id": 7, "a": 1, "e.f": 2}]

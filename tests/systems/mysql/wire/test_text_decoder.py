@@ -9,7 +9,8 @@ import pytest
 
 from airflow_cdc_provider.core.errors import UnknownTypeError, ValueRefusedError
 from airflow_cdc_provider.core.identifiers import TableId, quote_table
-from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
+from airflow_cdc_provider.core.table_schema import Column, TableSchema
+from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.systems.mysql.dialect.value_model import (
     ZeroDates,
     arrow_schema,
@@ -23,8 +24,8 @@ from tests.servers.given import SqlServer
 from tests.systems.mysql.wire.raw_select import select_rows
 from tests.systems.mysql.wire.test_text_protocol import END, framed, packets, row
 
-KEY = Column("id", ColumnType("int"), nullable=False)
-DATE = Column("d", ColumnType("date"))
+KEY = Column("id", mysql_type("int"), nullable=False)
+DATE = Column("d", mysql_type("date"))
 
 
 def schema(*columns: Column, key: tuple[str, ...] = ("id",)) -> TableSchema:
@@ -38,18 +39,18 @@ def chunk(*rows: tuple[bytes | None, ...]) -> TextChunk:
 
 def test_an_unknown_type_is_fatal() -> None:
     with pytest.raises(UnknownTypeError, match="'xmltype'"):
-        arrow_type(ColumnType("xmltype"))
+        arrow_type(mysql_type("xmltype"))
 
 
 def test_a_set_whose_member_reads_as_no_member_is_refused() -> None:
     """Both servers print {''} and {} alike: it would be copied as another value."""
     with pytest.raises(UnknownTypeError, match="empty text as a member"):
-        arrow_type(ColumnType("set", members=("p", "", "q")))
-    assert arrow_type(ColumnType("set", members=("p", "q"))) == "string"
+        arrow_type(mysql_type("set", members=("p", "", "q")))
+    assert arrow_type(mysql_type("set", members=("p", "q"))) == "string"
 
 
 def test_fields_carry_the_servers_type() -> None:
-    kind = ColumnType("enum", members=("a", "it's"))
+    kind = mysql_type("enum", members=("a", "it's"))
     assert type_text(kind) == "enum('a','it''s')"
     field = arrow_schema([Column("e", kind)]).field("e")
     assert field.metadata[b"mysql_type"] == b"enum('a','it''s')"
@@ -57,7 +58,7 @@ def test_fields_carry_the_servers_type() -> None:
 
 @pytest.mark.parametrize("bad", [b"300", b"", b"x", b"-129"])
 def test_a_value_that_does_not_fit_names_table_column_and_key(bad: bytes) -> None:
-    table = schema(KEY, Column("n", ColumnType("tinyint")))
+    table = schema(KEY, Column("n", mysql_type("tinyint")))
     rows = [(str(i).encode(), b"1") for i in range(100)]
     rows[57] = (b"57", bad)
     with pytest.raises(ValueRefusedError, match=r"shop\.orders, column n, key id='57'"):
@@ -66,13 +67,13 @@ def test_a_value_that_does_not_fit_names_table_column_and_key(bad: bytes) -> Non
 
 @pytest.mark.parametrize("bad", [b"1:2:3", b"12:34", b"12:34:5x", b"1234:00:00", b"12-34:56"])
 def test_a_time_of_another_form_is_refused(bad: bytes) -> None:
-    table = schema(KEY, Column("t", ColumnType("time")))
+    table = schema(KEY, Column("t", mysql_type("time")))
     with pytest.raises(ValueRefusedError, match="column t, key id='2'"):
         TextDecoder(table).to_arrow(chunk((b"1", None), (b"2", bad)))
 
 
 def test_bytes_that_are_not_utf8_are_refused() -> None:
-    table = schema(KEY, Column("t", ColumnType("varchar", charset="utf8mb4")))
+    table = schema(KEY, Column("t", mysql_type("varchar", charset="utf8mb4")))
     with pytest.raises(ValueRefusedError, match="column t"):
         TextDecoder(table).to_arrow(chunk((b"1", b"\xff")))
 
@@ -126,8 +127,8 @@ def test_zero_dates_of_a_server_follow_the_policy(
     columns = (
         KEY,
         DATE,
-        Column("t", ColumnType("datetime", fraction=3)),
-        Column("s", ColumnType("timestamp")),
+        Column("t", mysql_type("datetime", fraction=3)),
+        Column("s", mysql_type("timestamp")),
     )
     with closing(server.connect()) as connection, connection.cursor() as cursor:
         cursor.execute("SET SESSION sql_mode = 'ALLOW_INVALID_DATES', time_zone = '+00:00'")
@@ -157,7 +158,7 @@ def test_zero_dates_of_a_server_follow_the_policy(
 
 @pytest.mark.parametrize("text", ["", "plain", "größer", "日本語", "🚢"])
 def test_a_text_is_the_same_beside_any_other(text: str) -> None:
-    table = schema(KEY, Column("t", ColumnType("varchar", charset="utf8mb4")))
+    table = schema(KEY, Column("t", mysql_type("varchar", charset="utf8mb4")))
     for beside in (None, b"", b"ascii", "é".encode()):
         decoded = TextDecoder(table).to_arrow(chunk((b"1", text.encode()), (b"2", beside)))
         decoded.validate(full=True)
@@ -167,7 +168,7 @@ def test_a_text_is_the_same_beside_any_other(text: str) -> None:
 
 @pytest.mark.parametrize("rows", [1, 8191, 8192, 8193, 20_000])
 def test_chunks_of_any_number_of_rows_are_decoded(rows: int) -> None:
-    table = schema(KEY, Column("t", ColumnType("varchar", charset="utf8mb4")))
+    table = schema(KEY, Column("t", mysql_type("varchar", charset="utf8mb4")))
     decoded = TextDecoder(table).to_arrow(chunk(*[(b"%d" % i, b"v%d" % i) for i in range(rows)]))
     assert decoded.column("id").to_pylist() == list(range(rows))
     assert decoded.column("t").to_pylist() == [f"v{i}" for i in range(rows)]

@@ -13,6 +13,7 @@ from typing import Any
 
 from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
 from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
+from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 
 BOTH, MYSQL, MARIADB = "both", "mysql", "mariadb"
 
@@ -45,15 +46,15 @@ def _integers(name: str, bits: int) -> list[TypeCase]:
     signed = tuple((str(value), value) for value in (low, -1, 0, 42, high))
     unsigned = tuple((str(value), value) for value in (0, 42, high + 1, 2**bits - 2, 2**bits - 1))
     return [
-        TypeCase(f"c_{name}", name, ColumnType(name), signed),
-        TypeCase(f"c_{name}_u", f"{name} unsigned", ColumnType(name, unsigned=True), unsigned),
+        TypeCase(f"c_{name}", name, mysql_type(name), signed),
+        TypeCase(f"c_{name}_u", f"{name} unsigned", mysql_type(name, unsigned=True), unsigned),
     ]
 
 
 def _text(
     name: str, declared: str, charset: str, values: list[str], servers: str = BOTH
 ) -> TypeCase:
-    kind = ColumnType("varchar", length=50, charset=charset)
+    kind = mysql_type("varchar", length=50, charset=charset)
     pairs = tuple((f"_utf8mb4 x'{value.encode().hex()}'", value) for value in values)
     return TypeCase(name, declared, kind, pairs, servers)
 
@@ -70,26 +71,26 @@ CASES: tuple[TypeCase, ...] = (
     *_integers("mediumint", 24),
     *_integers("int", 32),
     *_integers("bigint", 64),
-    TypeCase("c_bool", "tinyint(1)", ColumnType("tinyint"), (("2", 2), ("-128", -128))),
+    TypeCase("c_bool", "tinyint(1)", mysql_type("tinyint"), (("2", 2), ("-128", -128))),
     TypeCase(
         "c_zerofill",
         "int(8) zerofill",
-        ColumnType("int", unsigned=True),
+        mysql_type("int", unsigned=True),
         (("42", 42), ("0", 0)),
     ),
-    TypeCase("c_bit1", "bit(1)", ColumnType("bit", length=1), (("b'0'", 0), ("b'1'", 1))),
-    TypeCase("c_bit10", "bit(10)", ColumnType("bit", length=10), (("b'0101'", 5), ("1023", 1023))),
+    TypeCase("c_bit1", "bit(1)", mysql_type("bit", length=1), (("b'0'", 0), ("b'1'", 1))),
+    TypeCase("c_bit10", "bit(10)", mysql_type("bit", length=10), (("b'0101'", 5), ("1023", 1023))),
     TypeCase(
         "c_bit64",
         "bit(64)",
-        ColumnType("bit", length=64),
+        mysql_type("bit", length=64),
         (("18446744073709551615", 2**64 - 1), ("9223372036854775808", 2**63), ("49", 49)),
     ),
-    TypeCase("c_year", "year", ColumnType("year"), (("'0000'", 0), ("1901", 1901), ("2155", 2155))),
+    TypeCase("c_year", "year", mysql_type("year"), (("'0000'", 0), ("1901", 1901), ("2155", 2155))),
     TypeCase(
         "c_float",
         "float",
-        ColumnType("float"),
+        mysql_type("float"),
         (
             ("16777217", 16777216.0),
             ("16777216", 16777216.0),
@@ -103,7 +104,7 @@ CASES: tuple[TypeCase, ...] = (
     TypeCase(
         "c_double",
         "double",
-        ColumnType("double"),
+        mysql_type("double"),
         (
             ("0.1", 0.1),
             ("'-0'", -0.0),
@@ -119,25 +120,25 @@ CASES: tuple[TypeCase, ...] = (
     TypeCase(
         "c_double_md",
         "double(10,2)",
-        ColumnType("double", precision=10, scale=2),
+        mysql_type("double", precision=10, scale=2),
         (("1.005", 1.0), ("-12345678.91", -12345678.91)),
     ),
     TypeCase(
         "c_decimal",
         "decimal(15,2)",
-        ColumnType("decimal", precision=15, scale=2),
+        mysql_type("decimal", precision=15, scale=2),
         (("-0.01", Decimal("-0.01")), ("9999999999999.99", Decimal("9999999999999.99"))),
     ),
     TypeCase(
         "c_decimal_0",
         "decimal(10)",
-        ColumnType("decimal", precision=10, scale=0),
+        mysql_type("decimal", precision=10, scale=0),
         (("-42", Decimal(-42)), ("0", Decimal(0))),
     ),
     TypeCase(
         "c_decimal_small",
         "decimal(20,15)",
-        ColumnType("decimal", precision=20, scale=15),
+        mysql_type("decimal", precision=20, scale=15),
         (
             ("0.000000000000001", Decimal("0.000000000000001")),
             ("-0.000000000000123", Decimal("-0.000000000000123")),
@@ -148,7 +149,7 @@ CASES: tuple[TypeCase, ...] = (
     TypeCase(
         "c_decimal_38",
         "decimal(38,10)",
-        ColumnType("decimal", precision=38, scale=10),
+        mysql_type("decimal", precision=38, scale=10),
         (
             (f"-{_NINES}", Decimal(f"-{_NINES}")),
             ("0.0000000001", Decimal("0.0000000001")),
@@ -157,7 +158,7 @@ CASES: tuple[TypeCase, ...] = (
     TypeCase(
         "c_decimal_65",
         "decimal(65,30)",
-        ColumnType("decimal", precision=65, scale=30),
+        mysql_type("decimal", precision=65, scale=30),
         (
             (_WIDE, Decimal(_WIDE)),
             (f"-{_WIDE}", Decimal(f"-{_WIDE}")),
@@ -168,13 +169,13 @@ CASES: tuple[TypeCase, ...] = (
     TypeCase(
         "c_date",
         "date",
-        ColumnType("date"),
+        mysql_type("date"),
         (("'1000-01-01'", dt.date(1000, 1, 1)), ("'9999-12-31'", dt.date(9999, 12, 31))),
     ),
     TypeCase(
         "c_datetime",
         "datetime",
-        ColumnType("datetime"),
+        mysql_type("datetime"),
         (
             ("'1000-01-01 00:00:00'", dt.datetime(1000, 1, 1)),  # noqa: DTZ001
             ("'2024-03-31 02:30:00'", dt.datetime(2024, 3, 31, 2, 30)),  # noqa: DTZ001
@@ -183,7 +184,7 @@ CASES: tuple[TypeCase, ...] = (
     TypeCase(
         "c_datetime6",
         "datetime(6)",
-        ColumnType("datetime", fraction=6),
+        mysql_type("datetime", fraction=6),
         (
             ("'9999-12-31 23:59:59.999999'", dt.datetime(9999, 12, 31, 23, 59, 59, 999999)),  # noqa: DTZ001
             ("'1969-12-31 23:59:59.000001'", dt.datetime(1969, 12, 31, 23, 59, 59, 1)),  # noqa: DTZ001
@@ -192,13 +193,13 @@ CASES: tuple[TypeCase, ...] = (
     TypeCase(
         "c_datetime3",
         "datetime(3)",
-        ColumnType("datetime", fraction=3),
+        mysql_type("datetime", fraction=3),
         (("'2024-02-29 12:00:00.120'", dt.datetime(2024, 2, 29, 12, 0, 0, 120000)),),  # noqa: DTZ001
     ),
     TypeCase(
         "c_timestamp",
         "timestamp null",
-        ColumnType("timestamp"),
+        mysql_type("timestamp"),
         (
             ("'1970-01-01 00:00:01'", _utc(1970, 1, 1, 0, 0, 1)),
             ("'2038-01-19 03:14:07'", _utc(2038, 1, 19, 3, 14, 7)),
@@ -207,13 +208,13 @@ CASES: tuple[TypeCase, ...] = (
     TypeCase(
         "c_timestamp6",
         "timestamp(6) null",
-        ColumnType("timestamp", fraction=6),
+        mysql_type("timestamp", fraction=6),
         (("'2024-10-27 00:30:00.000001'", _utc(2024, 10, 27, 0, 30, 0, 1)),),
     ),
     TypeCase(
         "c_time",
         "time",
-        ColumnType("time"),
+        mysql_type("time"),
         (
             ("'838:59:59'", _micros(838, 59, 59)),
             ("'-838:59:59'", -_micros(838, 59, 59)),
@@ -225,7 +226,7 @@ CASES: tuple[TypeCase, ...] = (
     TypeCase(
         "c_time3",
         "time(3)",
-        ColumnType("time", fraction=3),
+        mysql_type("time", fraction=3),
         (
             ("'-12:34:56.789'", -_micros(12, 34, 56, 789000)),
             ("'100:00:00.001'", _micros(100, 0, 0, 1000)),
@@ -234,7 +235,7 @@ CASES: tuple[TypeCase, ...] = (
     TypeCase(
         "c_time6",
         "time(6)",
-        ColumnType("time", fraction=6),
+        mysql_type("time", fraction=6),
         (
             ("'-838:59:58.999999'", -_micros(838, 59, 58, 999999)),
             ("'-00:00:00.000001'", -_micros(0, 0, 0, 1)),
@@ -244,7 +245,7 @@ CASES: tuple[TypeCase, ...] = (
     TypeCase(
         "c_char",
         "char(10) character set utf8mb4",
-        ColumnType("char", length=10, charset="utf8mb4"),
+        mysql_type("char", length=10, charset="utf8mb4"),
         (("'a'", "a"), ("''", ""), ("'a  '", "a"), ("_utf8mb4 x'f09f9880'", "\U0001f600")),
     ),
     _text(
@@ -299,7 +300,7 @@ CASES: tuple[TypeCase, ...] = (
     TypeCase(
         "c_text_long",
         "mediumtext",
-        ColumnType("mediumtext", charset="utf8mb4"),
+        mysql_type("mediumtext", charset="utf8mb4"),
         (
             ("REPEAT('x', 250)", "x" * 250),
             ("REPEAT('x', 251)", "x" * 251),
@@ -310,13 +311,13 @@ CASES: tuple[TypeCase, ...] = (
     TypeCase(
         "c_text_binary",
         "varchar(10) character set binary",
-        ColumnType("varbinary", length=10),
+        mysql_type("varbinary", length=10),
         (("x'ff00'", b"\xff\x00"),),
     ),
     TypeCase(
         "c_enum",
         "enum('small','it''s','', 'gr\u00f6\u00df') character set latin1",
-        ColumnType("enum", charset="latin1", members=("small", "it's", "", "größ")),
+        mysql_type("enum", charset="latin1", members=("small", "it's", "", "größ")),
         (
             ("'small'", "small"),
             ("2", "it's"),
@@ -327,13 +328,13 @@ CASES: tuple[TypeCase, ...] = (
     TypeCase(
         "c_set",
         "set('b','a','c')",
-        ColumnType("set", charset="utf8mb4", members=("b", "a", "c")),
+        mysql_type("set", charset="utf8mb4", members=("b", "a", "c")),
         (("''", ""), ("'a,b'", "b,a"), ("'c,a,b'", "b,a,c")),
     ),
     TypeCase(
         "c_json",
         "json",
-        ColumnType("json"),
+        mysql_type("json"),
         (
             ("'null'", "null"),
             ('\'{"b": 1.0, "a": [1, "x", true, null]}\'', '{"a": [1, "x", true, null], "b": 1.0}'),
@@ -348,20 +349,20 @@ CASES: tuple[TypeCase, ...] = (
     TypeCase(
         "c_json",
         "json",
-        ColumnType("longtext", charset="utf8mb4", is_json_text=True),
+        mysql_type("longtext", charset="utf8mb4", is_json_text=True),
         (("'null'", "null"), ('\'{"b": 1.0,"a":2}\'', '{"b": 1.0,"a":2}')),
         MARIADB,
     ),
     TypeCase(
         "c_binary",
         "binary(4)",
-        ColumnType("binary", length=4),
+        mysql_type("binary", length=4),
         (("x'0100'", b"\x01\0\0\0"), ("x''", b"\0\0\0\0"), ("x'ff27225c'", b"\xff'\"\\")),
     ),
     TypeCase(
         "c_varbinary",
         "varbinary(300)",
-        ColumnType("varbinary", length=300),
+        mysql_type("varbinary", length=300),
         (
             ("x''", b""),
             ("x'0100'", b"\x01\0"),
@@ -374,13 +375,13 @@ CASES: tuple[TypeCase, ...] = (
     TypeCase(
         "c_blob",
         "longblob",
-        ColumnType("longblob"),
+        mysql_type("longblob"),
         (("REPEAT(x'00ff', 40000)", b"\0\xff" * 40000), ("x'e5'", b"\xe5"), ("x'5c4e'", b"\\N")),
     ),
     TypeCase(
         "c_geometry",
         "geometry",
-        ColumnType("geometry"),
+        mysql_type("geometry"),
         (
             ("ST_GeomFromText('POINT(1 2)', 4326)", _POINT),
             ("ST_GeomFromText('POINT(1.5 -2.5)')", _POINT_0),
@@ -390,29 +391,29 @@ CASES: tuple[TypeCase, ...] = (
     TypeCase(
         "c_geometry",
         "geometry",
-        ColumnType("geometry"),
+        mysql_type("geometry"),
         (("ST_GeomFromText('POINT(1.5 -2.5)')", _POINT_0),),
         MARIADB,
     ),
     TypeCase(
         "c_vector",
         "vector(3)",
-        ColumnType("vector", length=3),
+        mysql_type("vector", length=3),
         (("TO_VECTOR('[1,-2.5,3e10]')", struct.pack("<fff", 1, -2.5, 3e10)),),
         MYSQL,
     ),
     TypeCase(
         "c_uuid",
         "uuid",
-        ColumnType("uuid"),
+        mysql_type("uuid"),
         (("'123E4567-E89B-12D3-A456-426655440000'", "123e4567-e89b-12d3-a456-426655440000"),),
         MARIADB,
     ),
-    TypeCase("c_inet4", "inet4", ColumnType("inet4"), (("'10.0.0.1'", "10.0.0.1"),), MARIADB),
+    TypeCase("c_inet4", "inet4", mysql_type("inet4"), (("'10.0.0.1'", "10.0.0.1"),), MARIADB),
     TypeCase(
         "c_inet6",
         "inet6",
-        ColumnType("inet6"),
+        mysql_type("inet6"),
         (("'2001:db8::1'", "2001:db8::1"), ("'::ffff:10.0.0.1'", "::ffff:10.0.0.1")),
         MARIADB,
     ),
@@ -426,7 +427,7 @@ def cases_for(server: str) -> tuple[TypeCase, ...]:
 
 def every_type_schema(table: TableId, server: str) -> TableSchema:
     """Return the schema of a table with an `id` and a column for each case."""
-    key = Column("id", ColumnType("int"), nullable=False)
+    key = Column("id", mysql_type("int"), nullable=False)
     columns = (key, *(case.column for case in cases_for(server)))
     return TableSchema(table, columns, primary_key=("id",))
 

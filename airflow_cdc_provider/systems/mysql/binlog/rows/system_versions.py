@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 from airflow_cdc_provider.columns.arrow_arrays import as_numpy
 from airflow_cdc_provider.columns.changes import Op
 from airflow_cdc_provider.core.errors import UnsupportedTableError
-from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
+from airflow_cdc_provider.core.table_schema import Column, TableSchema
 from airflow_cdc_provider.systems.mysql.binlog.octets import Bools, Ints
+from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 
 _END_OF_TIME_US = (2_147_483_647_999_999, 4_294_967_295_999_999)
 """2038-01-19, and 2106-02-07 from MariaDB 11.5 on."""
@@ -54,7 +55,7 @@ def row_end_place(
     return None
 
 
-_ROW_END = ColumnType("timestamp", fraction=6)
+_ROW_END = mysql_type("timestamp", fraction=6)
 
 
 def hidden_columns(columns: Sequence[Column], schema: TableSchema | None) -> int:

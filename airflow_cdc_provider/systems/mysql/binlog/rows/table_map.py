@@ -18,7 +18,7 @@ from airflow_cdc_provider.core.errors import (
     ValueRefusedError,
 )
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
+from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema, TypeKind
 from airflow_cdc_provider.systems.mysql.binlog.events.byte_reader import ByteReader
 from airflow_cdc_provider.systems.mysql.binlog.rows.column_metadata import OptionalMetadata
 from airflow_cdc_provider.systems.mysql.binlog.rows.system_versions import (
@@ -177,7 +177,7 @@ def _completed(
         if fixed:
             kind = stated.type
         elif stated.type.is_json_text and kind.name == "longtext":
-            kind = replace(kind, is_json_text=True)
+            kind = replace(kind, kind=TypeKind.JSON, is_json_text=True)
         completed.append(
             replace(
                 column,

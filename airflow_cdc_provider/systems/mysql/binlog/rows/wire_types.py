@@ -10,6 +10,7 @@ from airflow_cdc_provider.core.table_schema import ColumnType
 from airflow_cdc_provider.systems.mysql.binlog.events.byte_reader import ByteReader, damaged
 from airflow_cdc_provider.systems.mysql.dialect.charsets import decode_member
 from airflow_cdc_provider.systems.mysql.dialect.collations import charset_of, longest_character
+from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.binlog.rows.column_metadata import OptionalMetadata
@@ -170,33 +171,33 @@ def logged_type(wire: Wire, metadata: OptionalMetadata, place: int) -> ColumnTyp
     match wire.kind:
         case "integer":
             name = next(name for name, width in _INTEGERS.values() if width == wire.width)
-            return ColumnType(name, unsigned=_unsigned(metadata, place))
+            return mysql_type(name, unsigned=_unsigned(metadata, place))
         case "real":
             name = "float" if wire.width == 4 else "double"
-            return ColumnType(name, unsigned=_unsigned(metadata, place))
+            return mysql_type(name, unsigned=_unsigned(metadata, place))
         case "decimal":
-            return ColumnType(
+            return mysql_type(
                 "decimal",
                 unsigned=_unsigned(metadata, place),
                 precision=wire.length,
                 scale=wire.scale,
             )
         case "bit":
-            return ColumnType("bit", length=wire.length)
+            return mysql_type("bit", length=wire.length)
         case "time" | "datetime" | "timestamp":
-            return ColumnType(wire.kind, fraction=wire.length)
+            return mysql_type(wire.kind, fraction=wire.length)
         case "vector":
-            return ColumnType("vector", length=metadata.dimensions.get(place))
+            return mysql_type("vector", length=metadata.dimensions.get(place))
         case "geometry":
             number = metadata.geometries.get(place, 0)
             _require(number < len(_GEOMETRIES), f"a geometry of kind {number}")
-            return ColumnType(_GEOMETRIES[number])
+            return mysql_type(_GEOMETRIES[number])
         case "enum" | "set":
             return _member_type(wire, metadata, place)
         case "char" | "varchar" | "blob":
             return _text_type(wire, metadata, place)
         case _:
-            return ColumnType(wire.kind.removeprefix(_OLD))
+            return mysql_type(wire.kind.removeprefix(_OLD))
 
 
 def _unsigned(metadata: OptionalMetadata, place: int) -> bool:
@@ -223,15 +224,15 @@ def _member_type(wire: Wire, metadata: OptionalMetadata, place: int) -> ColumnTy
     charset = _charset(metadata, place)
     _require(place in metadata.members, f"a {wire.kind} without its members")
     members = tuple(decode_member(name, charset) for name in metadata.members[place])
-    return ColumnType(wire.kind, charset=charset, members=members)
+    return mysql_type(wire.kind, charset=charset, members=members)
 
 
 def _text_type(wire: Wire, metadata: OptionalMetadata, place: int) -> ColumnType:
     charset = _charset(metadata, place)
     if wire.kind == "blob":
         names = _BLOBS if charset == "binary" else _TEXTS
-        return ColumnType(names[wire.prefix], charset=None if charset == "binary" else charset)
+        return mysql_type(names[wire.prefix], charset=None if charset == "binary" else charset)
     if charset == "binary":
-        return ColumnType("binary" if wire.kind == "char" else "varbinary", length=wire.length)
+        return mysql_type("binary" if wire.kind == "char" else "varbinary", length=wire.length)
     characters = wire.length // longest_character(charset)
-    return ColumnType(wire.kind, length=characters, charset=charset)
+    return mysql_type(wire.kind, length=characters, charset=charset)
