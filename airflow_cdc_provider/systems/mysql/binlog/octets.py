@@ -1,4 +1,4 @@
-"""Gather numbers from many places of one buffer at once.
+"""Gather numbers from many offsets of one buffer at once.
 
 A binlog buffer has no alignment, so each width has a view with a stride of one byte: element i
 is the number that starts at byte i. Fancy indexing into such a view reads one number per event
@@ -53,61 +53,61 @@ class Octets:
     def _view(self, dtype: str, width: int) -> npt.NDArray[Any]:
         view = self._views.get(dtype)
         if view is None:
-            places = max(len(self.u8) - width + 1, 0)
-            view = np.ndarray((places,), dtype, self.u8, strides=(1,))
+            count = max(len(self.u8) - width + 1, 0)
+            view = np.ndarray((count,), dtype, self.u8, strides=(1,))
             view.flags.writeable = False
             self._views[dtype] = view
         return view
 
-    def little(self, places: Ints, width: int) -> Ints:
+    def little(self, offsets: Ints, width: int) -> Ints:
         """Read unsigned little-endian numbers as int64; 8 bytes wrap to negative."""
         if width == 1:
-            return self.u8[places].astype(np.int64)
+            return self.u8[offsets].astype(np.int64)
         if width in {2, 4, 8}:
-            return self._view(f"<u{width}", width)[places].astype(np.int64)
+            return self._view(f"<u{width}", width)[offsets].astype(np.int64)
         if len(self.u8) >= _SMALL_BUFFER:
             wider = _WIDER[width]
-            ended = self._view(f"<u{wider}", wider)[places - (wider - width)]
+            ended = self._view(f"<u{wider}", wider)[offsets - (wider - width)]
             return (ended >> (8 * (wider - width))).astype(np.int64)
-        value, shift = np.zeros(len(places), np.int64), 0
+        value, shift = np.zeros(len(offsets), np.int64), 0
         for part in _PARTS[width]:
-            value |= self.little(places + shift // 8, part) << shift
+            value |= self.little(offsets + shift // 8, part) << shift
             shift += 8 * part
         return value
 
-    def big(self, places: Ints, width: int) -> Ints:
+    def big(self, offsets: Ints, width: int) -> Ints:
         """Read unsigned big-endian numbers as int64; 8 bytes wrap to negative."""
         if width == 0:
-            return np.zeros(len(places), np.int64)
+            return np.zeros(len(offsets), np.int64)
         if width == 1:
-            return self.u8[places].astype(np.int64)
+            return self.u8[offsets].astype(np.int64)
         if width in {2, 4, 8}:
-            return self._view(f">u{width}", width)[places].astype(np.int64)
+            return self._view(f">u{width}", width)[offsets].astype(np.int64)
         if len(self.u8) >= _SMALL_BUFFER:
             wider = _WIDER[width]
-            ended = self._view(f">u{wider}", wider)[places - (wider - width)]
+            ended = self._view(f">u{wider}", wider)[offsets - (wider - width)]
             return ended.astype(np.int64) & ((1 << (8 * width)) - 1)
-        value, offset = np.zeros(len(places), np.int64), 0
+        value, done = np.zeros(len(offsets), np.int64), 0
         for part in _PARTS[width]:
-            value = (value << (8 * part)) | self.big(places + offset, part)
-            offset += part
+            value = (value << (8 * part)) | self.big(offsets + done, part)
+            done += part
         return value
 
-    def typed(self, places: Ints, dtype: str) -> npt.NDArray[Any]:
+    def typed(self, offsets: Ints, dtype: str) -> npt.NDArray[Any]:
         """Read numbers of a little-endian machine type such as `<f8`."""
         width = int(dtype[2:])
         if width == 1:
-            return self.u8[places].view(dtype)
-        return self._view(dtype, width)[places]
+            return self.u8[offsets].view(dtype)
+        return self._view(dtype, width)[offsets]
 
-    def blocks(self, places: Ints, width: int) -> Bytes2D:
-        """Read `width` bytes at each place, a row each."""
+    def blocks(self, offsets: Ints, width: int) -> Bytes2D:
+        """Read `width` bytes at each offset, a row each."""
         if width == 0:
-            return np.zeros((len(places), 0), np.uint8)
+            return np.zeros((len(offsets), 0), np.uint8)
         if width in {1, 2, 4, 8}:  # a machine type is gathered faster
-            return self._view(f"<u{width}", width)[places].view(np.uint8).reshape(-1, width)
-        taken = self._view(f"V{width}", width)[places]
-        return np.ascontiguousarray(taken).view(np.uint8).reshape(len(places), width)
+            return self._view(f"<u{width}", width)[offsets].view(np.uint8).reshape(-1, width)
+        taken = self._view(f"V{width}", width)[offsets]
+        return np.ascontiguousarray(taken).view(np.uint8).reshape(len(offsets), width)
 
     def text_at(self, start: int, end: int) -> bytes:
         """Copy one slice."""

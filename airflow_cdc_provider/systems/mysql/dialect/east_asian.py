@@ -56,16 +56,16 @@ class Walk:
     """Decodes a whole text, or raises `UnicodeDecodeError`."""
 
 
-def _trail(octets: bytes, place: int, charset: str) -> int:
+def _trail(octets: bytes, offset: int, charset: str) -> int:
     """Return the number of the second byte of a two-byte code in its row."""
-    trail = octets[place + 1] if place + 1 < len(octets) else 0
+    trail = octets[offset + 1] if offset + 1 < len(octets) else 0
     if not _FIRST_TRAIL <= trail <= _LAST_TRAIL:
-        raise _no_character(charset, octets, place, 2)
+        raise _no_character(charset, octets, offset, 2)
     return trail - _FIRST_TRAIL
 
 
-def _no_character(charset: str, octets: bytes, place: int, length: int) -> UnicodeDecodeError:
-    return UnicodeDecodeError(charset, octets, place, place + length, "no character")
+def _no_character(charset: str, octets: bytes, offset: int, length: int) -> UnicodeDecodeError:
+    return UnicodeDecodeError(charset, octets, offset, offset + length, "no character")
 
 
 def _has_special_big5(octets: bytes) -> bool:
@@ -73,38 +73,38 @@ def _has_special_big5(octets: bytes) -> bool:
 
 
 def _big5(octets: bytes) -> str:
-    found, place = [], 0
-    while place < len(octets):
-        if octets[place] < 0x80:
-            found.append(chr(octets[place]))
-            place += 1
+    found, offset = [], 0
+    while offset < len(octets):
+        if octets[offset] < 0x80:
+            found.append(chr(octets[offset]))
+            offset += 1
             continue
-        code = int.from_bytes(octets[place : place + 2], "big")
+        code = int.from_bytes(octets[offset : offset + 2], "big")
         if code in _BIG5_LESS:
-            raise _no_character("big5", octets, place, 2)
+            raise _no_character("big5", octets, offset, 2)
         known = _BIG5_MORE.get(code)
-        found.append(known or octets[place : place + 2].decode("big5"))
-        place += 2
+        found.append(known or octets[offset : offset + 2].decode("big5"))
+        offset += 2
     return "".join(found)
 
 
 def _walked(octets: bytes, three_bytes: _Part, two_bytes: _Part, charset: str) -> str:
-    """Decode one of the two EUC charsets; each part reads the character that begins at a place."""
-    found, place = [], 0
-    while place < len(octets):
-        first = octets[place]
+    """Decode one of the two EUC charsets; a part reads the character at an offset."""
+    found, offset = [], 0
+    while offset < len(octets):
+        first = octets[offset]
         if first < 0x80:
             found.append(chr(first))
-            place += 1
+            offset += 1
         elif first == _THREE_BYTES:
-            found.append(three_bytes(octets, place))
-            place += 3
+            found.append(three_bytes(octets, offset))
+            offset += 3
         elif first >= _OWN_LEAD:
-            found.append(_own(octets, place, charset, _OWN_TWO_BYTES))
-            place += 2
+            found.append(_own(octets, offset, charset, _OWN_TWO_BYTES))
+            offset += 2
         else:
-            found.append(two_bytes(octets, place))
-            place += 2
+            found.append(two_bytes(octets, offset))
+            offset += 2
     return "".join(found)
 
 
@@ -112,21 +112,21 @@ def _eucjpms(octets: bytes) -> str:
     return _walked(octets, _eucjpms_three_bytes, _eucjpms_two_bytes, "eucjpms")
 
 
-def _eucjpms_three_bytes(octets: bytes, place: int) -> str:
-    code = int.from_bytes(octets[place + 1 : place + 3], "big")
-    ibm = (code >> 8) * _ROW + _trail(octets, place + 1, "eucjpms") - _IBM_START
+def _eucjpms_three_bytes(octets: bytes, offset: int) -> str:
+    code = int.from_bytes(octets[offset + 1 : offset + 3], "big")
+    ibm = (code >> 8) * _ROW + _trail(octets, offset + 1, "eucjpms") - _IBM_START
     if 0 <= ibm < len(_IBM):
         return _IBM[ibm]
-    return _three_bytes(octets, place, "eucjpms").translate(_WIDE_MARKS)
+    return _three_bytes(octets, offset, "eucjpms").translate(_WIDE_MARKS)
 
 
-def _eucjpms_two_bytes(octets: bytes, place: int) -> str:
+def _eucjpms_two_bytes(octets: bytes, offset: int) -> str:
     """Decode by way of cp932: the same two-byte characters, moved to other codes."""
-    first, cell = octets[place], _trail(octets, place, "eucjpms")
+    first, cell = octets[offset], _trail(octets, offset, "eucjpms")
     if first == _HALF_WIDTH:
-        if octets[place + 1] in _NO_SINGLES:
-            raise _no_character("eucjpms", octets, place, 2)
-        return octets[place + 1 : place + 2].decode("cp932")
+        if octets[offset + 1] in _NO_SINGLES:
+            raise _no_character("eucjpms", octets, offset, 2)
+        return octets[offset + 1 : offset + 2].decode("cp932")
     row = first - _FIRST_TRAIL
     lead = row // 2 + (0x81 if row < 62 else 0xC1)
     trail = cell + (0x9F if row % 2 else 0x40 + (cell >= 63))
@@ -137,23 +137,23 @@ def _ujis(octets: bytes) -> str:
     return _walked(octets, _ujis_three_bytes, _ujis_two_bytes, "ujis")
 
 
-def _ujis_three_bytes(octets: bytes, place: int) -> str:
-    return _three_bytes(octets, place, "ujis").translate(WIDE_BACKSLASH)
+def _ujis_three_bytes(octets: bytes, offset: int) -> str:
+    return _three_bytes(octets, offset, "ujis").translate(WIDE_BACKSLASH)
 
 
-def _ujis_two_bytes(octets: bytes, place: int) -> str:
-    return octets[place : place + 2].decode("euc_jp").translate(WIDE_BACKSLASH)
+def _ujis_two_bytes(octets: bytes, offset: int) -> str:
+    return octets[offset : offset + 2].decode("euc_jp").translate(WIDE_BACKSLASH)
 
 
-def _own(octets: bytes, place: int, charset: str, base: int) -> str:
-    """Return a character of the user's own, whose two last bytes begin at `place`."""
-    return chr(base + (octets[place] - _OWN_LEAD) * _ROW + _trail(octets, place, charset))
+def _own(octets: bytes, offset: int, charset: str, base: int) -> str:
+    """Return a character of the user's own, whose two last bytes begin at `offset`."""
+    return chr(base + (octets[offset] - _OWN_LEAD) * _ROW + _trail(octets, offset, charset))
 
 
-def _three_bytes(octets: bytes, place: int, charset: str) -> str:
-    if octets[place + 1 : place + 2] >= bytes([_OWN_LEAD]):
-        return _own(octets, place + 1, charset, _OWN_THREE_BYTES)
-    return octets[place : place + 3].decode("euc_jp")
+def _three_bytes(octets: bytes, offset: int, charset: str) -> str:
+    if octets[offset + 1 : offset + 2] >= bytes([_OWN_LEAD]):
+        return _own(octets, offset + 1, charset, _OWN_THREE_BYTES)
+    return octets[offset : offset + 3].decode("euc_jp")
 
 
 def _has_own(octets: bytes) -> bool:

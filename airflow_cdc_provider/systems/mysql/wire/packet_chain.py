@@ -1,7 +1,7 @@
 """Where the packets of a log dump begin, many at a time.
 
 Each packet's length says where the next one begins: a chain, which is followed one by one in
-Python, or in **lanes**. A lane begins at a place that looks like a packet (the log's own server
+Python, or in **lanes**. A lane begins at an offset that looks like a packet (the log's own server
 id, and a length that agrees with the event's), one every few kilobytes; all lanes take a step at
 once, until each has passed the beginning of the next. How a lane's beginning was found does not
 matter: it counts only if the lane before it, which is known to be right, ends exactly there. At
@@ -37,25 +37,25 @@ _CHECK_EVERY = 8
 
 
 def plain_packets(buffer: bytearray, at: int, filled: int) -> tuple[Places, int]:
-    """Return where whole plain packets begin, from `at` on, and the place behind the last.
+    """Return where whole plain packets begin, from `at` on, and the offset behind the last.
 
     There lies nothing, or a packet that has not come whole, has a status, or goes on in the next.
     """
     begun = at
     found, at = _singly(buffer, at, filled, _SINGLY)
     if len(found) < _SINGLY:
-        return _places(found), at
+        return _as_array(found), at
     stride = (filled - at) // _LANES
     if stride * _SINGLY < _FEWEST_STEPS * (at - begun):
         rest, at = _singly(buffer, at, filled)
-        return _places(found + rest), at
+        return _as_array(found + rest), at
     leapt, at = _in_lanes(buffer, at, filled, stride)
     rest, at = _singly(buffer, at, filled)
-    return np.concatenate([_places(found), leapt, _places(rest)]), at
+    return np.concatenate([_as_array(found), leapt, _as_array(rest)]), at
 
 
 def joined_parts(buffer: bytearray, at: int, filled: int) -> tuple[int, int] | None:
-    """Move the parts of a large packet together, which begin at a place.
+    """Move the parts of a large packet together, which begin at an offset.
 
     Return where it ends then, and what came ends; None if some of its parts have not come.
     """
@@ -80,7 +80,7 @@ def joined_parts(buffer: bytearray, at: int, filled: int) -> tuple[int, int] | N
     return to, to + rest
 
 
-def _places(found: list[int]) -> Places:
+def _as_array(found: list[int]) -> Places:
     return np.array(found, np.int64)
 
 
@@ -104,7 +104,7 @@ def _singly(
 def _in_lanes(buffer: bytearray, at: int, filled: int, stride: int) -> tuple[Places, int]:
     """Follow the chain in lanes, as far as it is proven."""
     words = np.ndarray((filled - HEADER_BYTES,), "<u4", buffer, strides=(1,))
-    begins = _places(_beginnings(buffer, at, filled, stride))
+    begins = _as_array(_beginnings(buffer, at, filled, stride))
     limits = np.append(begins[1:], len(words))
     steps = _stepped(words, begins, limits)
     behind = steps >= limits
@@ -124,36 +124,36 @@ def _in_lanes(buffer: bytearray, at: int, filled: int, stride: int) -> tuple[Pla
 
 
 def _beginnings(buffer: bytearray, at: int, filled: int, stride: int) -> list[int]:
-    """Return `at`, and places that look like packets, at most one in each stride behind it."""
+    """Return `at`, and offsets that look like packets, at most one in each stride behind it."""
     server_id = bytes(buffer[at + _SERVER_ID.start : at + _SERVER_ID.stop])
     begins = [at]
     shift, find, event = _SERVER_ID.start, buffer.find, _EVENT.unpack_from
     targets = range(at + stride, filled - _LEAST_PACKET - stride, stride)
     for target in targets:
-        place, bound = target + shift, target + shift + stride
+        offset, bound = target + shift, target + shift + stride
         for _ in range(_TRIES):
-            place = find(server_id, place, bound)
-            if place < 0:
+            offset = find(server_id, offset, bound)
+            if offset < 0:
                 break
-            word, status, size = event(buffer, place - shift)
+            word, status, size = event(buffer, offset - shift)
             if not status and word & LARGEST_PACKET == size + 1:
-                begins.append(place - shift)
+                begins.append(offset - shift)
                 break
-            place += 1
+            offset += 1
     return begins
 
 
 def _stepped(words: npt.NDArray[np.uint32], begins: Places, limits: Places) -> Places:
     """Take steps in all lanes until each is behind its limit; a row is one step of all."""
-    place, last = begins, len(words) - 1
-    rows = [place]
+    offset, last = begins, len(words) - 1
+    rows = [offset]
     most = int((limits - begins).max()) // _LEAST_PACKET + 2
     while len(rows) <= most:
         for _ in range(_CHECK_EVERY):
-            step = words[np.minimum(place, last)] & LARGEST_PACKET
-            place = place + step
-            place += HEADER_BYTES
-            rows.append(place)
-        if (place >= limits).all():
+            step = words[np.minimum(offset, last)] & LARGEST_PACKET
+            offset = offset + step
+            offset += HEADER_BYTES
+            rows.append(offset)
+        if (offset >= limits).all():
             break
     return np.stack(rows)

@@ -105,17 +105,17 @@ def _is_long_enough(located: Field, characters: Numbers, decimals: int) -> bool:
 def _magnitude(first: Words, second: Words | None, located: Field, decimals: int) -> Words | None:
     """Return the number that each text's digits are; None if there is a text of anything else."""
     leading, last = _aligned(first, second, located.length)
-    above, place = ABOVE_NINE, 8 * (WORD_BYTES - 1 - decimals)
+    above, shift = ABOVE_NINE, 8 * (WORD_BYTES - 1 - decimals)
     if decimals:
         if located.null is not None:
-            last[located.null] = _POINT << place
-        last ^= _POINT << place
-        above |= 0x7F << place  # nothing may be left of a point
+            last[located.null] = _POINT << shift
+        last ^= _POINT << shift
+        above |= 0x7F << shift  # nothing may be left of a point
     if not only_digits(last, above):
         return None
     if decimals:
-        whole = (last & ((1 << place) - 1)) << 8
-        last &= (1 << _BITS) - (1 << (place + 8))
+        whole = (last & ((1 << shift) - 1)) << 8
+        last &= (1 << _BITS) - (1 << (shift + 8))
         last |= whole
     if leading is None:
         return eight_digits(last)

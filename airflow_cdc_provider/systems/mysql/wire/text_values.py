@@ -1,7 +1,7 @@
 """Fields of the text protocol become Arrow arrays of the value model.
 
 The bytes stay where they were received until one C++ `take` gathers a column: an array over the
-shared buffer with offsets `[start0, end0, start1, end1, ...]` has the values at its even places
+shared buffer with offsets `[start0, end0, start1, end1, ...]` has the values at its even indexes
 and the gaps at its odd ones. Arrow's parsers then turn text into numbers and dates.
 
 `select_expression` says how each column is to be selected so that its text is exact. The
@@ -113,14 +113,14 @@ def gathered(buffer: bytearray, located: Field, kind: pa.DataType = _BINARY) -> 
     offsets[1::2] = located.start + located.length
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(buffer)]
     with_gaps = pa.Array.from_buffers(kind, 2 * rows - 1, buffers)
-    places = _even(rows)
+    even = _even(rows)
     if located.null is not None:
-        places = as_arrow(np.arange(0, 2 * rows, 2, dtype=np.int32), located.null, pa.int32())
-    return with_gaps.take(places)
+        even = as_arrow(np.arange(0, 2 * rows, 2, dtype=np.int32), located.null, pa.int32())
+    return with_gaps.take(even)
 
 
 def _even(rows: int) -> pa.Array:
-    """Return the even places; hardly two chunks have as many rows, so they share longer ones."""
+    """Return the even indexes; hardly two chunks have as many rows, so they share longer ones."""
     return _even_places(-(-rows // _PLACES) * _PLACES).slice(0, rows)
 
 
@@ -246,17 +246,17 @@ def _microseconds(octets: Octets, start: Numbers, length: Numbers, fraction: int
         return value
 
     total = np.zeros(len(start), np.int64)
-    for place in range(fraction):
-        total += digit(fraction - place) * 10 ** (5 - place)
+    for digit_number in range(fraction):
+        total += digit(fraction - digit_number) * 10 ** (5 - digit_number)
     seconds = digit(tail + 2) * 10 + digit(tail + 1)
     minutes = digit(tail + 5) * 10 + digit(tail + 4)
     hour = np.zeros(len(start), np.int64)
-    for place in range(_HOUR_DIGITS):
-        present = hours > place
-        at = np.where(present, end - tail - 7 - place, start + length - 1)
+    for digit_number in range(_HOUR_DIGITS):
+        present = hours > digit_number
+        at = np.where(present, end - tail - 7 - digit_number, start + length - 1)
         value = octets[at].astype(np.int64) - ord("0")
         formed &= ~present | ((value >= 0) & (value <= 9))
-        hour += np.where(present, value, 0) * 10**place
+        hour += np.where(present, value, 0) * 10**digit_number
     formed &= octets[np.maximum(end - tail - 3, 0)] == ord(":")
     formed &= octets[np.maximum(end - tail - 6, 0)] == ord(":")
     total += (hour * 3600 + minutes * 60 + seconds) * 1_000_000

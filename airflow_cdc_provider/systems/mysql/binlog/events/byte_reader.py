@@ -12,7 +12,7 @@ _PACKED_BYTES = {0xFC: 2, 0xFD: 3, 0xFE: 8}
 UNREADABLE = (ArithmeticError, LookupError, RecursionError, ValueError, struct.error)
 """What reading ends in where an event's own numbers lead nowhere.
 
-Vector steps do not look at each place before they read there: numpy's and Arrow's own errors tell
+Vector steps do not look at each offset before they read there: numpy's and Arrow's own errors tell
 that one lies outside. Whoever reads events turns these into a named error.
 """
 
@@ -37,24 +37,24 @@ def as_text(octets: bytes) -> str:
 class ByteReader:
     """Reads numbers and strings one after another; reading past the end is an error."""
 
-    __slots__ = ("octets", "place")
+    __slots__ = ("octets", "offset")
 
-    def __init__(self, octets: bytes, place: int = 0) -> None:
+    def __init__(self, octets: bytes, offset: int = 0) -> None:
         self.octets = octets
-        self.place = place
+        self.offset = offset
 
     @property
     def left(self) -> int:
         """Return the number of bytes not read yet."""
-        return len(self.octets) - self.place
+        return len(self.octets) - self.offset
 
     def take(self, count: int) -> bytes:
         """Read `count` bytes."""
-        end = self.place + count
+        end = self.offset + count
         if count < 0 or end > len(self.octets):
             raise damaged(f"an event ends after {len(self.octets)} bytes, {end} were expected")
-        taken = self.octets[self.place : end]
-        self.place = end
+        taken = self.octets[self.offset : end]
+        self.offset = end
         return taken
 
     def number(self, width: int) -> int:

@@ -86,10 +86,12 @@ def _pieces(packed: bytes, compression: int) -> Iterator[bytes]:
 def plain_event(event: bytes) -> bytes:
     """Return the plain event for one of MariaDB's compressed ones."""
     kind = EventType(event[4])
-    place = _query_text(event) if kind == EventType.MARIADB_QUERY_COMPRESSED else _rows(event, kind)
-    head = bytearray(event[:place])
+    offset = (
+        _query_text(event) if kind == EventType.MARIADB_QUERY_COMPRESSED else _rows(event, kind)
+    )
+    head = bytearray(event[:offset])
     head[4] = PLAIN_TYPES[kind]
-    return bytes(head) + _inflated(event, place)
+    return bytes(head) + _inflated(event, offset)
 
 
 def _query_text(event: bytes) -> int:
@@ -107,20 +109,20 @@ def _rows(event: bytes, kind: EventType) -> int:
     columns = reader.packed()
     images = 2 if PLAIN_TYPES[kind] in {EventType.UPDATE_ROWS, EventType.UPDATE_ROWS_V1} else 1
     reader.take(images * ((columns + 7) // 8))
-    return reader.place
+    return reader.offset
 
 
 _LARGEST = 1 << 30
 """What no server lets a packet, and so an event, grow over."""
 
 
-def _inflated(event: bytes, place: int) -> bytes:
-    if place >= len(event):
+def _inflated(event: bytes, offset: int) -> bytes:
+    if offset >= len(event):
         raise damaged("a compressed event ends before what it has packed")
-    head = event[place]
+    head = event[offset]
     width = head & 0x07
     algorithm = head >> 4 & 0x07
-    size = int.from_bytes(event[place + 1 : place + 1 + width], "big")
+    size = int.from_bytes(event[offset + 1 : offset + 1 + width], "big")
     if not head & 0x80 or algorithm != 0:
         raise UnknownEventError(
             f"an event is compressed by algorithm {algorithm}, which is not known",
@@ -131,7 +133,7 @@ def _inflated(event: bytes, place: int) -> bytes:
         raise damaged(f"a compressed event announces {size} bytes")
     unpacker = zlib.decompressobj()
     try:  # one byte more than announced is enough to know; a damaged event may hold any number
-        plain = unpacker.decompress(event[place + 1 + width :], size + 1)
+        plain = unpacker.decompress(event[offset + 1 + width :], size + 1)
     except zlib.error as error:
         raise damaged(f"a compressed event cannot be unpacked: {error}") from None
     if len(plain) != size or not unpacker.eof:
@@ -141,14 +143,14 @@ def _inflated(event: bytes, place: int) -> bytes:
 
 def frame_events(octets: bytes) -> tuple[EventChunk, int]:
     """Find the whole events at the start of `octets`, and how many bytes they take."""
-    starts, ends, place = [], [], 0
-    while place + 19 <= len(octets):
-        end = place + int.from_bytes(octets[place + 9 : place + 13], "little")
+    starts, ends, offset = [], [], 0
+    while offset + 19 <= len(octets):
+        end = offset + int.from_bytes(octets[offset + 9 : offset + 13], "little")
         if end > len(octets):
             break
-        if end < place + 19:
-            raise CorruptLogError(f"an event at byte {place} says it is {end - place} bytes long")
-        starts.append(place)
+        if end < offset + 19:
+            raise CorruptLogError(f"an event at byte {offset} says it is {end - offset} bytes long")
+        starts.append(offset)
         ends.append(end)
-        place = end
-    return EventChunk(octets, np.array(starts, np.int64), np.array(ends, np.int64)), place
+        offset = end
+    return EventChunk(octets, np.array(starts, np.int64), np.array(ends, np.int64)), offset

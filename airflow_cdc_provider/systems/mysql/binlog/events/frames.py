@@ -1,6 +1,6 @@
 """From raw events to plain ones: checksums verified and cut off, compressed events unpacked.
 
-`FrameReader` yields `Frames`: events in one buffer with the places where each begins and ends,
+`FrameReader` yields `Frames`: events in one buffer with the offsets where each begins and ends,
 so that later steps work on all of them at once. A compressed transaction (MySQL's
 TRANSACTION_PAYLOAD) is unpacked as a stream and yields several `Frames`, each about 4 MB, so its
 size does not matter. MariaDB's compressed events are rewritten as the plain events they stand for.
@@ -92,10 +92,10 @@ class FrameReader:
             ends - starts,
         )
         first = 0
-        for place in np.flatnonzero(frames.types == EventType.FORMAT_DESCRIPTION).tolist():
-            yield from self._verified(frames.part(first, place))
-            yield self._format_description(frames.part(place, place + 1))
-            first = place + 1
+        for number in np.flatnonzero(frames.types == EventType.FORMAT_DESCRIPTION).tolist():
+            yield from self._verified(frames.part(first, number))
+            yield self._format_description(frames.part(number, number + 1))
+            first = number + 1
         yield from self._verified(frames.part(first, len(frames)))
 
     def _verified(self, frames: Frames) -> Iterator[Frames]:
@@ -150,22 +150,22 @@ def _unpacked(frames: Frames) -> Iterator[Frames]:
             payloads = (p for p in packed if frames.types[p] == EventType.TRANSACTION_PAYLOAD)
             until = next(payloads, last)
             yield _rewritten(frames.part(first, until))
-            packed = [place for place in packed if place >= until]
+            packed = [number for number in packed if number >= until]
             first = until
             continue
-        place = packed.pop(0)
-        if place > first:
-            yield frames.part(first, place)
-        yield from _payload_frames(frames, place)
-        first = place + 1
+        number = packed.pop(0)
+        if number > first:
+            yield frames.part(first, number)
+        yield from _payload_frames(frames, number)
+        first = number + 1
     if first < last:
         yield frames.part(first, last)
 
 
-def _payload_frames(frames: Frames, place: int) -> Iterator[Frames]:
+def _payload_frames(frames: Frames, number: int) -> Iterator[Frames]:
     """Yield the events inside one compressed transaction; they end where their wrapper ends."""
-    wrapper_bytes = int(frames.stored_bytes[place])
-    for chunk in unpacked_payload(frames.body(place)):
+    wrapper_bytes = int(frames.stored_bytes[number])
+    for chunk in unpacked_payload(frames.body(number)):
         count = len(chunk.starts)
         octets = Octets(chunk.buffer)
         starts, ends = chunk.starts, chunk.ends
@@ -174,7 +174,7 @@ def _payload_frames(frames: Frames, place: int) -> Iterator[Frames]:
             starts,
             ends,
             octets.u8[starts + 4],
-            np.full(count, frames.log_pos[place], np.int64),
+            np.full(count, frames.log_pos[number], np.int64),
             np.maximum((ends - starts), wrapper_bytes * (ends - starts) // max(len(octets), 1)),
         )
 

@@ -118,20 +118,20 @@ class _Status:
     @classmethod
     def read(cls, block: bytes) -> _Status:
         """Read the block up to what is needed; flags, sql_mode and charset come first."""
-        found, place = cls(), 0
-        while place < len(block):
-            code, place = block[place], place + 1
+        found, offset = cls(), 0
+        while offset < len(block):
+            code, offset = block[offset], offset + 1
             width = _STATUS_BYTES.get(code)
-            if code == _CATALOG_CODE and place < len(block):
-                width = 1 + block[place]
-            if width is None or place + width > len(block):
+            if code == _CATALOG_CODE and offset < len(block):
+                width = 1 + block[offset]
+            if width is None or offset + width > len(block):
                 break
             if code == _SQL_MODE_CODE:
-                found.sql_mode = int.from_bytes(block[place : place + 8], "little")
+                found.sql_mode = int.from_bytes(block[offset : offset + 8], "little")
             elif code == _CHARSET_CODE:
-                found.collation = int.from_bytes(block[place : place + 2], "little")
+                found.collation = int.from_bytes(block[offset : offset + 2], "little")
                 break
-            place += width
+            offset += width
         return found
 
 

@@ -36,7 +36,7 @@ class _Cell:
     from_end: bool = False
 
     def index(self, length: int) -> int:
-        """Return the place in an array; it may lie outside."""
+        """Return the index in an array; it may lie outside."""
         return length - 1 - self.number if self.from_end else self.number
 
 
@@ -44,7 +44,7 @@ _Leg = bytes | _Cell
 """A step of a path: an object's key or an array's element."""
 
 _Step = tuple[list[Node], int] | tuple[dict[bytes, Node], bytes]
-"""A container on a path, and the place taken in it."""
+"""A container on a path, and the member or index taken in it."""
 
 _LEG = re.compile(r'\.("(?:[^"\\]|\\.)*"|[^."\[\]]+)|\[(?:(\d+)|last(?:-(\d+))?)\]', re.DOTALL)
 
@@ -83,12 +83,12 @@ def _legs(octets: bytes) -> list[_Leg]:
 
 def _read_legs(path: str) -> list[_Leg]:
     legs: list[_Leg] = []
-    place = 1
-    while place < len(path):
-        match = _LEG.match(path, place)
+    offset = 1
+    while offset < len(path):
+        match = _LEG.match(path, offset)
         if match is None:
-            raise _misfit(f"the path ends at its character {place}")
-        place = match.end()
+            raise _misfit(f"the path ends at its character {offset}")
+        offset = match.end()
         name, number, behind = match.groups()
         if name is not None:
             legs.append((json.loads(name, strict=False) if name[0] == '"' else name).encode())

@@ -33,7 +33,7 @@ class Document(bytes):
     """A stored document that counts what is read of it.
 
     No two values of a document share bytes. So reading more than there is means that offsets lead
-    back: values that hold themselves, or one value in many places, whose text would have no end.
+    back: values that hold themselves, or one value at many offsets, whose text would have no end.
     """
 
     left: int
@@ -71,19 +71,19 @@ def json_text(document: bytes) -> str:
         raise broken_document(error) from None
 
 
-def _value(kind: int, octets: Document, place: int) -> str:
+def _value(kind: int, octets: Document, offset: int) -> str:
     if kind <= LARGE_ARRAY:
-        return _container(kind, octets, place)
+        return _container(kind, octets, offset)
     if kind == LITERAL:
-        return _LITERALS[octets[place]]
+        return _LITERALS[octets[offset]]
     if kind in INTEGERS:
-        return str(struct.unpack_from(INTEGERS[kind], octets, place)[0])
+        return str(struct.unpack_from(INTEGERS[kind], octets, offset)[0])
     if kind == DOUBLE:
-        return double_text(struct.unpack_from("<d", octets, place)[0])
+        return double_text(struct.unpack_from("<d", octets, offset)[0])
     if kind == STRING:
-        return quoted(_counted(octets, place).decode())
+        return quoted(_counted(octets, offset).decode())
     if kind == OPAQUE:
-        return _opaque(octets[place], _counted(octets, place + 1))
+        return _opaque(octets[offset], _counted(octets, offset + 1))
     raise unknown_kind(kind)
 
 
@@ -97,8 +97,8 @@ def unknown_kind(kind: int) -> UnknownTypeError:
 
 
 def _container(kind: int, octets: Document, base: int) -> str:
-    keys, places = container_parts(kind, octets, base)
-    values = [_value(child, octets, place) for child, place in places]
+    keys, values_at = container_parts(kind, octets, base)
+    values = [_value(child, octets, at) for child, at in values_at]
     if kind in {SMALL_OBJECT, LARGE_OBJECT}:
         names = [quoted(key.decode()) for key in keys]
         pairs = (f"{name}: {value}" for name, value in zip(names, values, strict=True))
@@ -109,31 +109,31 @@ def _container(kind: int, octets: Document, base: int) -> str:
 def container_parts(
     kind: int, octets: Document, base: int
 ) -> tuple[list[bytes], list[tuple[int, int]]]:
-    """Return an object's keys (none of an array), and the type and place of each value."""
+    """Return an object's keys (none of an array), and the type and offset of each value."""
     large = kind in {LARGE_OBJECT, LARGE_ARRAY}
     width = 4 if large else 2
     offset_form = "<I" if large else "<H"
     count = struct.unpack_from(offset_form, octets, base)[0]
-    place = base + 2 * width
+    entries = base + 2 * width
     octets.spend(2 * width + count * (width + 1))
     keys: list[bytes] = []
     if kind in {SMALL_OBJECT, LARGE_OBJECT}:
         for index in range(count):
-            entry = place + index * (width + 2)
+            entry = entries + index * (width + 2)
             start = base + struct.unpack_from(offset_form, octets, entry)[0]
             length = struct.unpack_from("<H", octets, entry + width)[0]
             keys.append(taken(octets, start, start + length))
-        place += count * (width + 2)
-    places = []
+        entries += count * (width + 2)
+    values = []
     for index in range(count):
-        entry = place + index * (width + 1)
+        entry = entries + index * (width + 1)
         child = octets[entry]
         if child == LITERAL or child in {5, 6} or (large and child in {7, 8}):
-            places.append((child, entry + 1))
+            values.append((child, entry + 1))
         else:
             offset = struct.unpack_from(offset_form, octets, entry + 1)[0]
-            places.append((child, base + offset))
-    return keys, places
+            values.append((child, base + offset))
+    return keys, values
 
 
 def taken(octets: Document, start: int, end: int) -> bytes:
@@ -149,20 +149,20 @@ def copied(octets: Document, start: int, end: int) -> bytes:
     return octets[start:end]
 
 
-def _counted(octets: Document, place: int) -> bytes:
-    length, start = read_length(octets, place)
+def _counted(octets: Document, offset: int) -> bytes:
+    length, start = read_length(octets, offset)
     return taken(octets, start, start + length)
 
 
-def read_length(octets: bytes, place: int) -> tuple[int, int]:
+def read_length(octets: bytes, offset: int) -> tuple[int, int]:
     """Read a length of seven bits a byte; return it and where it ends."""
     length = 0
     for shift in range(0, 7 * _LENGTH_BYTES, 7):
-        octet = octets[place]
-        place += 1
+        octet = octets[offset]
+        offset += 1
         length |= (octet & 0x7F) << shift
         if not octet & 0x80:
-            return length, place
+            return length, offset
     raise IndexError(f"a length takes more than {_LENGTH_BYTES} bytes")
 
 
@@ -227,11 +227,11 @@ def _decimal(octets: bytes) -> str:
         packed = bytearray(octet ^ 0xFF for octet in packed)
     packed[0] ^= 0x80
     whole = precision - scale
-    value, place = 0, 0
+    value, offset = 0, 0
     for digits in (whole % 9, *[9] * (whole // 9), *[9] * (scale // 9), scale % 9):
         width = _DIGIT_BYTES[digits]
-        value = value * 10**digits + int.from_bytes(packed[place : place + width], "big")
-        place += width
+        value = value * 10**digits + int.from_bytes(packed[offset : offset + width], "big")
+        offset += width
     text = str(value).rjust(scale + 1, "0")
     sign = "-" if negative else ""
     return f"{sign}{text[:-scale]}.{text[-scale:]}" if scale else sign + text

@@ -47,27 +47,27 @@ def read_tree(document: bytes) -> Node:
         raise broken_document(error) from None
 
 
-def _node(kind: int, octets: Document, place: int) -> Node:
+def _node(kind: int, octets: Document, offset: int) -> Node:
     if kind > LARGE_ARRAY:
         # Small scalars may stand in an offset's place, which counts as read already.
         take = copied if kind in _INLINE else taken
-        return bytes([kind]) + take(octets, place, _scalar_end(kind, octets, place))
-    keys, places = container_parts(kind, octets, place)
-    values = [_node(child, octets, at) for child, at in places]
+        return bytes([kind]) + take(octets, offset, _scalar_end(kind, octets, offset))
+    keys, parts = container_parts(kind, octets, offset)
+    values = [_node(child, octets, at) for child, at in parts]
     if kind in {SMALL_OBJECT, LARGE_OBJECT}:
         return dict(zip(keys, values, strict=True))
     return values
 
 
-def _scalar_end(kind: int, octets: bytes, place: int) -> int:
+def _scalar_end(kind: int, octets: bytes, offset: int) -> int:
     if kind == LITERAL:
-        return place + 1
+        return offset + 1
     if kind in INTEGERS:
-        return place + struct.calcsize(INTEGERS[kind])
+        return offset + struct.calcsize(INTEGERS[kind])
     if kind == DOUBLE:
-        return place + 8
+        return offset + 8
     if kind in {STRING, OPAQUE}:
-        length, start = read_length(octets, place + (kind == OPAQUE))
+        length, start = read_length(octets, offset + (kind == OPAQUE))
         return start + length
     raise unknown_kind(kind)
 
@@ -81,24 +81,24 @@ def write_tree(node: Node) -> bytes:
 
 
 def _container(node: list[Node] | dict[bytes, Node]) -> tuple[int, bytes]:
-    """Write counts, keys' places, values' places, keys and values, in this order."""
+    """Write counts, offsets of keys and of values, keys and values, in this order."""
     if isinstance(node, dict):
         kind = LARGE_OBJECT
         keys = sorted(node, key=lambda key: (len(key), key))
         values = [node[key] for key in keys]
     else:
         kind, keys, values = LARGE_ARRAY, [], node
-    place = 8 + 6 * len(keys) + 5 * len(values)
+    offset = 8 + 6 * len(keys) + 5 * len(values)
     head, bodies = bytearray(), [*keys]
     for key in keys:
-        head += struct.pack("<IH", place, len(key))
-        place += len(key)
+        head += struct.pack("<IH", offset, len(key))
+        offset += len(key)
     for value in values:
         child, body = (value[0], value[1:]) if isinstance(value, bytes) else _container(value)
         if child in _INLINE:
             head += bytes([child]) + body.ljust(4, b"\0")
             continue
-        head += struct.pack("<BI", child, place)
-        place += len(body)
+        head += struct.pack("<BI", child, offset)
+        offset += len(body)
         bodies.append(body)
-    return kind, struct.pack("<II", len(values), place) + bytes(head) + b"".join(bodies)
+    return kind, struct.pack("<II", len(values), offset) + bytes(head) + b"".join(bodies)

@@ -43,7 +43,7 @@ _NEVER_TEXT = frozenset({"vector", "geometry"})
 
 @dataclass(slots=True)
 class OptionalMetadata:
-    """Facts by column place."""
+    """Facts by the index of their column."""
 
     names: tuple[str, ...] = ()
     unsigned: dict[int, bool] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class OptionalMetadata:
 
     @classmethod
     def read(cls, octets: bytes, wires: Sequence[Wire]) -> OptionalMetadata:
-        """Read all fields; places of a field count only the columns it is about."""
+        """Read all fields; indexes in a field count only the columns it is about."""
         found = cls()
         reader = ByteReader(octets)
         while reader.left:
@@ -70,38 +70,38 @@ class OptionalMetadata:
 
     def _check_collations(self, wires: Sequence[Wire]) -> None:
         """Notice values that were taken for another column's."""
-        for place, collation in self.collations.items():
-            if wires[place].kind in _NEVER_TEXT and collation != _BINARY:
-                raise _miscounted(f"a {wires[place].kind} column has collation {collation}")
+        for index, collation in self.collations.items():
+            if wires[index].kind in _NEVER_TEXT and collation != _BINARY:
+                raise _miscounted(f"a {wires[index].kind} column has collation {collation}")
 
     def _read_field(self, kind: int, value: ByteReader, wires: Sequence[Wire]) -> None:
         match kind:
             case _Field.SIGNEDNESS:
-                places = _places(wires, "numeric")
-                self.unsigned = dict(zip(places, _top_bits(value, len(places)), strict=True))
+                indexes = _indexes(wires, "numeric")
+                self.unsigned = dict(zip(indexes, _top_bits(value, len(indexes)), strict=True))
             case _Field.DEFAULT_CHARSET:
-                self._default_charset(value, _places(wires, "text"))
+                self._default_charset(value, _indexes(wires, "text"))
             case _Field.MEMBERS_DEFAULT_CHARSET:
-                self._default_charset(value, _places(wires, "members"))
+                self._default_charset(value, _indexes(wires, "members"))
             case _Field.COLUMN_CHARSET:
-                self.collations.update({p: value.packed() for p in _places(wires, "text")})
+                self.collations.update({p: value.packed() for p in _indexes(wires, "text")})
             case _Field.MEMBERS_COLUMN_CHARSET:
-                self.collations.update({p: value.packed() for p in _places(wires, "members")})
+                self.collations.update({p: value.packed() for p in _indexes(wires, "members")})
             case _Field.COLUMN_NAME:
                 self.names = tuple(as_text(value.counted()) for _ in wires)
             case _Field.SET_MEMBERS:
-                self._members(value, _places(wires, "set"))
+                self._members(value, _indexes(wires, "set"))
             case _Field.ENUM_MEMBERS:
-                self._members(value, _places(wires, "enum"))
+                self._members(value, _indexes(wires, "enum"))
             case _:
                 self._read_rare(kind, value, wires)
 
     def _read_rare(self, kind: int, value: ByteReader, wires: Sequence[Wire]) -> None:
         match kind:
             case _Field.GEOMETRY_TYPE:
-                self.geometries = {p: value.packed() for p in _places(wires, "geometry")}
+                self.geometries = {p: value.packed() for p in _indexes(wires, "geometry")}
             case _Field.VECTOR_DIMENSIONS:
-                self.dimensions = {p: value.packed() for p in _places(wires, "vector")}
+                self.dimensions = {p: value.packed() for p in _indexes(wires, "vector")}
             case _Field.SIMPLE_PRIMARY_KEY:
                 self._primary_key(value, len(wires), prefixed=False)
             case _Field.PRIMARY_KEY_WITH_PREFIX:
@@ -111,38 +111,38 @@ class OptionalMetadata:
             case _:
                 value.rest()
 
-    def _default_charset(self, value: ByteReader, places: Sequence[int]) -> None:
+    def _default_charset(self, value: ByteReader, indexes: Sequence[int]) -> None:
         default = value.packed()
-        self.collations.update(dict.fromkeys(places, default))
+        self.collations.update(dict.fromkeys(indexes, default))
         while value.left:
-            place = value.packed()
-            if place >= len(places):
-                raise _miscounted(f"a charset is about text column {place} of {len(places)}")
-            self.collations[places[place]] = value.packed()
+            index = value.packed()
+            if index >= len(indexes):
+                raise _miscounted(f"a charset is about text column {index} of {len(indexes)}")
+            self.collations[indexes[index]] = value.packed()
 
-    def _members(self, value: ByteReader, places: Sequence[int]) -> None:
-        for place in places:
+    def _members(self, value: ByteReader, indexes: Sequence[int]) -> None:
+        for index in indexes:
             count = value.packed()
-            self.members[place] = tuple(value.counted() for _ in range(count))
+            self.members[index] = tuple(value.counted() for _ in range(count))
 
     def _primary_key(self, value: ByteReader, columns: int, *, prefixed: bool) -> None:
-        places = []
+        indexes = []
         while value.left:
-            places.append(value.packed())
+            indexes.append(value.packed())
             if prefixed:
                 value.packed()
-        if any(place >= columns for place in places):
-            raise _miscounted(f"the primary key holds column {max(places)} of {columns}")
-        self.primary_key = tuple(places)
+        if any(index >= columns for index in indexes):
+            raise _miscounted(f"the primary key holds column {max(indexes)} of {columns}")
+        self.primary_key = tuple(indexes)
 
 
-def _places(wires: Sequence[Wire], group: str) -> list[int]:
-    return [place for place, wire in enumerate(wires) if group in wire.groups]
+def _indexes(wires: Sequence[Wire], group: str) -> list[int]:
+    return [index for index, wire in enumerate(wires) if group in wire.groups]
 
 
 def _top_bits(value: ByteReader, count: int) -> list[bool]:
     octets = value.take((count + 7) // 8)
-    return [bool(octets[place // 8] >> 7 - place % 8 & 1) for place in range(count)]
+    return [bool(octets[index // 8] >> 7 - index % 8 & 1) for index in range(count)]
 
 
 def _miscounted(what: str) -> UnknownTypeError:

@@ -55,7 +55,7 @@ class DateColumn:
 def times(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
     """Decode TIME(n): one signed number of hours, minutes, seconds and fraction."""
     extra = wire.width - 3
-    packed = cells.octets.big(cells.places, wire.width) - (0x800000 << (8 * extra))
+    packed = cells.octets.big(cells.offsets, wire.width) - (0x800000 << (8 * extra))
     size = np.abs(packed)
     whole, part = size >> (8 * extra), size & ((1 << (8 * extra)) - 1)
     seconds = (whole >> 12 & 0x3FF) * 3600 + (whole >> 6 & 63) * 60 + (whole & 63)
@@ -65,7 +65,7 @@ def times(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
 
 def old_times(cells: Cells, wanted: pa.DataType) -> pa.Array:
     """Decode TIME of before MySQL 5.6: one signed number, written as hours, minutes, seconds."""
-    stored = cells.octets.little(cells.places, 3)
+    stored = cells.octets.little(cells.offsets, 3)
     stored -= (stored >> 23) << 24
     value = _clock(np.abs(stored)) * _SECOND
     return as_arrow(np.where(stored < 0, -value, value), cells.nulls, wanted)
@@ -99,19 +99,19 @@ _DATETIME_FROM = 1 << 17
 @cache
 def _calendar(months: int, first: int, size: int) -> tuple[npt.NDArray[np.int32], Ints]:
     """Return, by year * `months` + month + `first`: days from 1970 to the day 0 of it; its days."""
-    place = np.arange(_YEARS * months)
-    month = place % months
-    count = (place // months - 1970) * 12 + month - 1
+    cells = np.arange(_YEARS * months)
+    month = cells % months
+    count = (cells // months - 1970) * 12 + month - 1
     starts = np.array([count, count + 1]).astype("datetime64[M]").astype("datetime64[D]")
     begins, ends = starts.astype(np.int64)
     before, length = np.zeros(size, np.int32), np.zeros(size, np.int64)
-    before[first : first + len(place)] = begins - 1
-    length[first : first + len(place)] = np.where((month >= 1) & (month <= 12), ends - begins, 0)
+    before[first : first + len(cells)] = begins - 1
+    length[first : first + len(cells)] = np.where((month >= 1) & (month <= 12), ends - begins, 0)
     return before, length
 
 
 def _date_values(cells: Cells, _wire: Wire) -> tuple[npt.NDArray[Any], Bools]:
-    packed = cells.octets.little(cells.places, 3)
+    packed = cells.octets.little(cells.offsets, 3)
     before, length = _calendar(_DATE_MONTHS, 0, 1 << 19)
     month, day = packed >> 5, packed & 31
     real = (day <= length[month]) & (day > 0)
@@ -119,7 +119,7 @@ def _date_values(cells: Cells, _wire: Wire) -> tuple[npt.NDArray[Any], Bools]:
 
 
 def _datetime_values(cells: Cells, wire: Wire) -> tuple[npt.NDArray[Any], Bools]:
-    packed = cells.octets.big(cells.places, 5)
+    packed = cells.octets.big(cells.offsets, 5)
     before, length = _calendar(_DATETIME_MONTHS, _DATETIME_FROM, 1 << 18)
     month, day = packed >> 22, packed >> 17 & 31
     real = (day <= length[month]) & (day > 0)
@@ -132,7 +132,7 @@ def _datetime_values(cells: Cells, wire: Wire) -> tuple[npt.NDArray[Any], Bools]
 
 def _timestamp_values(cells: Cells, wire: Wire) -> tuple[npt.NDArray[Any], Bools]:
     """Read instants; second 0 can only be the zero date."""
-    values = cells.octets.big(cells.places, 4) * _SECOND
+    values = cells.octets.big(cells.offsets, 4) * _SECOND
     if wire.length:
         values += _fraction(cells, 4, wire)
     return values, values != 0
@@ -148,7 +148,7 @@ def _old_datetime_values(cells: Cells, wire: Wire) -> tuple[npt.NDArray[Any], Bo
 
 
 def _old_timestamp_values(cells: Cells, _wire: Wire) -> tuple[npt.NDArray[Any], Bools]:
-    values = cells.octets.little(cells.places, 4) * _SECOND
+    values = cells.octets.little(cells.offsets, 4) * _SECOND
     return values, values != 0
 
 
@@ -176,20 +176,20 @@ def _seconds(packed: Ints) -> Ints:
 
 
 def _date_parts(cells: Cells, _wire: Wire) -> _Parts:
-    packed = cells.octets.little(cells.places, 3)
+    packed = cells.octets.little(cells.offsets, 3)
     none = np.zeros(len(packed), np.int64)
     return _Parts(packed >> 9, packed >> 5 & 15, packed & 31, none, none)
 
 
 def _datetime_parts(cells: Cells, wire: Wire) -> _Parts:
-    packed = cells.octets.big(cells.places, 5) - 0x8000000000
+    packed = cells.octets.big(cells.offsets, 5) - 0x8000000000
     months = packed >> 22
     micro = _fraction(cells, 5, wire)
     return _Parts(months // 13, months % 13, packed >> 17 & 31, _seconds(packed), micro)
 
 
 def _timestamp_parts(cells: Cells, wire: Wire) -> _Parts:
-    return _instant_parts(cells.octets.big(cells.places, 4), _fraction(cells, 4, wire))
+    return _instant_parts(cells.octets.big(cells.offsets, 4), _fraction(cells, 4, wire))
 
 
 def _instant_parts(stored: Ints, micro: Ints) -> _Parts:
@@ -209,13 +209,13 @@ def _instant_parts(stored: Ints, micro: Ints) -> _Parts:
 
 
 def _old_datetime_parts(cells: Cells, _wire: Wire) -> _Parts:
-    day, clock = np.divmod(cells.octets.little(cells.places, 8), 1_000_000)
+    day, clock = np.divmod(cells.octets.little(cells.offsets, 8), 1_000_000)
     none = np.zeros(len(day), np.int64)
     return _Parts(day // 10_000, day // 100 % 100, day % 100, _clock(clock), none)
 
 
 def _old_timestamp_parts(cells: Cells, _wire: Wire) -> _Parts:
-    stored = cells.octets.little(cells.places, 4)
+    stored = cells.octets.little(cells.offsets, 4)
     return _instant_parts(stored, np.zeros(len(stored), np.int64))
 
 
@@ -231,8 +231,8 @@ _PARTS = {
 def _fraction(cells: Cells, behind: int, wire: Wire) -> Ints:
     width = wire.width - behind
     if not width:
-        return np.zeros(len(cells.places), np.int64)
-    digits: Ints = cells.octets.big(cells.places + behind, width) * 10 ** (6 - 2 * width)
+        return np.zeros(len(cells.offsets), np.int64)
+    digits: Ints = cells.octets.big(cells.offsets + behind, width) * 10 ** (6 - 2 * width)
     return digits
 
 

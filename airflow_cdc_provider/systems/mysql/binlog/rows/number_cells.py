@@ -23,28 +23,28 @@ def integers(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
     """Decode TINYINT to BIGINT."""
     unsigned = pa.types.is_unsigned_integer(wanted)
     if wire.width == 3:
-        values = cells.octets.little(cells.places, 3)
+        values = cells.octets.little(cells.offsets, 3)
         if not unsigned:
             values = values - ((values & 0x800000) << 1)
         return as_arrow(values.astype(np.int32), cells.nulls, wanted)
     kind = f"<{'u' if unsigned else 'i'}{wire.width}"
-    return as_arrow(cells.octets.typed(cells.places, kind), cells.nulls, wanted)
+    return as_arrow(cells.octets.typed(cells.offsets, kind), cells.nulls, wanted)
 
 
 def reals(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
     """Decode FLOAT and DOUBLE, bit by bit."""
-    return as_arrow(cells.octets.typed(cells.places, f"<f{wire.width}"), cells.nulls, wanted)
+    return as_arrow(cells.octets.typed(cells.offsets, f"<f{wire.width}"), cells.nulls, wanted)
 
 
 def bits(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
     """Decode BIT(n): big-endian bytes."""
-    values = cells.octets.big(cells.places, wire.width)
+    values = cells.octets.big(cells.offsets, wire.width)
     return as_arrow(values.view(np.uint64), cells.nulls, wanted)
 
 
 def years(cells: Cells, wanted: pa.DataType) -> pa.Array:
     """Decode YEAR: years since 1900, and 0 for 0000."""
-    stored = cells.octets.little(cells.places, 1)
+    stored = cells.octets.little(cells.offsets, 1)
     values = np.where(stored == 0, 0, stored + 1900).astype(np.uint16)
     return as_arrow(values, cells.nulls, wanted)
 
@@ -63,7 +63,7 @@ def decimals(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
 def _narrow(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
     """Decode decimals of up to seven bytes as one number each, cut into groups by shifts."""
     left = 8 * wire.width
-    packed = cells.octets.big(cells.places, wire.width)
+    packed = cells.octets.big(cells.offsets, wire.width)
     inverted = (packed >> (left - 1)) - 1
     packed ^= inverted
     packed &= (1 << (left - 1)) - 1
@@ -122,15 +122,15 @@ def _groups(cells: Cells, wire: Wire) -> tuple[list[tuple[int, Ints]], Ints]:
     """Read each group; -1 marks negative numbers, all of whose bits are inverted, 0 the others."""
     found: list[tuple[int, Ints]] = []
     inverted = np.zeros(0, np.int64)
-    place = cells.places
+    offset = cells.offsets
     for digits, width in _group_widths(wire):
-        group = cells.octets.big(place, width)
+        group = cells.octets.big(offset, width)
         if not found:
             inverted = (group >> (8 * width - 1)) - 1
             group ^= 1 << (8 * width - 1)
         group ^= inverted & ((1 << (8 * width)) - 1)
         found.append((digits, group))
-        place = place + width
+        offset = offset + width
     return found, inverted
 
 
@@ -145,15 +145,15 @@ def _wide(
     for digits, group in groups:
         carry = group.astype(np.uint64)
         factor = np.uint64(10**digits)
-        for place, limb in enumerate(limbs):
+        for number, limb in enumerate(limbs):
             total = limb * factor + carry
-            limbs[place] = total & _LIMB
+            limbs[number] = total & _LIMB
             carry = total >> _LIMB_BITS
     carry = (~positive).astype(np.uint64)  # two's complement: invert, add one
     flip = np.where(positive, np.uint64(0), _LIMB)
     stacked = np.empty((len(positive), len(limbs)), np.uint32)
-    for place, limb in enumerate(limbs):
+    for number, limb in enumerate(limbs):
         total = (limb ^ flip) + carry
-        stacked[:, place] = (total & _LIMB).astype(np.uint32)
+        stacked[:, number] = (total & _LIMB).astype(np.uint32)
         carry = total >> _LIMB_BITS
     return as_arrow(stacked, nulls, wanted)

@@ -26,18 +26,18 @@ from airflow_cdc_provider.systems.mysql.binlog.rows.wire_types import Wire
 _PARTIAL_JSON = 1
 
 
-def whole_updates(frames: Frames, places: Ints, table: TableMap) -> Frames:
-    """Return one table's row events at these places, with whole updates among them."""
+def whole_updates(frames: Frames, events: Ints, table: TableMap) -> Frames:
+    """Return one table's row events of these numbers, with whole updates among them."""
     buffer = bytearray()
     starts, ends = [], []
-    for place in places.tolist():
-        event = frames.octets.text_at(int(frames.starts[place]), int(frames.ends[place]))
-        if frames.types[place] == EventType.PARTIAL_UPDATE_ROWS:
+    for number in events.tolist():
+        event = frames.octets.text_at(int(frames.starts[number]), int(frames.ends[number]))
+        if frames.types[number] == EventType.PARTIAL_UPDATE_ROWS:
             event = _whole_update(event, table)
         starts.append(len(buffer))
         buffer += event
         ends.append(len(buffer))
-    types = frames.types[places]
+    types = frames.types[events]
     return Frames(
         Octets(bytes(buffer)),
         np.array(starts, np.int64),
@@ -45,8 +45,8 @@ def whole_updates(frames: Frames, places: Ints, table: TableMap) -> Frames:
         np.where(types == EventType.PARTIAL_UPDATE_ROWS, EventType.UPDATE_ROWS, types).astype(
             np.uint8
         ),
-        frames.log_pos[places],
-        frames.stored_bytes[places],
+        frames.log_pos[events],
+        frames.stored_bytes[events],
     )
 
 
@@ -56,7 +56,7 @@ def _whole_update(event: bytes, table: TableMap) -> bytes:
     reader.take(reader.number(2) - 2)
     columns = reader.packed()
     bitmaps = [int.from_bytes(reader.take((columns + 7) // 8), "little") for _ in range(2)]
-    head = event[: reader.place]
+    head = event[: reader.offset]
     whole = (1 << len(table.wires)) - 1
     if columns != len(table.wires) or any(bitmap & whole != whole for bitmap in bitmaps):
         return head
@@ -71,21 +71,21 @@ def _row(reader: ByteReader, table: TableMap) -> list[bytes]:
     nulls_before, before = _image(reader, table.wires)
     partial = _partial_columns(reader, table.wires)
     nulls_after, after = _image(reader, table.wires)
-    for place in partial:
-        diffs, prefix = after[place], table.wires[place].prefix
+    for index in partial:
+        diffs, prefix = after[index], table.wires[index].prefix
         if not diffs:
             continue
         try:
-            document = changed_document(before[place][prefix:], diffs[prefix:])
+            document = changed_document(before[index][prefix:], diffs[prefix:])
         except CdcError as error:
-            where = f"table {table.table}, column {table.columns[place].name}"
+            where = f"table {table.table}, column {table.columns[index].name}"
             raise error.located(where) from error
-        after[place] = len(document).to_bytes(prefix, "little") + document
+        after[index] = len(document).to_bytes(prefix, "little") + document
     return [nulls_before, *before, nulls_after, *after]
 
 
 def _partial_columns(reader: ByteReader, wires: Sequence[Wire]) -> list[int]:
-    """Read an after image's options; return the places of the columns that hold diffs."""
+    """Read an after image's options; return the indexes of the columns that hold diffs."""
     options = reader.packed()
     if options & ~_PARTIAL_JSON:
         raise UnknownEventError(
@@ -95,16 +95,16 @@ def _partial_columns(reader: ByteReader, wires: Sequence[Wire]) -> list[int]:
         )
     if not options:
         return []
-    documents = [place for place, wire in enumerate(wires) if wire.kind == "json"]
+    documents = [index for index, wire in enumerate(wires) if wire.kind == "json"]
     bits = int.from_bytes(reader.take((len(documents) + 7) // 8), "little")
-    return [place for number, place in enumerate(documents) if bits >> number & 1]
+    return [index for number, index in enumerate(documents) if bits >> number & 1]
 
 
 def _image(reader: ByteReader, wires: Sequence[Wire]) -> tuple[bytes, list[bytes]]:
     """Read an image's bitmap of NULLs and its cells, with their lengths; NULL has no bytes."""
     bitmap = reader.take((len(wires) + 7) // 8)
     nulls = int.from_bytes(bitmap, "little")
-    cells = [b"" if nulls >> place & 1 else _cell(reader, wire) for place, wire in enumerate(wires)]
+    cells = [b"" if nulls >> index & 1 else _cell(reader, wire) for index, wire in enumerate(wires)]
     return bitmap, cells
 
 

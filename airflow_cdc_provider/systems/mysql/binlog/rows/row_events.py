@@ -54,7 +54,7 @@ def date_policies(table_map: TableMap, zero_dates: ZeroDates) -> list[ZeroDates]
     """Return each column's policy: a key is never NULL, or its row could not be found again."""
     in_key = ZeroDates.FAIL if zero_dates is ZeroDates.NULL else zero_dates
     keys = frozenset(table_map.primary_key)
-    return [in_key if place in keys else zero_dates for place in range(len(table_map.wires))]
+    return [in_key if index in keys else zero_dates for index in range(len(table_map.wires))]
 
 
 def incomplete_image(table: TableId) -> IntegrityError:
@@ -78,36 +78,36 @@ class TableDecoder:
         self._layout = RowLayout(table_map.wires)
         self._policies = date_policies(table_map, zero_dates)
 
-    def decode(self, frames: Frames, places: Ints) -> RowChanges:
-        """Decode the row events at these places."""
-        if (frames.types[places] == EventType.PARTIAL_UPDATE_ROWS).any():
-            frames = whole_updates(frames, places, self.map)
-            places = np.arange(len(frames))
-        types = frames.types[places]
-        starts = self._row_starts(frames, places, types)
-        images = self._layout.walk(frames.octets, starts, frames.ends[places])
+    def decode(self, frames: Frames, events: Ints) -> RowChanges:
+        """Decode the row events of these numbers."""
+        if (frames.types[events] == EventType.PARTIAL_UPDATE_ROWS).any():
+            frames = whole_updates(frames, events, self.map)
+            events = np.arange(len(frames))
+        types = frames.types[events]
+        starts = self._row_starts(frames, events, types)
+        images = self._layout.walk(frames.octets, starts, frames.ends[events])
         op = _OPS[types]
-        counts = np.bincount(images.event, minlength=len(places))
+        counts = np.bincount(images.event, minlength=len(events))
         before, after, ops, changes = _sides(images, op, counts)
         decoded = RowChanges(changes, ops, *self._both(frames.octets, images, before, after))
         if self.map.row_end is None or not len(ops):
             return decoded
         return _current_only(decoded, self.map.row_end, self.map.hidden)
 
-    def _row_starts(self, frames: Frames, places: Ints, types: npt.NDArray[np.uint8]) -> Ints:
+    def _row_starts(self, frames: Frames, events: Ints, types: npt.NDArray[np.uint8]) -> Ints:
         """Return where the first image of each event begins; the images must be whole."""
         octets = frames.octets
-        place = frames.starts[places] + HEADER_BYTES + 8
+        offset = frames.starts[events] + HEADER_BYTES + 8
         second = types >= EventType.WRITE_ROWS  # version 2 has extra facts behind the table id
         if second.all():
-            place = place + octets.little(place, 2)
+            offset = offset + octets.little(offset, 2)
         elif second.any():
-            place = place + np.where(second, octets.little(place, 2), 0)
-        columns = octets.little(place, 1)
+            offset = offset + np.where(second, octets.little(offset, 2), 0)
+        columns = octets.little(offset, 1)
         if bool((columns == 0xFC).all()):
-            columns = octets.little(place + 1, 2)
-            place = place + 2
-        place = place + 1
+            columns = octets.little(offset + 1, 2)
+            offset = offset + 2
+        offset = offset + 1
         if not bool((columns == self._layout.columns).all()):
             raise CorruptLogError(
                 f"rows of {self.map.table} have {int(columns.max())} columns, "
@@ -116,16 +116,16 @@ class TableDecoder:
                 remedy=CHECK_LOG,
             )
         size = self._layout.bitmap_bytes
-        self._require_whole(frames, place)
-        place = place + size
+        self._require_whole(frames, offset)
+        offset = offset + size
         updates = _OPS[types] == Op.UPDATE
         if updates.any():
-            self._require_whole(frames, place[updates])
-            place = place + np.where(updates, size, 0)
-        return place
+            self._require_whole(frames, offset[updates])
+            offset = offset + np.where(updates, size, 0)
+        return offset
 
-    def _require_whole(self, frames: Frames, places: Ints) -> None:
-        bitmaps = frames.octets.blocks(places, self._layout.bitmap_bytes)
+    def _require_whole(self, frames: Frames, offsets: Ints) -> None:
+        bitmaps = frames.octets.blocks(offsets, self._layout.bitmap_bytes)
         spare = -self._layout.columns % 8
         last = 0xFF >> spare
         whole = (bitmaps[:, :-1] == 0xFF).all() and (bitmaps[:, -1] & last == last).all()
@@ -194,11 +194,11 @@ def _current_only(changes: RowChanges, row_end: int, hidden: int) -> RowChanges:
         changes.op.astype(np.int64), changes.before, changes.after, row_end
     )
     event = np.repeat(np.arange(len(changes.counts)), changes.counts)
-    places = numbers_of(np.flatnonzero(kept))
+    rows = numbers_of(np.flatnonzero(kept))
     shown = changes.before.schema.names[: changes.before.num_columns - hidden]
     return RowChanges(
         np.bincount(event[kept], minlength=len(changes.counts)),
         kinds[kept].astype(np.int8),
-        changes.before.select(shown).take(places),
-        after.select(shown).take(places),
+        changes.before.select(shown).take(rows),
+        after.select(shown).take(rows),
     )

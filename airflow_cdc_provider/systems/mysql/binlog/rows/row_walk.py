@@ -1,10 +1,10 @@
 """Find every cell of many row events of one table, without looking at the values.
 
 A row image is a bitmap of NULLs and then the cells that are not NULL, one behind the other, so a
-cell's place depends on the lengths before it. Image k of every event is walked in one vector step
+cell's offset depends on the lengths before it. Image k of every event is walked in one vector step
 (lockstep): as many steps as the longest event has images, whatever the number of events. Between
 two columns of variable length the widths are fixed; such a run of columns takes no steps of its
-own, only its start is kept, and places inside are sums of widths where not NULL, computed once for
+own, only its start is kept, and offsets inside are sums of widths where not NULL, computed once for
 all images. A few long events are walked one image after the other instead.
 """
 
@@ -53,10 +53,10 @@ class RowLayout:
         """First column, column behind the fixed ones, bytes of the length of the last (0: none)."""
         self.widths = np.array([wire.width for wire in wires], np.int64)
         first = 0
-        for place, wire in enumerate(wires):
+        for number, wire in enumerate(wires):
             if wire.prefix:
-                self.runs.append((first, place, wire.prefix))
-                first = place + 1
+                self.runs.append((first, number, wire.prefix))
+                first = number + 1
         if first < len(wires) or not self.runs:
             self.runs.append((first, len(wires), 0))
         self._fixed = [int(self.widths[first:behind].sum()) for first, behind, _ in self.runs]
@@ -86,21 +86,21 @@ class RowLayout:
         return self._walk_lockstep(octets, starts, ends)
 
     def _walk_lockstep(self, octets: Octets, starts: Ints, ends: Ints) -> Images:
-        place, bounds, index = starts, ends, np.arange(len(starts))
+        offset, bounds, index = starts, ends, np.arange(len(starts))
         events: list[Ints] = []
         bitmaps: list[Bytes2D] = []
         found: list[list[Ints]] = [[] for _ in self.runs]
-        while len(place):
-            left = bounds - place
+        while len(offset):
+            left = bounds - offset
             least = left.min()
             if least <= 0:
                 if least < 0:
                     raise _overrun()
                 going = left > 0
-                place, bounds, index = place[going], bounds[going], index[going]
+                offset, bounds, index = offset[going], bounds[going], index[going]
                 continue
-            bits = octets.blocks(place, self.bitmap_bytes)
-            place = self._step(octets, place + self.bitmap_bytes, bits, found)
+            bits = octets.blocks(offset, self.bitmap_bytes)
+            offset = self._step(octets, offset + self.bitmap_bytes, bits, found)
             events.append(index)
             bitmaps.append(bits)
         if not events:
@@ -114,25 +114,25 @@ class RowLayout:
         joined = [[np.concatenate(run)[order]] for run in found]
         return self._images(event[order], packed[order], joined)
 
-    def _step(self, octets: Octets, place: Ints, bits: Bytes2D, found: list[list[Ints]]) -> Ints:
-        """Go over one image of every event; return the places behind it."""
+    def _step(self, octets: Octets, offset: Ints, bits: Bytes2D, found: list[list[Ints]]) -> Ints:
+        """Go over one image of every event; return the offsets behind it."""
         lengths = octets.u8
         any_null = bool((bits & self._used_bits).any())
         for run, (_, behind, prefix) in enumerate(self.runs):
-            found[run].append(place)
-            place = place + self._fixed[run]
+            found[run].append(offset)
+            offset = offset + self._fixed[run]
             if any_null:
                 for number, widths in self._missing[run]:
-                    place -= widths[bits[:, number]]
+                    offset -= widths[bits[:, number]]
             if not prefix:
                 continue
             if any_null and (gone := bits[:, behind >> 3] & (1 << (behind & 7))).any():
                 filled = np.flatnonzero(gone == 0)
-                place[filled] += octets.little(place[filled], prefix) + prefix
+                offset[filled] += octets.little(offset[filled], prefix) + prefix
             else:
-                place += lengths[place] if prefix == 1 else octets.little(place, prefix)
-                place += prefix
-        return place
+                offset += lengths[offset] if prefix == 1 else octets.little(offset, prefix)
+                offset += prefix
+        return offset
 
     def _walk_singly(self, octets: Octets, starts: Ints, ends: Ints) -> Images:
         buffer = memoryview(octets.buffer)
@@ -142,21 +142,21 @@ class RowLayout:
         widths = self.widths.tolist()
         bounds = zip(starts.tolist(), ends.tolist(), strict=True)
         for event, (start, end) in enumerate(bounds):
-            place = start
-            while place < end:
+            offset = start
+            while offset < end:
                 events.append(event)
-                bits = int.from_bytes(buffer[place : place + self.bitmap_bytes], "little")
-                bitmaps += buffer[place : place + self.bitmap_bytes]
-                place += self.bitmap_bytes
+                bits = int.from_bytes(buffer[offset : offset + self.bitmap_bytes], "little")
+                bitmaps += buffer[offset : offset + self.bitmap_bytes]
+                offset += self.bitmap_bytes
                 for run, (first, behind, prefix) in enumerate(self.runs):
-                    found[run].append(place)
+                    found[run].append(offset)
                     for column in range(first, behind):
                         if not bits >> column & 1:
-                            place += widths[column]
+                            offset += widths[column]
                     if prefix and not bits >> behind & 1:
-                        length = int.from_bytes(buffer[place : place + prefix], "little")
-                        place += prefix + length
-                if place > end:
+                        length = int.from_bytes(buffer[offset : offset + prefix], "little")
+                        offset += prefix + length
+                if offset > end:
                     raise _overrun()
         packed = np.frombuffer(bitmaps, np.uint8).reshape(len(events), self.bitmap_bytes)
         joined = [[np.array(run, np.int64)] for run in found]
@@ -185,11 +185,11 @@ class Cells:
     """One column of some images: where its values are."""
 
     octets: Octets
-    places: Ints
+    offsets: Ints
     lengths: Ints | None
     """None for a fixed width."""
     nulls: Bools | None
-    """True where there is no value; the place is then any readable one."""
+    """True where there is no value; the offset is then any readable one."""
 
 
 class Side:
@@ -229,7 +229,7 @@ class Side:
         return cells
 
     def _run_cells(
-        self, place: Ints, behind_run: Ints | None, nulls: Bools | None, run: tuple[int, int, int]
+        self, offset: Ints, behind_run: Ints | None, nulls: Bools | None, run: tuple[int, int, int]
     ) -> list[Cells]:
         first, behind, prefix = run
         widths = self._images.layout.widths
@@ -240,26 +240,26 @@ class Side:
             if nulls is not None and nulls[column].any():
                 absent = nulls[column]
             if column < behind:
-                readable = place if absent is None else np.where(absent, 0, place)
+                readable = offset if absent is None else np.where(absent, 0, offset)
                 cells.append(Cells(self._octets, readable, None, self._without(absent)))
                 width = int(widths[column])
-                place = place + (width if absent is None else width * ~absent)
+                offset = offset + (width if absent is None else width * ~absent)
             else:
-                cells.append(self._variable(place, behind_run, prefix, absent))
+                cells.append(self._variable(offset, behind_run, prefix, absent))
         return cells
 
     def _variable(
-        self, place: Ints, behind: Ints | None, prefix: int, absent: Bools | None
+        self, offset: Ints, behind: Ints | None, prefix: int, absent: Bools | None
     ) -> Cells:
         """Find values behind their lengths; each ends where the next run of columns begins."""
         if absent is not None:
-            place = np.where(absent, 0, place)
-        places = place + prefix
-        lengths = self._octets.little(place, prefix) if behind is None else behind - places
+            offset = np.where(absent, 0, offset)
+        offsets = offset + prefix
+        lengths = self._octets.little(offset, prefix) if behind is None else behind - offsets
         if absent is not None:
             lengths = np.where(absent, 0, lengths)
-            places = np.where(absent, 0, places)
-        return Cells(self._octets, places, lengths, self._without(absent))
+            offsets = np.where(absent, 0, offsets)
+        return Cells(self._octets, offsets, lengths, self._without(absent))
 
     def _without(self, absent: Bools | None) -> Bools | None:
         if self._missing is None:

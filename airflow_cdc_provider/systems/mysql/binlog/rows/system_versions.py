@@ -35,7 +35,7 @@ _IMPLICIT = ("row_start", "row_end")
 def row_end_place(
     columns: Sequence[Column], primary_key: Sequence[int], schema: TableSchema | None
 ) -> int | None:
-    """Return the place of the ROW END column, None if the table is not versioned.
+    """Return the index of the ROW END column, None if the table is not versioned.
 
     The log does not say it; only the table's definition does. Where that is not known, a table
     that looks like one is refused: to take it for the other kind would lose rows.
@@ -46,7 +46,7 @@ def row_end_place(
         if stated is not None:
             return names.index(stated["end"])
         return len(names) - 1 if _VERSIONED.search(schema.create_statement) else None
-    if any(columns[place].type == _ROW_END for place in primary_key):
+    if any(columns[index].type == _ROW_END for index in primary_key):
         raise UnsupportedTableError(
             "a table has a TIMESTAMP(6) in its primary key, as system-versioned tables have",
             risk="rows of its past could take the place of current ones",
@@ -75,8 +75,8 @@ def current_changes(
     kinds = np.where(gone, Op.DELETE, op)
     kept = np.where(kinds == Op.DELETE, was, becomes)
     if gone.any():
-        places = pa.array(np.arange(len(op)), mask=gone)
-        after = after.take(places)
+        rows = pa.array(np.arange(len(op)), mask=gone)
+        after = after.take(rows)
     return kept, kinds, after
 
 

@@ -46,7 +46,7 @@ class TableMap:
     primary_key: tuple[int, ...] = ()
     """Places of the key's columns, as far as the log says."""
     row_end: int | None = None
-    """MariaDB: the place of a system-versioned table's ROW END."""
+    """MariaDB: the index of a system-versioned table's ROW END."""
     hidden: int = 0
     """Columns at the end that the server added and its catalogue does not show."""
 
@@ -89,12 +89,12 @@ def read_table_map(body: bytes, schemas: SchemaSource, flavour: str) -> TableMap
         )
     columns = tuple(
         Column(
-            name=metadata.names[place],
-            type=_column_type(table, wire, metadata, place),
-            nullable=nullable[place],
-            invisible=bool(metadata.visible) and not metadata.visible[place],
+            name=metadata.names[index],
+            type=_column_type(table, wire, metadata, index),
+            nullable=nullable[index],
+            invisible=bool(metadata.visible) and not metadata.visible[index],
         )
-        for place, wire in enumerate(wires)
+        for index, wire in enumerate(wires)
     )
     if flavour == "mariadb":
         columns = tuple(_as_mariadb(column) for column in columns)
@@ -110,7 +110,7 @@ def read_table_map(body: bytes, schemas: SchemaSource, flavour: str) -> TableMap
 
 
 def _bits(octets: bytes, count: int) -> tuple[bool, ...]:
-    return tuple(bool(octets[place // 8] >> place % 8 & 1) for place in range(count))
+    return tuple(bool(octets[index // 8] >> index % 8 & 1) for index in range(count))
 
 
 def _metadata(table: TableId, octets: bytes, wires: tuple[Wire, ...]) -> OptionalMetadata:
@@ -120,11 +120,11 @@ def _metadata(table: TableId, octets: bytes, wires: tuple[Wire, ...]) -> Optiona
         raise error.located(str(table)) from None
 
 
-def _column_type(table: TableId, wire: Wire, metadata: OptionalMetadata, place: int) -> ColumnType:
+def _column_type(table: TableId, wire: Wire, metadata: OptionalMetadata, index: int) -> ColumnType:
     try:
-        return logged_type(wire, metadata, place)
+        return logged_type(wire, metadata, index)
     except (UnknownTypeError, ValueRefusedError) as error:
-        raise error.located(f"{table}, column {metadata.names[place]}") from None
+        raise error.located(f"{table}, column {metadata.names[index]}") from None
 
 
 def _as_mariadb(column: Column) -> Column:

@@ -29,13 +29,13 @@ from airflow_cdc_provider.systems.mysql.dialect.charsets import to_utf8
 
 def gathered(cells: Cells, lengths: Ints) -> pa.Array:
     """Copy the cells' bytes into a binary array."""
-    count = len(cells.places)
+    count = len(cells.offsets)
     if not count:
         return binaries_of([])
     bounds = np.empty(2 * count + 2, np.int32)
     bounds[0], bounds[-1] = 0, len(cells.octets)
-    bounds[1:-1:2] = cells.places
-    bounds[2:-1:2] = cells.places + lengths
+    bounds[1:-1:2] = cells.offsets
+    bounds[2:-1:2] = cells.offsets + lengths
     buffers = [None, pa.py_buffer(bounds), pa.py_buffer(cells.octets.buffer)]
     everything = pa.Array.from_buffers(pa.binary(), 2 * count + 1, buffers, 0)
     wanted = np.arange(1, 2 * count, 2, dtype=np.int32)
@@ -75,10 +75,10 @@ def _padded(cells: Cells, lengths: Ints, width: int) -> pa.Array:
         )
     if bool((present == width).all()):
         return gathered(cells, lengths)
-    offsets = np.arange(width)
-    inside = offsets < lengths[:, None]
-    places = np.where(inside, cells.places[:, None] + offsets, 0)
-    blocks = np.where(inside, cells.octets.u8[places], 0).astype(np.uint8)
+    steps = np.arange(width)
+    inside = steps < lengths[:, None]
+    offsets = np.where(inside, cells.offsets[:, None] + steps, 0)
+    blocks = np.where(inside, cells.octets.u8[offsets], 0).astype(np.uint8)
     ends = np.arange(len(lengths) + 1, dtype=np.int32) * width
     validity, nulls = validity_of(cells.nulls)
     buffers = [validity, pa.py_buffer(ends), pa.py_buffer(blocks)]
@@ -87,7 +87,7 @@ def _padded(cells: Cells, lengths: Ints, width: int) -> pa.Array:
 
 def enums(cells: Cells, wire: Wire, column: ColumnType) -> pa.Array:
     """Decode ENUM by the members of that event's table map; index 0 is the value that is none."""
-    index = cells.octets.little(cells.places, wire.width)
+    index = cells.octets.little(cells.offsets, wire.width)
     if cells.nulls is not None:
         index = np.where(cells.nulls, 0, index)
     if len(index) and int(index.max()) > len(column.members):
@@ -123,7 +123,7 @@ def sets(cells: Cells, wire: Wire, column: ColumnType) -> pa.Array:
 
 
 def _mask(cells: Cells, width: int) -> Ints:
-    masks = cells.octets.little(cells.places, width)
+    masks = cells.octets.little(cells.offsets, width)
     return masks if cells.nulls is None else np.where(cells.nulls, 0, masks)
 
 
@@ -156,7 +156,7 @@ def _inet6_text(stored: bytes) -> str:
     if mapped or compatible:
         prefix = "::ffff:" if mapped else "::"
         return prefix + str(ipaddress.IPv4Address(stored[12:]))
-    groups = [stored[place : place + 2].hex().lstrip("0") or "0" for place in range(0, 16, 2)]
+    groups = [stored[offset : offset + 2].hex().lstrip("0") or "0" for offset in range(0, 16, 2)]
     best, length = 0, 0
     for first in range(8):
         run = next((n for n in range(8 - first) if groups[first + n] != "0"), 8 - first)

@@ -74,7 +74,7 @@ def decimal_bytes(precision: int, scale: int) -> int:
 
 
 def _require(possible: bool, what: str) -> None:  # noqa: FBT001 - a condition
-    """Refuse a form that no column has: its cells' places would be anything."""
+    """Refuse a form that no column has: its cells' offsets would be anything."""
     if not possible:
         raise damaged(f"a table map holds {what}, which no server has")
 
@@ -166,19 +166,19 @@ def _string_wire(first: int, second: int) -> Wire:
     return Wire("char", prefix=1 if length < 256 else 2, length=length, groups=_TEXT)
 
 
-def logged_type(wire: Wire, metadata: OptionalMetadata, place: int) -> ColumnType:
+def logged_type(wire: Wire, metadata: OptionalMetadata, index: int) -> ColumnType:
     """Return the server's type of a column, as far as the log says."""
     match wire.kind:
         case "integer":
             name = next(name for name, width in _INTEGERS.values() if width == wire.width)
-            return mysql_type(name, unsigned=_unsigned(metadata, place))
+            return mysql_type(name, unsigned=_unsigned(metadata, index))
         case "real":
             name = "float" if wire.width == 4 else "double"
-            return mysql_type(name, unsigned=_unsigned(metadata, place))
+            return mysql_type(name, unsigned=_unsigned(metadata, index))
         case "decimal":
             return mysql_type(
                 "decimal",
-                unsigned=_unsigned(metadata, place),
+                unsigned=_unsigned(metadata, index),
                 precision=wire.length,
                 scale=wire.scale,
             )
@@ -187,48 +187,48 @@ def logged_type(wire: Wire, metadata: OptionalMetadata, place: int) -> ColumnTyp
         case "time" | "datetime" | "timestamp":
             return mysql_type(wire.kind, fraction=wire.length)
         case "vector":
-            return mysql_type("vector", length=metadata.dimensions.get(place))
+            return mysql_type("vector", length=metadata.dimensions.get(index))
         case "geometry":
-            number = metadata.geometries.get(place, 0)
+            number = metadata.geometries.get(index, 0)
             _require(number < len(_GEOMETRIES), f"a geometry of kind {number}")
             return mysql_type(_GEOMETRIES[number])
         case "enum" | "set":
-            return _member_type(wire, metadata, place)
+            return _member_type(wire, metadata, index)
         case "char" | "varchar" | "blob":
-            return _text_type(wire, metadata, place)
+            return _text_type(wire, metadata, index)
         case _:
             return mysql_type(wire.kind.removeprefix(_OLD))
 
 
-def _unsigned(metadata: OptionalMetadata, place: int) -> bool:
-    if place not in metadata.unsigned:
+def _unsigned(metadata: OptionalMetadata, index: int) -> bool:
+    if index not in metadata.unsigned:
         raise UnknownTypeError(
             "the log does not say whether a number is unsigned",
             risk="large unsigned numbers would turn negative",
             remedy="SET GLOBAL binlog_row_metadata = 'FULL'",
         )
-    return metadata.unsigned[place]
+    return metadata.unsigned[index]
 
 
-def _charset(metadata: OptionalMetadata, place: int) -> str:
-    if place not in metadata.collations:
+def _charset(metadata: OptionalMetadata, index: int) -> str:
+    if index not in metadata.collations:
         raise UnknownTypeError(
             "the log does not say which charset a column has",
             risk="texts could be decoded wrong",
             remedy="SET GLOBAL binlog_row_metadata = 'FULL'",
         )
-    return charset_of(metadata.collations[place])
+    return charset_of(metadata.collations[index])
 
 
-def _member_type(wire: Wire, metadata: OptionalMetadata, place: int) -> ColumnType:
-    charset = _charset(metadata, place)
-    _require(place in metadata.members, f"a {wire.kind} without its members")
-    members = tuple(decode_member(name, charset) for name in metadata.members[place])
+def _member_type(wire: Wire, metadata: OptionalMetadata, index: int) -> ColumnType:
+    charset = _charset(metadata, index)
+    _require(index in metadata.members, f"a {wire.kind} without its members")
+    members = tuple(decode_member(name, charset) for name in metadata.members[index])
     return mysql_type(wire.kind, charset=charset, members=members)
 
 
-def _text_type(wire: Wire, metadata: OptionalMetadata, place: int) -> ColumnType:
-    charset = _charset(metadata, place)
+def _text_type(wire: Wire, metadata: OptionalMetadata, index: int) -> ColumnType:
+    charset = _charset(metadata, index)
     if wire.kind == "blob":
         names = _BLOBS if charset == "binary" else _TEXTS
         return mysql_type(names[wire.prefix], charset=None if charset == "binary" else charset)
