@@ -6,17 +6,21 @@ from decimal import Decimal
 
 from hypothesis import strategies as st
 
-from airflow_cdc_provider.core.gtid import (
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.keys import KeyKind, KeyRange
+from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.systems.mysql.positions.gtid import (
     Gtid,
     GtidSet,
     GtidSource,
     MariaDbGtid,
     MariaDbGtidPosition,
 )
-from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.keys import KeyKind, KeyRange
-from airflow_cdc_provider.core.positions import BinlogPosition, Imprint, LogPosition
-from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.systems.mysql.positions.position import (
+    BinlogPosition,
+    Imprint,
+    MySqlPosition,
+)
 
 UUIDS = (
     "3e11fa47-71ca-11e1-9e33-c80aa9429562",
@@ -48,12 +52,12 @@ imprints = st.builds(
     st.sampled_from(["", "a1b2", "00ff"]),
 )
 log_positions = st.builds(
-    LogPosition,
+    MySqlPosition,
     st.sampled_from(UUIDS),
     binlog_positions,
     st.one_of(st.none(), gtid_sets, mariadb_positions),
     st.none() | imprints,
-) | st.builds(LogPosition, st.sampled_from(UUIDS), st.none(), gtid_sets)
+) | st.builds(MySqlPosition, st.sampled_from(UUIDS), st.none(), gtid_sets)
 
 names = st.text(
     st.characters(codec="utf-8", exclude_characters="\0"),

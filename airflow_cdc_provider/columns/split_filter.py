@@ -24,57 +24,11 @@ from airflow_cdc_provider.columns.arrow_arrays import as_arrow, as_numpy, mask_o
 from airflow_cdc_provider.columns.changes import Op, TableChanges
 from airflow_cdc_provider.columns.keys import key_column
 from airflow_cdc_provider.columns.row_keys import KeyColumns, Mask, in_range
-from airflow_cdc_provider.core.gtid import Gtid, GtidSet
+from airflow_cdc_provider.columns.transactions import TransactionIndex
 from airflow_cdc_provider.core.keys import KeyRange
-from airflow_cdc_provider.core.positions import LogPosition, TransactionPoint
 from airflow_cdc_provider.core.stream_split import TableProgress
 
 Numbers = npt.NDArray[np.int64]
-
-
-class _Points:
-    """The transactions of a batch as numbers, made once; `LogPosition.contains` for many."""
-
-    def __init__(self, transactions: Sequence[TransactionPoint]) -> None:
-        transactions = tuple(transactions)  # they may be columns that make a record when asked
-        count = len(transactions)
-        self._transactions = transactions
-        gtids = [point.gtid for point in transactions]
-        self._named = all(isinstance(gtid, Gtid) for gtid in gtids)
-        named = [gtid for gtid in gtids if isinstance(gtid, Gtid)] if self._named else []
-        self._sources = list(dict.fromkeys(gtid.source for gtid in named))
-        place = {source: i for i, source in enumerate(self._sources)}
-        self._source = np.fromiter((place[gtid.source] for gtid in named), np.int64, len(named))
-        self._number = np.fromiter((gtid.number for gtid in named), np.int64, len(named))
-        self._servers = {point.server_uuid for point in transactions}
-        self._file = np.fromiter((p.end.file_number for p in transactions), np.int64, count)
-        self._offset = np.fromiter((p.end.offset for p in transactions), np.int64, count)
-
-    def within(self, position: LogPosition, chosen: Numbers) -> Mask:
-        """Tell which of the chosen transactions lie at or before a position."""
-        if isinstance(position.gtids, GtidSet) and self._named:
-            return self._in_set(position.gtids, chosen)
-        binlog = position.binlog
-        has_gtids = isinstance(position.gtids, GtidSet)
-        if binlog is not None and not has_gtids and self._servers <= {position.server_uuid}:
-            file, offset = self._file[chosen], self._offset[chosen]
-            passed: Mask = file < binlog.file_number
-            passed |= (file == binlog.file_number) & (offset <= binlog.offset)
-            return passed
-        some, back = np.unique(chosen, return_inverse=True)
-        answers = [position.contains(self._transactions[i]) for i in some.tolist()]
-        return np.array(answers, np.bool_)[back]
-
-    def _in_set(self, gtids: GtidSet, chosen: Numbers) -> Mask:
-        source, number = self._source[chosen], self._number[chosen]
-        inside = np.zeros(len(chosen), np.bool_)
-        for place, each in enumerate(self._sources):
-            spans = gtids.intervals.get(each, ())
-            if spans:
-                # An odd place in [start0, end0, start1, ...] is inside an interval.
-                found = np.searchsorted(np.array(spans).ravel(), number, side="right") % 2 == 1
-                inside |= (source == place) & found
-        return inside
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +44,15 @@ class Owned:
 
 def owned(
     changes: TableChanges,
-    transactions: Sequence[TransactionPoint],
+    transactions: TransactionIndex,
     progress: TableProgress,
     key: Sequence[str],
 ) -> Owned:
     """Tell which keys of the changes the stream applies; `key` names the key in index order."""
     op = as_numpy(changes.op)
     transaction = as_numpy(changes.transaction)
-    points = _Points(transactions)
-    fresh = ~points.within(progress.applied_through, np.arange(len(transactions)))[transaction]
+    every = np.arange(len(transactions))
+    fresh = ~transactions.within(progress.applied_through, every)[transaction]
     before, after = fresh & (op != Op.INSERT), fresh & (op != Op.DELETE)
     if progress.finished and len(op):
         sides = [np.flatnonzero(before), np.flatnonzero(after)]
@@ -112,7 +66,7 @@ def owned(
             for name in key
         ]
         of = np.concatenate([transaction[wanted] for wanted in sides])
-        applies = _after_their_split(columns, of, points, progress)
+        applies = _after_their_split(columns, of, transactions, progress)
         before[sides[0]] = applies[: len(sides[0])]
         after[sides[1]] = applies[len(sides[0]) :]
     return Owned(mask_of(before), mask_of(after))
@@ -120,7 +74,7 @@ def owned(
 
 def filtered(
     changes: TableChanges,
-    transactions: Sequence[TransactionPoint],
+    transactions: TransactionIndex,
     progress: TableProgress,
     key: Sequence[str],
 ) -> TableChanges:
@@ -152,7 +106,7 @@ def filtered(
 
 
 def _after_their_split(
-    columns: KeyColumns, transaction: Numbers, points: _Points, progress: TableProgress
+    columns: KeyColumns, of: Numbers, transactions: TransactionIndex, progress: TableProgress
 ) -> Mask:
     """Tell which keys' transactions their split's watermark does not contain."""
     split = split_numbers(columns, progress)
@@ -162,7 +116,7 @@ def _after_their_split(
     edges = [*first.tolist(), len(order)]
     for number, start, end in zip(hit.tolist(), edges, edges[1:], strict=False):
         rows = order[start:end]
-        applies[rows] = ~points.within(progress.finished[number].watermark, transaction[rows])
+        applies[rows] = ~transactions.within(progress.finished[number].watermark, of[rows])
     return applies
 
 

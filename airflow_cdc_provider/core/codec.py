@@ -12,10 +12,10 @@ import zlib
 from decimal import Decimal
 from typing import Any, assert_never
 
-from airflow_cdc_provider.core.gtid import GtidSet, MariaDbGtidPosition
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import Key, KeyKind, KeyPart, KeyRange
-from airflow_cdc_provider.core.positions import BinlogPosition, Gtids, Imprint, LogPosition
+from airflow_cdc_provider.core.kinds import kinds
+from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
@@ -31,38 +31,13 @@ def dumps(value: Json) -> str:
 
 
 def position_to_json(position: LogPosition) -> Json:
-    """Write a position; absent parts are left out."""
-    form: dict[str, Json] = {"server": position.server_uuid}
-    if position.binlog is not None:
-        form["binlog"] = str(position.binlog)
-    if isinstance(position.gtids, GtidSet):
-        form["gtids"] = str(position.gtids)
-    elif position.gtids is not None:
-        form["mariadb_gtid"] = str(position.gtids)
-    if position.imprint is not None:
-        form["imprint"] = _imprint_to_json(position.imprint)
-    return form
+    """Write a position."""
+    return position.to_json()
 
 
 def position_from_json(form: Json) -> LogPosition:
-    """Read what `position_to_json` wrote."""
-    gtids: Gtids | None = None
-    if "gtids" in form:
-        gtids = GtidSet.parse(form["gtids"])
-    elif "mariadb_gtid" in form:
-        gtids = MariaDbGtidPosition.parse(form["mariadb_gtid"])
-    binlog = BinlogPosition.parse(form["binlog"]) if "binlog" in form else None
-    imprint = _imprint_from_json(form["imprint"]) if "imprint" in form else None
-    return LogPosition(form["server"], binlog, gtids, imprint)
-
-
-def _imprint_to_json(imprint: Imprint) -> Json:
-    return [str(imprint.end), imprint.start, imprint.created, imprint.digest]
-
-
-def _imprint_from_json(form: Json) -> Imprint:
-    end, start, created, digest = form
-    return Imprint(BinlogPosition.parse(end), start, created, digest)
+    """Read what `position_to_json` wrote, by the system whose position it is."""
+    return kinds().read_position(form)
 
 
 def quiet_log_to_json(quiet: QuietLog | None) -> Json:

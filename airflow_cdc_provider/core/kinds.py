@@ -7,7 +7,9 @@ loaded by its name when it is first asked; this is the only place that knows the
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
+
+from airflow_cdc_provider.core.positions import LogPosition
 
 _LIST = "airflow_cdc_provider.systems.kinds"
 
@@ -28,6 +30,12 @@ class Kinds(Protocol):
 
     def of_scheme(self, scheme: str) -> Kind | None:
         """Return the system whose servers a DSN of this scheme names."""
+
+    def read_position(self, form: Any) -> LogPosition:
+        """Read a position that one of them has written."""
+
+    def transactions_of(self, system: str) -> object:
+        """Load what makes columns of transactions in a system's log."""
 
     def example_dsns(self) -> str:
         """Return how the DSN of a server may look."""

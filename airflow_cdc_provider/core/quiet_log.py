@@ -41,10 +41,7 @@ class QuietLog:
 
     def leaves_file(self, position: LogPosition) -> bool:
         """Tell whether the log's file at `position` is one that the server may purge by now."""
-        before, now = position.binlog, self.end.binlog
-        if before is None or now is None or position.server_uuid != self.end.server_uuid:
-            return True
-        return before.file_number != now.file_number
+        return position.may_be_purged(self.end)
 
 
 def _reaches(position: LogPosition, other: LogPosition) -> bool:

@@ -97,7 +97,7 @@ class StreamSplit:
 
 def smallest(positions: Iterable[LogPosition]) -> LogPosition:
     """Return the latest position that all of `positions` cover."""
-    return reduce(LogPosition.meet, positions)
+    return reduce(lambda one, other: one.meet(other), positions)
 
 
 def hand_off(
@@ -159,9 +159,9 @@ def _joining(
 def _distinct(highs: Iterable[LogPosition]) -> tuple[LogPosition, ...]:
     """Return each H once, sorted, so that the same reports make the same hand-off in every run.
 
-    One place in two logs is two: the imprint tells them apart.
+    One place in two logs is two.
     """
-    by_name = {(str(high), str(high.imprint)): high for high in highs}
+    by_name = {high.exact: high for high in highs}
     return tuple(by_name[name] for name in sorted(by_name))
 
 

@@ -8,6 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from airflow_cdc_provider.core.errors import IntegrityError
+from airflow_cdc_provider.core.positions import LogPosition
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +22,10 @@ class SystemKind:
     name: str
     module: str
     """What opens its sources and sinks."""
+    positions: str = ""
+    """What reads its positions; empty for a system that has no log."""
+    transactions: str = ""
+    """What makes columns of transactions in its log."""
     schemes: tuple[str, ...] = ()
     """Of the DSNs of its servers; none for a system that has no server."""
     port: int = 0
@@ -29,12 +38,16 @@ _KINDS = (
     SystemKind(
         name="mysql",  # whatever speaks its protocol; MariaDB too
         module="airflow_cdc_provider.systems.mysql.system",
+        positions="airflow_cdc_provider.systems.mysql.positions.position",
+        transactions="airflow_cdc_provider.systems.mysql.positions.transactions",
         schemes=("mysql", "mariadb"),
         port=3306,
         example="mysql://user:password@host:3306/?ssl_ca=...",
     ),
 )
 KINDS: Mapping[str, SystemKind] = {kind.name: kind for kind in _KINDS}
+_UNNAMED = "mysql"
+"""Whose stored positions name no system: it was the first, and its forms stay as they were."""
 
 
 def of_scheme(scheme: str) -> SystemKind | None:
@@ -45,3 +58,28 @@ def of_scheme(scheme: str) -> SystemKind | None:
 def example_dsns() -> str:
     """Return how the DSN of a server may look."""
     return " or ".join(kind.example for kind in _KINDS if kind.example)
+
+
+def read_position(form: Any) -> LogPosition:
+    """Read a stored position by the system that it names."""
+    found: LogPosition = import_module(
+        _with_log(form.get("system", _UNNAMED)).positions
+    ).read_position(form)
+    return found
+
+
+def transactions_of(system: str) -> object:
+    """Load what makes columns of transactions in a system's log."""
+    return import_module(_with_log(system).transactions)
+
+
+def _with_log(name: str) -> SystemKind:
+    kind = KINDS.get(name)
+    if kind is None or not kind.positions:
+        raise IntegrityError(
+            f"a position is of the system {name!r}, which has no log in this release",
+            where="stored position",
+            risk="where to go on reading is unknown; nothing was changed",
+            remedy="use the release that wrote it",
+        )
+    return kind

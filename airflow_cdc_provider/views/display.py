@@ -120,7 +120,7 @@ def progress_line(
     elif status.stream is not None:
         parts.append(f"{status.stream.changes:,} changes{_rate(changes_per_s)}")
         parts.append(f"lag {lag_text(status)}")
-        parts.append(f"at {status.stream.position.binlog or status.stream.position}")
+        parts.append(f"at {status.stream.position.short}")
     done = sum(table.phase == "consistent" for table in status.tables)
     parts.append(f"{done}/{len(status.tables)} tables consistent")
     return ", ".join(parts)

@@ -11,10 +11,10 @@ import pytest
 
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import Phase
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
 from airflow_cdc_provider.core.records import StreamState
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -82,8 +82,8 @@ def pipeline_file(
     return write
 
 
-def at(offset: int) -> LogPosition:
-    return LogPosition("server", BinlogPosition(1, offset))
+def at(offset: int) -> MySqlPosition:
+    return MySqlPosition("server", BinlogPosition(1, offset))
 
 
 def streaming(store: SqlStateStore, *, owner: str = "somebody") -> int:

@@ -9,8 +9,8 @@ import pytest
 
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
 from airflow_cdc_provider.core.records import PipelineState, StreamState
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
 from airflow_cdc_provider.triggers.verdict import (
     Goal,
     Patience,
@@ -27,8 +27,8 @@ STATE = PipelineState(PipelineName("shop"), Wanted.RUN, Phase.STREAMING, generat
 ORDERS = TableId("shop", "orders")
 
 
-def at(offset: int) -> LogPosition:
-    return LogPosition("server", BinlogPosition(1, offset))
+def at(offset: int) -> MySqlPosition:
+    return MySqlPosition("server", BinlogPosition(1, offset))
 
 
 ALIVE = StreamState(at(4), source_end=at(9), lag_us=5 * S, heartbeat_us=NOW - 2 * S, generation=7)

@@ -22,16 +22,16 @@ from airflow_cdc_provider.core.errors import (
     StateMovedError,
     TableChangedError,
 )
-from airflow_cdc_provider.core.positions import BinlogPosition, TransactionPoint
 from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.splits import FinishedSplit
 from airflow_cdc_provider.core.stream_split import hand_off
 from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import effect_of
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPoint
 from airflow_cdc_provider.systems.mysql.sink import ledger as ledger_module
 from tests.behaviours.sink_world import SERVER, Change, Row, SinkWorld, at, delete, insert, update
 
 
-def _statement(sql: str, point: TransactionPoint) -> Statement:
+def _statement(sql: str, point: MySqlPoint) -> Statement:
     return Statement("shop", sql, point, effect_of(sql, default_database="shop"))
 
 
@@ -378,8 +378,8 @@ def kill_before(
     return killed
 
 
-def _point(start: int, end: int) -> TransactionPoint:
-    return TransactionPoint(SERVER, None, BinlogPosition(1, start), BinlogPosition(1, end), 7)
+def _point(start: int, end: int) -> MySqlPoint:
+    return MySqlPoint(SERVER, None, BinlogPosition(1, start), BinlogPosition(1, end), 7)
 
 
 def _history(rng: random.Random, count: int) -> tuple[list[list[Change]], dict[int, str]]:

@@ -22,7 +22,6 @@ from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.jobspec import ApplyMode
 from airflow_cdc_provider.core.keys import KeyRange
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition, TransactionPoint
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
@@ -30,6 +29,11 @@ from airflow_cdc_provider.core.table_schema import Column, TableSchema, UniqueKe
 from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.systems.mysql.dialect.value_model import arrow_schema
 from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink
+from airflow_cdc_provider.systems.mysql.positions.position import (
+    BinlogPosition,
+    MySqlPoint,
+    MySqlPosition,
+)
 from tests.servers.given import SqlServer
 
 SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -39,9 +43,9 @@ Row = tuple[Any, ...]
 Change = tuple[Op, Row | None, Row | None]
 
 
-def at(offset: int) -> LogPosition:
+def at(offset: int) -> MySqlPosition:
     """A place in the source's log."""
-    return LogPosition(SERVER, BinlogPosition(1, offset))
+    return MySqlPosition(SERVER, BinlogPosition(1, offset))
 
 
 def insert(*row: Any) -> Change:
@@ -193,7 +197,7 @@ class SinkWorld:
     ) -> ChangeBatch:
         """Transactions of one table, ten bytes of log each; `end` None makes it a part."""
         points = tuple(
-            TransactionPoint(
+            MySqlPoint(
                 SERVER,
                 None,
                 BinlogPosition(1, start + 10 * i),

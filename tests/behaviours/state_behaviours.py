@@ -11,11 +11,9 @@ from itertools import pairwise
 import pytest
 
 from airflow_cdc_provider.core.errors import FencedError, IntegrityError, StateMovedError
-from airflow_cdc_provider.core.gtid import GtidSet
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.keys import KeyKind, KeyRange
 from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase, Wanted
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
 from airflow_cdc_provider.core.records import PipelineState, StreamState, TablePlan
 from airflow_cdc_provider.core.split_planner import splits_between
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, SplitReport
@@ -23,6 +21,8 @@ from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
 from airflow_cdc_provider.core.table_schema import Column, TableSchema
 from airflow_cdc_provider.state.store import SqlStateStore
 from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
+from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
 
 SHOP = PipelineName("shop")
 OTHER = PipelineName("other")
@@ -30,8 +30,8 @@ SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 ORDERS = TableId("shop", "orders")
 
 
-def at(offset: int) -> LogPosition:
-    return LogPosition(
+def at(offset: int) -> MySqlPosition:
+    return MySqlPosition(
         SERVER, BinlogPosition(3, offset), GtidSet.parse(f"{SERVER}:1-{max(1, offset)}")
     )
 

@@ -112,15 +112,15 @@ from airflow_cdc_provider.systems.mysql.wire.load_text import load_rows
 from airflow_cdc_provider.columns.merge import merge
 from airflow_cdc_provider.systems.mysql.wire.parameters import row_parameters
 from airflow_cdc_provider.systems.mysql.wire.sql_text import key_list, values_sql
-from airflow_cdc_provider.core.gtid import GtidSet
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
 from airflow_cdc_provider.core.table_schema import Column
 from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
+from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
 from airflow_cdc_provider.engine.stream.batch_codec import decode, encode
 
 path = Path(sys.argv[1])
 uuid = "00000000-0000-0000-0000-000000000001"
-start = LogPosition(uuid, BinlogPosition.of("binlog.000001", 4), GtidSet())
+start = MySqlPosition(uuid, BinlogPosition.of("binlog.000001", 4), GtidSet())
 decoder = ColumnDecoder(start, server_uuid=uuid, captured=lambda table: True)
 batches = [batch for chunk in read_file(path) for batch in decoder.feed(chunk)]
 batches += [decoder.flush()]

@@ -10,30 +10,42 @@ from hypothesis import strategies as st
 
 from airflow_cdc_provider.columns.changes import Op
 from airflow_cdc_provider.columns.split_filter import filtered, owned, split_numbers
-from airflow_cdc_provider.core.gtid import Gtid, GtidSet, GtidSource
 from airflow_cdc_provider.core.keys import Key, KeyRange
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition, TransactionPoint
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit
 from airflow_cdc_provider.core.stream_split import TableProgress
 from airflow_cdc_provider.core.table_schema import Column, TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
+from airflow_cdc_provider.systems.mysql.positions.gtid import Gtid, GtidSet, GtidSource
+from airflow_cdc_provider.systems.mysql.positions.position import (
+    BinlogPosition,
+    MySqlPoint,
+    MySqlPosition,
+)
+from airflow_cdc_provider.systems.mysql.positions.transactions import (
+    MySqlTransactionIndex,
+    index_of,
+)
 from airflow_cdc_provider.systems.mysql.wire.key_values import key_at
 from tests.systems.mysql.wire.strategies import TABLE, KeyedTable, keyed_tables, runs
 
 UUIDS = ("3e11fa47-71ca-11e1-9e33-c80aa9429562", "4f22fa47-71ca-11e1-9e33-c80aa9429562")
 
 
-def _point(number: int, source: int, *, named: bool) -> TransactionPoint:
+def _point(number: int, source: int, *, named: bool) -> MySqlPoint:
     gtid = Gtid(GtidSource(UUIDS[source]), number) if named else None
     start, end = BinlogPosition(1, number * 100), BinlogPosition(1, number * 100 + 99)
-    return TransactionPoint(UUIDS[0], gtid, start, end, 0)
+    return MySqlPoint(UUIDS[0], gtid, start, end, 0)
+
+
+def _index(number: int) -> MySqlTransactionIndex:
+    return index_of([_point(number, 0, named=False)])
 
 
 @st.composite
-def positions(draw: st.DrawFn, *, named: bool) -> LogPosition:
+def positions(draw: st.DrawFn, *, named: bool) -> MySqlPosition:
     binlog = BinlogPosition(1, draw(st.integers(0, 42)) * 100 + draw(st.sampled_from([0, 99])))
     if not named:
-        return LogPosition(UUIDS[0], binlog)
+        return MySqlPosition(UUIDS[0], binlog)
     text = ",".join(
         f"{uuid}:{low}-{low + more}"
         for uuid in UUIDS
@@ -41,7 +53,7 @@ def positions(draw: st.DrawFn, *, named: bool) -> LogPosition:
             st.lists(st.tuples(st.integers(1, 40), st.integers(0, 9)), max_size=3)
         )
     )
-    return LogPosition(UUIDS[0], binlog, GtidSet.parse(text))
+    return MySqlPosition(UUIDS[0], binlog, GtidSet.parse(text))
 
 
 @st.composite
@@ -83,7 +95,7 @@ def test_law_5_columns_are_filtered_as_single_changes_are(
     ]
     of = [data.draw(st.integers(0, len(points) - 1)) for _ in run]
     changes = table.changes(run, of)
-    found = owned(changes, points, progress, table.schema.primary_key)
+    found = owned(changes, index_of(points), progress, table.schema.primary_key)
     expected = [
         tuple(key is not None and progress.owns(key, points[i]) for key in (old, new))
         for (_, old, new, _), i in zip(run, of, strict=True)
@@ -112,9 +124,9 @@ def _progress(table: KeyedTable) -> TableProgress:
         ((KeyRange(None, (10,)), 5), (KeyRange((10,), None), 8))
     ):
         split = SnapshotSplit(table.schema.table, number, ("id",), table.schema.key_kinds, keys)
-        high = LogPosition(UUIDS[0], BinlogPosition(1, settled * 100 + 99))
+        high = MySqlPosition(UUIDS[0], BinlogPosition(1, settled * 100 + 99))
         finished.append(FinishedSplit(split, high, high))
-    start = LogPosition(UUIDS[0], BinlogPosition(1, 0))
+    start = MySqlPosition(UUIDS[0], BinlogPosition(1, 0))
     return TableProgress(table.schema.table, start, tuple(finished))
 
 
@@ -131,7 +143,7 @@ def test_a_key_move_between_splits_is_judged_by_each(
 ) -> None:
     table = _int_table()
     changes = table.changes([(Op.UPDATE, (1,), (20,), 7)], [0])
-    kept = filtered(changes, [_point(transaction, 0, named=False)], _progress(table), ["id"])
+    kept = filtered(changes, _index(transaction), _progress(table), ["id"])
     found = []
     for row, op in enumerate(kept.op.to_pylist()):
         side = kept.before if op == Op.DELETE else kept.after
@@ -142,7 +154,7 @@ def test_a_key_move_between_splits_is_judged_by_each(
 def test_a_move_into_a_split_settled_earlier_is_an_insert_only() -> None:
     table = _int_table()
     changes = table.changes([(Op.UPDATE, (20,), (1,), 7)], [0])
-    kept = filtered(changes, [_point(7, 0, named=False)], _progress(table), ["id"])
+    kept = filtered(changes, _index(7), _progress(table), ["id"])
     assert kept.op.to_pylist() == [Op.INSERT]
     assert kept.after.column("id").to_pylist() == [1]
 
@@ -150,7 +162,7 @@ def test_a_move_into_a_split_settled_earlier_is_an_insert_only() -> None:
 def test_changes_that_are_all_kept_are_not_copied() -> None:
     table = _int_table()
     changes = table.changes([(Op.UPDATE, (20,), (1,), 7)], [0])
-    kept = filtered(changes, [_point(9, 0, named=False)], _progress(table), ["id"])
+    kept = filtered(changes, _index(9), _progress(table), ["id"])
     assert kept is changes
 
 

@@ -13,13 +13,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from airflow_cdc_provider.core.gtid import Gtid, GtidSet, GtidSource
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyKind
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition, TransactionPoint
 from airflow_cdc_provider.core.split_planner import splits_between
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
+from airflow_cdc_provider.systems.mysql.positions.gtid import Gtid, GtidSet, GtidSource
+from airflow_cdc_provider.systems.mysql.positions.position import (
+    BinlogPosition,
+    MySqlPoint,
+    MySqlPosition,
+    own,
+)
 
 SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 TABLE = TableId("shop", "orders")
@@ -85,8 +90,8 @@ class Source:
     def show(self, count: int) -> None:
         self.visible = min(len(self.log), self.visible + count)
 
-    def point(self, index: int) -> TransactionPoint:
-        return TransactionPoint(
+    def point(self, index: int) -> MySqlPoint:
+        return MySqlPoint(
             SERVER,
             Gtid(GtidSource(SERVER), index + 1),
             BinlogPosition(1, index * STEP + 4),
@@ -94,9 +99,9 @@ class Source:
             index,
         )
 
-    def position(self, length: int) -> LogPosition:
+    def position(self, length: int) -> MySqlPosition:
         gtids = GtidSet.parse(f"{SERVER}:1-{length}" if length else "")
-        return LogPosition(SERVER, BinlogPosition(1, length * STEP + 4), gtids)
+        return MySqlPosition(SERVER, BinlogPosition(1, length * STEP + 4), gtids)
 
 
 @dataclass
@@ -203,7 +208,7 @@ class World:
         stream = self.sink.stream
         progress = stream.tables[0]
         rows = dict(self.sink.rows)
-        position = stream.start
+        position = own(stream.start)
         for index in self._following(position, transactions):
             point = self.source.point(index)
             for change in self.source.log[index]:
@@ -220,18 +225,18 @@ class World:
         finished = list(self.sink.finished.values())
         stream = hand_off(finished, backfilled=self.backfill)
         if not self.laws.start_at_smallest:
-            latest = max(finished, key=lambda split: length(split.watermark))
+            latest = max(finished, key=lambda split: length(own(split.watermark)))
             table = replace(stream.tables[0], applied_through=latest.watermark)
             stream = replace(stream, start=latest.watermark, tables=(table,))
         return stream
 
-    def _owns(self, stream: StreamSplit, key: int, point: TransactionPoint) -> bool:
+    def _owns(self, stream: StreamSplit, key: int, point: MySqlPoint) -> bool:
         progress = stream.tables[0]
         if not self.laws.filter_by_split and progress.consistent_at:
             return not any(high.contains(point) for high in progress.consistent_at)
         return progress.owns((key,), point)
 
-    def _following(self, position: LogPosition, count: int) -> Iterator[int]:
+    def _following(self, position: MySqlPosition, count: int) -> Iterator[int]:
         missing = (
             index
             for index in range(self.source.visible)
@@ -254,7 +259,7 @@ class World:
         return stream is not None and not stream.inconsistent
 
 
-def length(position: LogPosition) -> int:
+def length(position: MySqlPosition) -> int:
     """Return how many transactions a position holds."""
     return len(position.gtids) if isinstance(position.gtids, GtidSet) else 0
 

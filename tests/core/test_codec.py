@@ -11,18 +11,18 @@ from hypothesis import given
 
 from airflow_cdc_provider.core import codec, errors
 from airflow_cdc_provider.core.endpoint import Endpoint
-from airflow_cdc_provider.core.gtid import GtidSet
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
 from airflow_cdc_provider.core.keys import KeyKind, KeyRange
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import hand_off
+from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
 from tests.strategies import UUIDS, log_positions, reports, splits, table_ids
 
 
 @given(log_positions)
-def test_a_position_survives_json(position: LogPosition) -> None:
+def test_a_position_survives_json(position: MySqlPosition) -> None:
     text = codec.dumps(codec.position_to_json(position))
     again = codec.position_from_json(json.loads(text))
     assert again == position
@@ -39,7 +39,7 @@ def test_a_split_survives_json(split: SnapshotSplit) -> None:
 @pytest.mark.parametrize("count", [1, 2, 3000])
 def test_a_stream_split_of_however_many_splits_survives_its_text(count: int) -> None:
     bounds = [None, *((number,) for number in range(1, count)), None]
-    high = LogPosition(str(UUIDS[0]), BinlogPosition(1, 4), GtidSet.parse(f"{UUIDS[0]}:1-77"))
+    high = MySqlPosition(str(UUIDS[0]), BinlogPosition(1, 4), GtidSet.parse(f"{UUIDS[0]}:1-77"))
     table = TableId("shop", "größe")
     finished = [
         FinishedSplit(

@@ -19,7 +19,6 @@ from airflow_cdc_provider.core.errors import FencedError, SourceUnreachableError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.keys import Key, KeyRange
 from airflow_cdc_provider.core.lifecycle import SplitStatus, TablePhase
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
 from airflow_cdc_provider.core.records import TablePlan, TableState
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.table_schema import Column, TableSchema
@@ -33,11 +32,12 @@ from airflow_cdc_provider.engine.snapshot.remote_assigner import RemoteAssigner
 from airflow_cdc_provider.engine.snapshot.split_queue import NoClaim
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
 from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
 
 NAME = PipelineName("shop")
 ORDERS = TableId("shop", "orders")
 SCHEMA = TableSchema(ORDERS, (Column("id", mysql_type("int"), nullable=False),), ("id",))
-HERE = LogPosition("3e11fa47-71ca-11e1-9e33-c80aa9429562", BinlogPosition(1, 4))
+HERE = MySqlPosition("3e11fa47-71ca-11e1-9e33-c80aa9429562", BinlogPosition(1, 4))
 
 
 @pytest.fixture

@@ -10,13 +10,17 @@ from hypothesis import strategies as st
 
 from airflow_cdc_provider.columns.changes import ChangeBatch, Op, Statement, TableChanges
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition, TransactionPoint
 from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
 from airflow_cdc_provider.engine.stream.batch_codec import decode, encode, joined, parts_of
+from airflow_cdc_provider.systems.mysql.positions.position import (
+    BinlogPosition,
+    MySqlPoint,
+    MySqlPosition,
+)
 from tests.strategies import UUIDS, binlog_positions, gtids, log_positions, mariadb_gtids
 
 points = st.builds(
-    TransactionPoint,
+    MySqlPoint,
     st.sampled_from(UUIDS),
     st.one_of(st.none(), gtids, mariadb_gtids),
     binlog_positions,
@@ -118,7 +122,7 @@ def test_reading_a_batch_does_not_copy_its_columns() -> None:
         images(rows),
         images(rows),
     )
-    start = LogPosition(UUIDS[0], BinlogPosition(1, 4))
+    start = MySqlPosition(UUIDS[0], BinlogPosition(1, 4))
     encoded = encode(ChangeBatch(start, start, (), (changes,)))
     before = pa.total_allocated_bytes()
     decoded = decode(encoded)

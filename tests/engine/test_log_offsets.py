@@ -8,21 +8,21 @@ import pytest
 from hypothesis import given
 
 from airflow_cdc_provider.core.errors import PositionWentBackError
-from airflow_cdc_provider.core.gtid import GtidSet
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
 from airflow_cdc_provider.engine.stream.log_offsets import offset_of, position_of
+from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
 from airflow_cdc_provider.systems.mysql.source.log_pacing import LogFile, next_end
 from tests.strategies import UUIDS, log_positions
 
 FILES = (LogFile(1, 1000), LogFile(2, 500), LogFile(3, 900), LogFile(4, 200))
 
 
-def at(file: int, offset: int, server: str = UUIDS[0]) -> LogPosition:
-    return LogPosition(server, BinlogPosition(file, offset))
+def at(file: int, offset: int, server: str = UUIDS[0]) -> MySqlPosition:
+    return MySqlPosition(server, BinlogPosition(file, offset))
 
 
 @given(log_positions)
-def test_an_offset_reads_back_as_its_position(position: LogPosition) -> None:
+def test_an_offset_reads_back_as_its_position(position: MySqlPosition) -> None:
     assert position_of(json.loads(json.dumps(offset_of(position)))) == position
 
 
@@ -30,14 +30,14 @@ def test_one_position_has_one_text_however_its_gtids_were_written() -> None:
     uuid, other = UUIDS[0], UUIDS[1]
     texts = (f"{other}:1-3,{uuid}:1:2-5", f"{uuid}:1-5,{other}:2-3:1")
     written = {
-        json.dumps(offset_of(LogPosition(uuid, BinlogPosition(1, 4), GtidSet.parse(text))))
+        json.dumps(offset_of(MySqlPosition(uuid, BinlogPosition(1, 4), GtidSet.parse(text))))
         for text in texts
     }
     assert len(written) == 1
 
 
 def test_nothing_new_is_the_very_start() -> None:
-    start = LogPosition(UUIDS[0], BinlogPosition(4, 200), GtidSet.parse(f"{UUIDS[0]}:1-5"))
+    start = MySqlPosition(UUIDS[0], BinlogPosition(4, 200), GtidSet.parse(f"{UUIDS[0]}:1-5"))
     assert next_end(start, at(4, 200)) is start
 
 
@@ -66,7 +66,7 @@ def test_a_bounded_run_ends_at_its_bound_and_not_at_what_came_later() -> None:
 
 
 def test_a_run_from_gtids_alone_reads_to_the_end_of_the_log() -> None:
-    start = LogPosition(UUIDS[0], gtids=GtidSet.parse(f"{UUIDS[0]}:1-5"))
+    start = MySqlPosition(UUIDS[0], gtids=GtidSet.parse(f"{UUIDS[0]}:1-5"))
     assert next_end(start, at(4, 200)) == at(4, 200)
 
 

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
 from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.engine.stream.passed_over import PassedOver
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
 
 HOUR_S = 3600.0
 
 
-def at(offset: int, file: int = 1) -> LogPosition:
-    return LogPosition("server", BinlogPosition(file, offset))
+def at(offset: int, file: int = 1) -> MySqlPosition:
+    return MySqlPosition("server", BinlogPosition(file, offset))
 
 
 @dataclass
@@ -45,7 +45,7 @@ NEXT_FILE = QuietLog(at(100), at(4, file=2), only_ledgers=True)
     ],
 )
 def test_the_ledger_follows_what_others_wrote_and_where_the_file_ends(
-    quiet: QuietLog | None, position: LogPosition, every_s: float, moves: bool
+    quiet: QuietLog | None, position: MySqlPosition, every_s: float, moves: bool
 ) -> None:
     passed_over, ledger = PassedOver(every_s), Committed()
     passed_over.log = quiet

@@ -21,6 +21,7 @@ from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
 from airflow_cdc_provider.pipeline.steps.planning import plan
 from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up
+from airflow_cdc_provider.systems.mysql.positions.position import own
 from airflow_cdc_provider.systems.mysql.source.snapshot_reader import SnapshotReader
 from airflow_cdc_provider.views.status import status
 from tests.pipeline.conftest import FILE, Shop
@@ -141,10 +142,11 @@ def test_a_log_that_is_not_known_again_is_the_jobs_to_tell(shop: Shop) -> None:
     """Law 10: nothing is to be read, and the log is still compared with what was read."""
 
     def of_another_log(report: SplitReport) -> SplitReport:
-        imprint = report.high.imprint
+        high = own(report.high)
+        imprint = high.imprint
         assert imprint is not None
         begun = replace(imprint, created=imprint.created - 60)
-        return replace(report, high=replace(report.high, imprint=begun))
+        return replace(report, high=replace(high, imprint=begun))
 
     refused_job(shop, handed_off(shop, of_another_log))
 

@@ -8,11 +8,11 @@ from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.columns.source_port import LogReading
 from airflow_cdc_provider.core.codec import dumps, position_to_json
 from airflow_cdc_provider.core.endpoint import Endpoint
-from airflow_cdc_provider.core.gtid import GtidSet
 from airflow_cdc_provider.core.identifiers import PipelineName
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
 from airflow_cdc_provider.engine.stream.stream_task import StreamTask
 from airflow_cdc_provider.spark.log_source import LogStreamReader
+from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
 from airflow_cdc_provider.systems.registry import open_sink, open_source
 from tests.servers.given import SqlServer
 
@@ -27,8 +27,8 @@ def test_a_bounded_run_ends_on_a_new_server_that_is_written_to_all_the_while(
     sink = open_sink("mysql", endpoint, Owner(PipelineName("log_source"), 1))
     reading = LogReading({}, reader_id=7311)
     task = StreamTask(open_source(endpoint), sink, reading)
-    before = LogPosition(_FORMER, BinlogPosition.of("bin.000007", 400), GtidSet())
-    bound = LogPosition(_FORMER, BinlogPosition.of("bin.000007", 900))
+    before = MySqlPosition(_FORMER, BinlogPosition.of("bin.000007", 400), GtidSet())
+    bound = MySqlPosition(_FORMER, BinlogPosition.of("bin.000007", 900))
     positions = {"start": before, "until": bound}
     options = {name: dumps(position_to_json(place)) for name, place in positions.items()}
     reader = LogStreamReader(task, {"run": "r", **options})

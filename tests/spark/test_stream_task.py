@@ -12,9 +12,9 @@ from airflow_cdc_provider.columns.source_port import LogReading
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import CdcError, SourceUnreachableError
 from airflow_cdc_provider.core.identifiers import PipelineName
-from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.stream.stream_task import ERROR, StreamTask, Turn, read_log
+from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition
 from airflow_cdc_provider.systems.registry import open_sink, open_source
 from tests.servers.given import SqlServer
 from tests.systems.mysql.test_log_reader import position_of
@@ -22,7 +22,7 @@ from tests.systems.mysql.test_log_reader import position_of
 _FORMER = "11111111-1111-1111-1111-111111111111"
 
 
-def streaming_sink(server: SqlServer, start: LogPosition) -> Sink:
+def streaming_sink(server: SqlServer, start: MySqlPosition) -> Sink:
     name = PipelineName("stream_task")
     sink = open_sink("mysql", Endpoint.parse(server.dsn()), Owner(name, 1), ())
     with closing(sink.open_ledger()) as ledger:
@@ -41,7 +41,7 @@ def test_an_end_of_the_former_servers_log_is_not_waited_for_on_a_new_one(
     sink = streaming_sink(mysql_sink, start)
     reading = LogReading({}, reader_id=7301)
     task = StreamTask(open_source(Endpoint.parse(mysql_server.dsn())), sink, reading)
-    end = LogPosition(_FORMER, start.binlog.at(1 << 30))
+    end = MySqlPosition(_FORMER, start.binlog.at(1 << 30))
     (row,) = [batch.to_pylist()[0] for batch in read_log(task, Turn("run", 1), end)]
     assert row["kind"] == ERROR
     error = CdcError.from_json(json.loads(row["part"]))

@@ -15,17 +15,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_cdc_provider.columns.arrow_arrays import mask_of, numbers_of, texts_of
 from airflow_cdc_provider.columns.changes import ChangeBatch, Statement, TableChanges
+from airflow_cdc_provider.columns.transactions import transactions_of
 from airflow_cdc_provider.core.codec import (
     effect_from_json,
     effect_to_json,
     position_from_json,
     position_to_json,
 )
-from airflow_cdc_provider.core.gtid import Gtid, MariaDbGtid
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.positions import AnyGtid, BinlogPosition, TransactionPoint
+from airflow_cdc_provider.core.positions import TransactionPoint
 
 PART_BYTES = 4 * 1024 * 1024
 _LENGTH = struct.Struct("<I")
@@ -34,10 +33,12 @@ _FACTS = ("transaction", "ordinal", "op")
 
 def encode(batch: ChangeBatch) -> bytes:
     """Write a batch."""
-    streams = [_write(_transactions(batch.transactions))]
+    transactions = transactions_of(batch.start.system)
+    streams = [_write(transactions.to_columns(batch.transactions))]
     streams += [_write(_side_by_side(changes)) for changes in batch.tables]
     barrier = batch.barrier
     header = {
+        "system": batch.start.system,
         "start": position_to_json(batch.start),
         "end": None if batch.end is None else position_to_json(batch.end),
         "bytes": batch.bytes,
@@ -50,7 +51,7 @@ def encode(batch: ChangeBatch) -> bytes:
         "lengths": [stream.size for stream in streams],
     }
     if barrier is not None:
-        points = _write(_transactions((barrier.point,)))
+        points = _write(transactions.to_columns((barrier.point,)))
         streams.append(points)
         header["lengths"].append(points.size)
     text = json.dumps(header).encode()
@@ -62,7 +63,8 @@ def decode(encoded: bytes) -> ChangeBatch:
     (length,) = _LENGTH.unpack_from(encoded)
     header = json.loads(encoded[_LENGTH.size : _LENGTH.size + length])
     streams = _streams(pa.py_buffer(encoded), _LENGTH.size + length, header["lengths"])
-    transactions = _points(next(streams))
+    points_of = transactions_of(header["system"]).from_columns
+    transactions = points_of(next(streams))
     tables = tuple(
         _apart(TableId.parse(form["table"]), form["columns"], next(streams))
         for form in header["tables"]
@@ -73,7 +75,7 @@ def decode(encoded: bytes) -> ChangeBatch:
         end=None if header["end"] is None else position_from_json(header["end"]),
         transactions=transactions,
         tables=tables,
-        barrier=None if barrier is None else _statement(barrier, _points(next(streams))[0]),
+        barrier=None if barrier is None else _statement(barrier, points_of(next(streams))[0]),
         bytes=header["bytes"],
         only_ledgers=header["only_ledgers"],
     )
@@ -142,35 +144,3 @@ def _apart(table: TableId, columns: int, batch: pa.RecordBatch) -> TableChanges:
     )
     transaction, ordinal, op = batch.columns[:facts]
     return TableChanges(table, transaction, ordinal, op, before, after)
-
-
-def _transactions(points: Sequence[TransactionPoint]) -> pa.RecordBatch:
-    columns: dict[str, Any] = {
-        "server": texts_of([point.server_uuid for point in points]),
-        "gtid": texts_of([None if p.gtid is None else str(p.gtid) for p in points]),
-        "mariadb": mask_of([isinstance(p.gtid, MariaDbGtid) for p in points]),
-        "start": texts_of([str(point.start) for point in points]),
-        "end": texts_of([str(point.end) for point in points]),
-        "committed_us": numbers_of([point.committed_us for point in points]),
-    }
-    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
-
-
-def _points(batch: pa.RecordBatch) -> tuple[TransactionPoint, ...]:
-    columns = [column.to_pylist() for column in batch.columns]
-    return tuple(
-        TransactionPoint(
-            server,
-            _gtid(gtid, is_mariadb=is_mariadb),
-            BinlogPosition.parse(start),
-            BinlogPosition.parse(end),
-            committed_us,
-        )
-        for server, gtid, is_mariadb, start, end, committed_us in zip(*columns, strict=True)
-    )
-
-
-def _gtid(text: str | None, *, is_mariadb: bool) -> AnyGtid | None:
-    if text is None:
-        return None
-    return MariaDbGtid.parse(text) if is_mariadb else Gtid.parse(text)

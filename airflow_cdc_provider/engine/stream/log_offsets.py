@@ -8,7 +8,6 @@ paces the micro-batches: where reading really starts is what the sink's ledger s
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 from airflow_cdc_provider.core.codec import Json, dumps, position_from_json, position_to_json
 from airflow_cdc_provider.core.positions import LogPosition
@@ -19,8 +18,7 @@ def offset_of(position: LogPosition) -> dict[str, Json]:
 
     What the log held before it is left out: one place has one text.
     """
-    plain = replace(position, imprint=None)
-    offset: dict[str, Json] = json.loads(dumps(position_to_json(plain)))
+    offset: dict[str, Json] = json.loads(dumps(position_to_json(position.bare())))
     return offset
 
 

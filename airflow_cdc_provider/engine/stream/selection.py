@@ -15,23 +15,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import reduce
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columns.changes import ChangeBatch, Statement, TableChanges
 from airflow_cdc_provider.columns.merge import MergedChanges, merge
 from airflow_cdc_provider.columns.split_filter import filtered
+from airflow_cdc_provider.columns.transactions import TransactionIndex, transactions_of
 from airflow_cdc_provider.core.errors import (
     IncomparablePositionsError,
     IntegrityError,
     PositionWentBackError,
     TableChangedError,
 )
-from airflow_cdc_provider.core.gtid import Gtid, GtidSet
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.positions import Imprint, LogPosition, TransactionPoint
+from airflow_cdc_provider.core.positions import LogPosition, TransactionPoint
 from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.statement_effect import StatementEffect
@@ -117,6 +116,7 @@ class Selection:
     captured: CapturedTables
     quiet: QuietLog | None = None
     """Log that was passed over before the batch."""
+    _index: TransactionIndex | None = None
     _works: dict[LogPosition, Work] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -161,11 +161,11 @@ class Selection:
         tables = self.captured.concerned(barrier, stream)
         if not tables:
             return end, None
-        before = _before(barrier, self.batch)
+        before = self.batch.start.before(barrier.point, self.batch.transactions, end)
         names = ", ".join(str(table) for table in tables)
         return before, TableChangedError(
             f"a statement changed {names}: {barrier.sql[:300]}",
-            where=f"log at {barrier.point.start}, transaction {barrier.point.gtid}",
+            where=barrier.point.where,
             risk="none yet: what came before the statement is committed, nothing behind it",
             remedy="make the same change at the sink, then restart the pipeline",
         )
@@ -188,10 +188,28 @@ class Selection:
             progress = stream.progress_of(changes.table)
             if progress is None:
                 continue  # it is being read again; its hand-off brings the stream back here
-            kept = _owned_changes(changes, self.batch, progress, position, behind=behind)
+            kept = self._owned(changes, progress, position, behind=behind)
             if len(kept):
                 parts.append((self.captured.plan_of(kept), kept))
         return parts
+
+    def _owned(
+        self, changes: TableChanges, progress: TableProgress, position: LogPosition, *, behind: bool
+    ) -> TableChanges:
+        key = _key_names(changes, progress)
+        if behind:
+            committed = TableProgress(changes.table, applied_through=position)
+            changes = filtered(changes, self._transactions(), committed, key)
+        if not progress.finished and _covers(position, progress.applied_through):
+            return changes  # the usual case: the table is pure, and nothing of it lies ahead
+        return filtered(changes, self._transactions(), progress, key)
+
+    def _transactions(self) -> TransactionIndex:
+        """Return the batch's transactions such that all its tables can ask for them."""
+        if self._index is None:
+            batch = self.batch
+            self._index = transactions_of(batch.start.system).index_of(batch.transactions)
+        return self._index
 
     def points_beyond(self, position: LogPosition) -> Sequence[TransactionPoint]:
         """Return the batch's transactions that are not contained in a position."""
@@ -209,23 +227,6 @@ class Selection:
             transactions=len(points),
             committed_us=points[-1].committed_us if points else 0,
         )
-
-
-def _owned_changes(
-    changes: TableChanges,
-    batch: ChangeBatch,
-    progress: TableProgress,
-    position: LogPosition,
-    *,
-    behind: bool,
-) -> TableChanges:
-    key = _key_names(changes, progress)
-    if behind:
-        committed = TableProgress(changes.table, applied_through=position)
-        changes = filtered(changes, batch.transactions, committed, key)
-    if not progress.finished and _covers(position, progress.applied_through):
-        return changes  # the usual case: the table is pure, and nothing of it lies ahead
-    return filtered(changes, batch.transactions, progress, key)
 
 
 def _key_names(changes: TableChanges, progress: TableProgress) -> Sequence[str]:
@@ -249,31 +250,6 @@ def _merged(parts: Sequence[tuple[TablePlan, TableChanges]]) -> tuple[TableWork,
         TableWork(plan, merge([changes for _, changes in pieces], plan.schema.primary_key))
         for plan, pieces in groupby(ordered, key=lambda part: part[0])
     )
-
-
-def _before(barrier: Statement, batch: ChangeBatch) -> LogPosition:
-    """Return the position just before the barrier's statement."""
-    point, end = barrier.point, batch.end
-    if end is not None and isinstance(end.gtids, GtidSet) and isinstance(point.gtid, Gtid):
-        number = point.gtid.number
-        own = GtidSet({point.gtid.source: ((number, number + 1),)})
-        gtids = end.gtids.subtract(own)
-        return LogPosition(end.server_uuid, point.start, gtids, _imprint_behind(batch))
-    passed = (each for each in batch.transactions if each != point)
-    reached = reduce(LogPosition.after, passed, batch.start)
-    return replace(
-        reached,
-        server_uuid=point.server_uuid,
-        binlog=point.start,
-        imprint=_imprint_behind(batch),
-    )
-
-
-def _imprint_behind(batch: ChangeBatch) -> Imprint | None:
-    """Return what identifies the log before a batch, if it began in the same server's log."""
-    end = batch.end
-    same = end is not None and batch.start.server_uuid == end.server_uuid
-    return batch.start.imprint if same else None
 
 
 def _difference(wanted: pa.Schema, found: pa.Schema) -> str:

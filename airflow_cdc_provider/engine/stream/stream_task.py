@@ -114,12 +114,12 @@ def read_log(task: StreamTask, turn: Turn, end: LogPosition) -> Iterator[pa.Reco
     is_whole = False
     try:
         reader = _log_reader.take(turn)
-        if reader is not None and reader.position.server_uuid != end.server_uuid:
+        if reader is not None and reader.position.server != end.server:
             reader.close()
             reader = None
         if reader is None:
             stream = _committed(task)
-            if stream.start.server_uuid != end.server_uuid:  # it may be new since the run began
+            if stream.start.server != end.server:  # it may be new since the run began
                 task.source.require_same_log(stream.start, held_by_stream(stream), task.captured)
             reader = task.source.log_reader(stream, task.reading)
             _check_server(reader.position, end)
@@ -182,9 +182,9 @@ def _committed(task: StreamTask) -> StreamSplit:
 
 def _check_server(position: LogPosition, end: LogPosition) -> None:
     """Refuse an end that is a place in another server's log: it may never come in this one's."""
-    if position.server_uuid != end.server_uuid:
+    if position.server != end.server:
         raise SourceUnreachableError(
-            f"server {position.server_uuid} answers, the end was asked of {end.server_uuid}",
+            f"server {position.server} answers, the end was asked of {end.server}",
             where="log of the source",
             remedy="the end is asked for again",
         )
@@ -194,7 +194,7 @@ def _check_reached(position: LogPosition, end: LogPosition) -> None:
     if not position.reaches(end):
         raise IntegrityError(
             f"reading the log ended at {position}, before {end}",
-            where=f"log of {end.server_uuid}",
+            where=f"log of {end.server}",
             risk="changes in between would be missing",
             remedy="report this; the next run reads from the sink's committed position",
         )

@@ -199,7 +199,7 @@ class ChangelogChangeSink:
         pending.committed_us = max(pending.committed_us, points[-1].committed_us if points else 0)
         if not tables and not pending.passed.total:
             return
-        transactions = Transactions(batch.transactions)
+        transactions = Transactions(batch.transactions, batch.start.system)
         now_us = time.time_ns() // 1000
         for events, places in zip(tables, places_of(tables, pending.passed), strict=True):
             table = events.changes.table
@@ -256,14 +256,14 @@ class ChangelogChangeSink:
         if batch.barrier is None:
             return
         now_us = time.time_ns() // 1000
+        by = Transactions([batch.barrier.point], batch.start.system)
         for table in tables:
             columns = self._captured.columns_of(table)
-            event = self._envelopes[table].truncated(columns, batch.barrier.point, now_us)
+            event = self._envelopes[table].truncated(columns, by, now_us)
             self._file(pending, self._folders[table], batch).write(event, 1)
 
 
 def _first_place(batch: ChangeBatch) -> str:
     """Return where a batch begins in the log, in digits that sort."""
     points = [*batch.transactions[:1], *([batch.barrier.point] if batch.barrier else [])]
-    start = points[0].start
-    return f"{start.file_number:06d}-{start.offset:010d}"
+    return points[0].sort_text

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from airflow_cdc_provider.columns.arrow_arrays import Mask, numbers_of, texts_of
 from airflow_cdc_provider.columns.changes import Op, TableChanges
-from airflow_cdc_provider.core.positions import LogPosition, TransactionPoint
+from airflow_cdc_provider.columns.transactions import transactions_of
+from airflow_cdc_provider.core.positions import Fact, LogPosition, TransactionPoint
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.changelog.events import Numbers, Places, TableEvents
 from airflow_cdc_provider.systems.changelog.tree import (
@@ -51,16 +52,14 @@ class Transactions:
     to them.
     """
 
-    def __init__(self, points: Sequence[TransactionPoint]) -> None:
+    def __init__(self, points: Sequence[TransactionPoint], system: str) -> None:
         self.committed_us = np.array([point.committed_us for point in points], np.int64)
-        self._ids = texts_of([transaction_id(point) for point in points])
+        self._ids = texts_of([point.name for point in points])
         self._facts = {
             "ts_ms": numbers(self.committed_us // _US_OF_MS),
             "ts_us": numbers(self.committed_us),
             "ts_ns": numbers(self.committed_us * _NS_OF_US),
-            "gtid": texts_of([None if p.gtid is None else str(p.gtid) for p in points]),
-            "file": texts_of([point.start.file for point in points]),
-            "pos": numbers_of([point.start.offset for point in points]),
+            **transactions_of(system).facts_of(points),
         }
 
     def ids(self, wanted: Numbers) -> pa.Array:
@@ -76,13 +75,6 @@ def _pointing(wanted: Numbers, values: pa.Array) -> pa.Array:
     return pa.DictionaryArray.from_arrays(numbers_of(wanted), values)
 
 
-def transaction_id(point: TransactionPoint) -> str:
-    """Return what Debezium calls a transaction: its GTID, else where it begins."""
-    if point.gtid is not None:
-        return str(point.gtid)
-    return f"file={point.start.file},pos={point.start.offset}"
-
-
 class TableEnvelope:
     """Makes the envelopes of one table."""
 
@@ -92,14 +84,12 @@ class TableEnvelope:
 
     def read(self, rows: pa.RecordBatch, position: LogPosition, now_us: int) -> Members:
         """Return rows of a snapshot, as they were at a position."""
-        binlog = position.binlog
         source: dict[str, Value] = {
             "ts_ms": number(now_us // _US_OF_MS),
             "snapshot": text("true"),
             "ts_us": number(now_us),
             "ts_ns": number(now_us * _NS_OF_US),
-            "file": text("" if binlog is None else binlog.file),
-            "pos": number(0 if binlog is None else binlog.offset),
+            **{name: _constant(value) for name, value in position.facts().items()},
             "row": _small(0),
             "server_id": number(0),
         }
@@ -140,15 +130,15 @@ class TableEnvelope:
             now_us=now_us,
         )
 
-    def truncated(self, columns: pa.Schema, point: TransactionPoint, now_us: int) -> Members:
-        """Return the event of a table that was emptied."""
+    def truncated(self, columns: pa.Schema, by: Transactions, now_us: int) -> Members:
+        """Return the event of a table that was emptied, by the one transaction given."""
         rows = pa.RecordBatch.from_arrays(
             [pa.nulls(1, field.type) for field in columns], schema=columns
         )
         nowhere, first = np.ones(1, np.bool_), np.zeros(1, np.int64)
         source: dict[str, Value] = {
             "snapshot": text("false"),
-            **Transactions([point]).source(first),
+            **by.source(first),
         }
         row = Members(self._row(rows).values, nowhere)
         return self._envelope(
@@ -212,6 +202,10 @@ class TableEnvelope:
                 for name in names
             )
         )
+
+
+def _constant(fact: Fact) -> Constant:
+    return text(fact) if isinstance(fact, str) else number(fact)
 
 
 def _small(value: int) -> Constant:

@@ -31,6 +31,7 @@ from airflow_cdc_provider.core.table_facts import TableFacts
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
 from airflow_cdc_provider.systems.mysql.dialect.column_types import ZeroDates
+from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition, own
 from airflow_cdc_provider.systems.mysql.preflight.preflight import source_look
 from airflow_cdc_provider.systems.mysql.server.capabilities import (
     Capabilities,
@@ -110,7 +111,7 @@ class MySqlSource:
     def require_history(self, read: LogPosition, held: Sequence[Held]) -> str:
         with closing(connect(self.endpoint, purpose="position")) as connection:
             capabilities = read_capabilities(connection)
-            check_start(connection, capabilities, read, held=held)
+            check_start(connection, capabilities, own(read), held=held)
             return taken_over(connection, capabilities, _positions(read, held))
 
     def require_same_log(
@@ -121,7 +122,7 @@ class MySqlSource:
             require_known,
         )
 
-        require_known(self.endpoint, read, held)
+        require_known(self.endpoint, own(read), held)
         ours = _positions(read, held)
         with closing(connect(self.endpoint, purpose="identity")) as connection:
             capabilities = read_capabilities(connection)
@@ -171,7 +172,7 @@ class MySqlSource:
         return LogReader(
             self.endpoint,
             server_id=reading.reader_id,
-            start=stream.start,
+            start=own(stream.start),
             held=held_by_stream(stream),
             captured=frozenset(reading.schemas),
             limits=BatchLimits(changes=reading.max_batch_changes, bytes=_BATCH_LOG_BYTES),
@@ -186,11 +187,12 @@ class MySqlSource:
             look_at_log,
         )
 
-        return look_at_log(self.endpoint, at, position, count=count, values=values)
+        around = None if position is None else own(position)
+        return look_at_log(self.endpoint, at, around, count=count, values=values)
 
     def log_end(self, *, purpose: str) -> MySqlLogEnd:
         return MySqlLogEnd(self.endpoint, purpose=purpose)
 
 
-def _positions(read: LogPosition, held: Sequence[Held]) -> list[LogPosition]:
-    return [read, *(each.position for each in held)]
+def _positions(read: LogPosition, held: Sequence[Held]) -> list[MySqlPosition]:
+    return [own(read), *(own(each.position) for each in held)]

@@ -12,6 +12,7 @@ import pymysql
 
 from airflow_cdc_provider.core.jobspec import ApplyMode
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
+from airflow_cdc_provider.systems.mysql.positions.position import own
 from airflow_cdc_provider.systems.mysql.source.log_reader import LogReader
 from tests.benchmarks import subject
 from tests.benchmarks.ours.setting import setting
@@ -35,7 +36,7 @@ def main() -> None:
     reader = LogReader(
         bench.source,
         server_id=9904,
-        start=stream.start,
+        start=own(stream.start),
         captured=frozenset({bench.schema.table}),
         limits=BatchLimits(changes=given["batch"]),
     )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from airflow_cdc_provider.core.endpoint import Endpoint
-from airflow_cdc_provider.core.gtid import GtidSet
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
+from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
 from airflow_cdc_provider.systems.mysql.source.log_reader import LogReader
 from tests.benchmarks import subject
 
@@ -15,7 +15,7 @@ def main() -> None:
     reader = LogReader(
         Endpoint.parse(subject.dsn(given["source"])),
         server_id=9900,
-        start=LogPosition(
+        start=MySqlPosition(
             given["server_uuid"],
             BinlogPosition.of(given["file"], 4),
             GtidSet.parse(given["gtids"]),

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airflow_cdc_provider.core.gtid import GtidSet
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import EventChunk
 from airflow_cdc_provider.systems.mysql.binlog.events.event_types import EventType
 from airflow_cdc_provider.systems.mysql.binlog.transactions.decoder import ColumnDecoder
+from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
 from tests.benchmarks import subject
 from tests.systems.mysql.binlog.log_file import read_file
 
@@ -41,7 +41,7 @@ def main() -> None:
     given = subject.arguments()
     transactions = _transactions(Path(given["path"]))
     decoder = ColumnDecoder(
-        LogPosition(
+        MySqlPosition(
             given["server_uuid"],
             BinlogPosition.of(given["file"], 4),
             GtidSet.parse(given["gtids"]),

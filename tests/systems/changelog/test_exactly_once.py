@@ -19,12 +19,12 @@ from airflow_cdc_provider.core.errors import (
     SnapshotRequiredError,
     TableChangedError,
 )
-from airflow_cdc_provider.core.positions import BinlogPosition, TransactionPoint
 from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.splits import FinishedSplit
 from airflow_cdc_provider.core.stream_split import hand_off
 from airflow_cdc_provider.systems.changelog import manifest as manifest_module
 from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import effect_of
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPoint
 from tests.behaviours.sink_world import SERVER, Change, at, delete, insert, update
 from tests.systems.changelog.world import ChangelogWorld
 
@@ -351,9 +351,7 @@ def _transaction(draw: random.Random, rows: dict[int, str]) -> list[Change]:
 
 
 def _statement(sql: str, start: int) -> Statement:
-    point = TransactionPoint(
-        SERVER, None, BinlogPosition(1, start), BinlogPosition(1, start + 10), 7
-    )
+    point = MySqlPoint(SERVER, None, BinlogPosition(1, start), BinlogPosition(1, start + 10), 7)
     return Statement("shop", sql, point, effect_of(sql, default_database="shop"))
 
 

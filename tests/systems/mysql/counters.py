@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager
 from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
 from airflow_cdc_provider.systems.mysql.source.log_reader import LogReader
 from tests.servers.given import SqlServer
 
@@ -141,7 +141,7 @@ class LogTruth:
 
 
 def truth_of(
-    server: SqlServer, table: TableId, start: LogPosition, end: BinlogPosition, *, server_id: int
+    server: SqlServer, table: TableId, start: MySqlPosition, end: BinlogPosition, *, server_id: int
 ) -> LogTruth:
     reader = LogReader(
         Endpoint.parse(server.dsn()), server_id=server_id, start=start, captured={table}

@@ -12,8 +12,8 @@ from pymysql.err import MySQLError
 from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.core.errors import PreparedTransactionError
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
+from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition, own, own_point
 from tests.servers.given import SqlServer
 from tests.servers.throwaway import MariaDbServer, MySqlServer, ThrowawayServer
 from tests.systems.mysql.test_log_reader import position_of, reading, rows_of
@@ -78,8 +78,8 @@ def purge_to(server: SqlServer, file: str) -> None:
 
 
 def changes(
-    server: SqlServer, start: LogPosition, *tables: TableId, end: LogPosition | None = None
-) -> tuple[list[ChangeBatch], LogPosition]:
+    server: SqlServer, start: MySqlPosition, *tables: TableId, end: MySqlPosition | None = None
+) -> tuple[list[ChangeBatch], MySqlPosition]:
     until = (end or position_of(server)).binlog
     with reading(server, start, *(tables or (T,))) as reader:
         batches = list(reader.read_to(until))
@@ -99,7 +99,7 @@ def test_a_transaction_prepared_before_the_start_comes_with_its_commit(
     assert rows_of(batches) == [("INSERT", 3), ("INSERT", 5), ("DELETE", 1), ("INSERT", 4)]
     points = [point for batch in batches for point in batch.transactions]
     assert len(points) == 3
-    assert sorted(points, key=lambda point: point.end) == points
+    assert sorted(points, key=lambda point: own_point(point).end) == points
 
 
 def test_a_restart_between_prepare_and_commit_loses_nothing(
@@ -186,7 +186,7 @@ def keys(batches: list[ChangeBatch]) -> list[object]:
     return [key for _, key in rows_of(batches)]
 
 
-def read_small(server: SqlServer, start: LogPosition) -> list[ChangeBatch]:
+def read_small(server: SqlServer, start: MySqlPosition) -> list[ChangeBatch]:
     with reading(server, start, T, limits=SMALL) as reader:
         return list(reader.read_to(position_of(server).binlog))
 
@@ -205,8 +205,8 @@ def test_a_prepared_transaction_larger_than_what_is_kept_comes_whole_in_parts(
     parts = [batch for batch in batches if batch.end is None]
     assert len(parts) >= 3
     assert max(batch.changes for batch in batches) < 10_000
-    assert {point.gtid for part in parts for point in part.transactions} == {
-        parts[0].transactions[0].gtid
+    assert {own_point(point).gtid for part in parts for point in part.transactions} == {
+        own_point(parts[0].transactions[0]).gtid
     }
 
 
@@ -273,8 +273,8 @@ def test_the_end_of_a_part_is_no_place_to_go_on_from_and_every_boundary_is(
     done = 0
     for batch in batches:
         done += batch.changes
-        if batch.end is not None and batch.end.binlog is not None:
-            assert keys(read_small(server, batch.end)) == whole[done:]
+        if batch.end is not None and own(batch.end).binlog is not None:
+            assert keys(read_small(server, own(batch.end))) == whole[done:]
 
 
 def test_a_large_transaction_whose_rows_are_purged_meanwhile_is_refused_by_name(

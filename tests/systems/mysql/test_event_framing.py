@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_cdc_provider.core.errors import CorruptLogError
-from airflow_cdc_provider.core.positions import BinlogPosition
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition
 from airflow_cdc_provider.systems.mysql.source.event_framing import (
     EventFramer,
     is_error,

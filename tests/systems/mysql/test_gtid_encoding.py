@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from airflow_cdc_provider.core.errors import UnsupportedServerError
-from airflow_cdc_provider.core.gtid import GtidSet
+from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet
 from airflow_cdc_provider.systems.mysql.source.gtid_encoding import encode_gtid_set
 from tests.servers.throwaway import MySqlServer
 

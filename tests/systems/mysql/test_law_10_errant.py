@@ -15,12 +15,12 @@ from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import CdcError, SourceIdentityError
 from airflow_cdc_provider.core.history import Held
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
-from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
 from airflow_cdc_provider.engine.stream.stream_task import ERROR, StreamTask, Turn, read_log
 from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink
 from airflow_cdc_provider.systems.mysql.mysql_source import MySqlSource
+from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition
 from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schema
 from tests.servers.given import SqlServer
@@ -37,11 +37,11 @@ class History:
 
     primary: SqlServer
     replica: SqlServer
-    before: LogPosition
+    before: MySqlPosition
     """Read of the primary before the replica's own changes."""
-    after: LogPosition
+    after: MySqlPosition
     """Read of the primary when the replica had those, in the same file of its log."""
-    later: LogPosition
+    later: MySqlPosition
     """In the next file."""
 
     @property
@@ -49,7 +49,7 @@ class History:
         """The replica's uuid."""
         return whole_position(self.replica).server_uuid
 
-    def check(self, read: LogPosition, *held: Held, captured: TableId = TABLE) -> str:
+    def check(self, read: MySqlPosition, *held: Held, captured: TableId = TABLE) -> str:
         source = MySqlSource(Endpoint.parse(self.replica.dsn()))
         return source.require_same_log(read, held, {captured})
 

@@ -9,11 +9,11 @@ import pytest
 
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import SourceIdentityError
-from airflow_cdc_provider.core.gtid import GtidSet, MariaDbGtidPosition
 from airflow_cdc_provider.core.history import Held
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
 from airflow_cdc_provider.systems.mysql.mysql_source import MySqlSource
+from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet, MariaDbGtidPosition
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
 from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.mysql.source.lineage import unseen_transactions
@@ -28,31 +28,31 @@ from tests.systems.mysql.test_log_reader import insert, reading, rows_of
 TABLE = TableId("d", "t")
 
 
-def whole_position(server: SqlServer) -> LogPosition:
+def whole_position(server: SqlServer) -> MySqlPosition:
     """Ask a quiet server of either family for its place and its GTIDs."""
     with closing(connect(Endpoint.parse(server.dsn()), purpose="test")) as connection:
         capabilities = read_capabilities(connection)
         place = log_end(connection, capabilities)
     if is_mariadb(server):
         told = server.execute("SELECT @@global.gtid_binlog_pos")[0][0]
-        return LogPosition(capabilities.server_uuid, place, MariaDbGtidPosition.parse(told))
+        return MySqlPosition(capabilities.server_uuid, place, MariaDbGtidPosition.parse(told))
     told = server.execute("SELECT @@global.gtid_executed")[0][0]
     gtids = GtidSet.parse(told) if capabilities.has_gtids else None
-    return LogPosition(capabilities.server_uuid, place, gtids)
+    return MySqlPosition(capabilities.server_uuid, place, gtids)
 
 
-def start_at(server: SqlServer, wanted: LogPosition, *held: Held) -> LogStart:
+def start_at(server: SqlServer, wanted: MySqlPosition, *held: Held) -> LogStart:
     with closing(connect(Endpoint.parse(server.dsn()), purpose="test")) as connection:
         capabilities = read_capabilities(connection)
         return check_start(connection, capabilities, wanted, held=held, commit_wait_s=0.0)
 
 
-def unseen(server: SqlServer, ours: LogPosition) -> str:
+def unseen(server: SqlServer, ours: MySqlPosition) -> str:
     with closing(connect(Endpoint.parse(server.dsn()), purpose="test")) as connection:
         return unseen_transactions(connection, [ours])
 
 
-def news_of(server: SqlServer, read: LogPosition, *held: Held) -> str:
+def news_of(server: SqlServer, read: MySqlPosition, *held: Held) -> str:
     return MySqlSource(Endpoint.parse(server.dsn())).require_same_log(read, held, {TABLE})
 
 
@@ -108,7 +108,7 @@ def test_the_same_number_by_another_server_is_another_transaction() -> None:
         make_table(server)
         start = whole_position(server)
         insert_as(server, "0-1-100", 1)
-        foreign = LogPosition("server_id-1@elsewhere", None, MariaDbGtidPosition.parse("0-2-100"))
+        foreign = MySqlPosition("server_id-1@elsewhere", None, MariaDbGtidPosition.parse("0-2-100"))
         assert not start_at(server, replace(foreign, gtids=whole_position(server).gtids)).by_file
         insert_as(server, "0-1-101", 2)
         with pytest.raises(SourceIdentityError, match="0-2-100"):
@@ -137,7 +137,7 @@ def test_without_gtids_a_place_that_a_split_has_read_to_has_to_be_in_the_log() -
         with reading(server, start, TABLE) as reader:
             assert rows_of(list(reader.read_to(high.binlog))) == [("INSERT", 1)]
         cut = BinlogPosition.of(start.binlog.file, 100_000)
-        beyond = LogPosition(start.server_uuid, cut)
+        beyond = MySqlPosition(start.server_uuid, cut)
         with pytest.raises(SourceIdentityError, match="does not reach"):
             start_at(server, start, Held("d.t#1", beyond))
         with pytest.raises(SourceIdentityError, match="does not reach"):

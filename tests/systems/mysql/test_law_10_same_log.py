@@ -16,8 +16,8 @@ from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import SourceIdentityError
 from airflow_cdc_provider.core.history import Held
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
+from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition, own
 from airflow_cdc_provider.systems.mysql.source.known_log import require_known
 from airflow_cdc_provider.systems.mysql.source.snapshot_reader import SnapshotReader
 from tests.servers.given import SqlServer
@@ -45,22 +45,22 @@ def started(family: str, options: Options) -> Iterator[ThrowawayServer]:
         yield server
 
 
-def read_from(server: SqlServer, start: LogPosition) -> LogPosition:
+def read_from(server: SqlServer, start: MySqlPosition) -> MySqlPosition:
     """Read to the end of the log; return the position as it comes out of the ledger."""
     with reading(server, start, TABLE) as reader:
         list(reader.read_to(whole_position(server).binlog))
-        return position_from_json(position_to_json(reader.position))
+        return own(position_from_json(position_to_json(reader.position)))
 
 
-def read_all(server: SqlServer) -> LogPosition:
+def read_all(server: SqlServer) -> MySqlPosition:
     """Read the file of the log that is written now."""
     now = whole_position(server)
     assert now.binlog is not None
-    start = LogPosition(now.server_uuid, now.binlog.at(4))
+    start = MySqlPosition(now.server_uuid, now.binlog.at(4))
     return replace(read_from(server, start), gtids=now.gtids)
 
 
-def refused(server: SqlServer, start: LogPosition, *held: Held) -> SourceIdentityError:
+def refused(server: SqlServer, start: MySqlPosition, *held: Held) -> SourceIdentityError:
     """Read on, and return what stands against it."""
     end = whole_position(server).binlog
     with (
@@ -77,7 +77,7 @@ def reset(server: SqlServer) -> None:
     server.execute("RESET MASTER" if is_mariadb(server) else "RESET BINARY LOGS AND GTIDS")
 
 
-def as_if_begun_then(before: LogPosition, server: SqlServer) -> LogPosition:
+def as_if_begun_then(before: MySqlPosition, server: SqlServer) -> MySqlPosition:
     """Return a position whose file was begun in the same second as the server's one of now."""
     now = read_all(server).imprint
     assert before.imprint is not None
@@ -162,9 +162,10 @@ def test_reading_goes_on_from_every_boundary_of_the_same_log(family: str, option
         for done, batch in enumerate(batches, start=1):
             if batch.end is None:
                 continue  # a part of the large one, cut where the socket happened to
-            assert batch.end.imprint is not None
-            require_known(Endpoint.parse(server.dsn()), batch.end)
-            with reading(server, batch.end, TABLE) as reader:
+            came_to = own(batch.end)
+            assert came_to.imprint is not None
+            require_known(Endpoint.parse(server.dsn()), came_to)
+            with reading(server, came_to, TABLE) as reader:
                 rest = rows_of(list(reader.read_to(end)))
                 assert rest == rows_of(batches[done:])
                 assert reader.position.imprint is not None
@@ -192,8 +193,9 @@ def test_a_high_watermark_of_a_log_that_was_reset_is_known_when_it_is_passed(
             SnapshotReader(endpoint, {TABLE: schema}, server_id=7002, backfill=backfill)
         ) as snapshot:
             _, report = snapshot.read(split_of(schema))
-        assert report.high.imprint is not None
-        require_known(endpoint, report.high)
+        high = own(report.high)
+        assert high.imprint is not None
+        require_known(endpoint, high)
         reset(server)
         make_table(server)
         start = read_all(server)

@@ -16,8 +16,8 @@ import pytest
 
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.positions import BinlogPosition
 from airflow_cdc_provider.core.splits import SplitReport
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, own
 from tests.servers.given import SqlServer
 from tests.servers.throwaway import MariaDbServer, MySqlServer, ThrowawayServer
 from tests.systems.mysql.counters import COUNTERS, counting, make_counters, truth_of
@@ -84,8 +84,9 @@ def read_while_hidden(server: SqlServer, hold: Callable[[], None]) -> None:
             rows, report = reader.read(split_of(schema))
         if hidden != [True]:
             continue  # the machine was too slow: the commit was over before the rows were read
-        assert report.high.binlog is not None
-        assert report.high.binlog >= logged
+        high = own(report.high).binlog
+        assert high is not None
+        assert high >= logged
         assert LATE in tuples(rows)
         return
     pytest.fail("the commit was never held long enough for the race to be there")
@@ -156,7 +157,7 @@ def test_law_1_whatever_was_committed_before_h_was_taken_is_contained_in_it(
 
     with reader_of(mysql_server, schema, listener=Hooks(before_high=insert_late)) as reader:
         rows, report = reader.read(split_of(schema))
-    assert report.high.binlog == places[0]
+    assert own(report.high).binlog == places[0]
     assert tuples(rows) == [LATE]
 
 
@@ -199,8 +200,9 @@ def count_and_read(
     truth = truth_of(server, table, start, end, server_id=7105)
     assert truth.changes > rounds
     for read, report in reads:
-        assert report.high.binlog is not None
-        expected = [(key, truth.at(key, report.high.binlog)) for key, _ in read]
+        high = own(report.high).binlog
+        assert high is not None
+        expected = [(key, truth.at(key, high)) for key, _ in read]
         assert read == expected, report
 
 
@@ -262,5 +264,6 @@ def test_law_1_counters_on_mariadb_are_what_the_log_says_at_the_snapshots_place(
     assert end is not None
     truth = truth_of(mariadb_server, table, start, end, server_id=7106)
     for read, report in reads:
-        assert report.high.binlog is not None
-        assert read == [(key, truth.at(key, report.high.binlog)) for key, _ in read]
+        high = own(report.high).binlog
+        assert high is not None
+        assert read == [(key, truth.at(key, high)) for key, _ in read]

@@ -17,8 +17,8 @@ from airflow_cdc_provider.columns.changes import Op
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import Key, KeyRange
-from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition, own
 from airflow_cdc_provider.systems.mysql.source.log_reader import LogReader
 from tests.servers.given import SqlServer
 from tests.servers.throwaway import MySqlServer
@@ -114,7 +114,7 @@ def test_law_3_a_split_is_its_table_at_h_whatever_happens(
 
 
 def applied(
-    server: SqlServer, schema: TableSchema, rows: Rows, since: LogPosition, keys: KeyRange
+    server: SqlServer, schema: TableSchema, rows: Rows, since: MySqlPosition, keys: KeyRange
 ) -> Rows:
     """Apply the log after `since` to rows of a range, one change after the other."""
     held: dict[Key, tuple[Any, ...]] = {row[:1]: row for row in rows}
@@ -178,7 +178,7 @@ def test_law_3_any_statements_at_any_moments_leave_each_split_its_table_at_h(
             assert tuples(rows) == at_high[-1]
         assert reader.tail.dumps == 1
     # Law 5's other half: the stream from H on brings the split to its table now.
-    now = applied(mysql_server, schema, tuples(rows), report.high, keys)
+    now = applied(mysql_server, schema, tuples(rows), own(report.high), keys)
     assert now == range_at_once(mysql_server, table)
 
 
@@ -251,5 +251,6 @@ def test_law_3_rows_from_before_a_truncate_in_the_same_log_file_do_not_come_back
         with reader_of(server, schema, endpoint=plain, listener=hooks) as reader:
             rows, report = reader.read(split_of(schema))
         assert tuples(rows) == [(7, "v7"), (8, "v8")]
-        assert report.low.binlog is not None
-        assert report.low.binlog.offset == 4
+        low = own(report.low).binlog
+        assert low is not None
+        assert low.offset == 4

@@ -19,10 +19,10 @@ from airflow_cdc_provider.core.errors import (
     SourceIdentityError,
     SourceUnreachableError,
 )
-from airflow_cdc_provider.core.gtid import GtidSet, MariaDbGtidPosition
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
+from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet, MariaDbGtidPosition
+from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
 from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.mysql.source.log_files import log_end
@@ -34,20 +34,20 @@ from tests.servers.throwaway import MariaDbServer, MySqlServer
 SERVER_ID = 7001
 
 
-def position_of(server: SqlServer) -> LogPosition:
+def position_of(server: SqlServer) -> MySqlPosition:
     """Ask a quiet server for its whole position."""
     with closing(connect(Endpoint.parse(server.dsn()), purpose="test")) as connection:
         capabilities = read_capabilities(connection)
         end = log_end(connection, capabilities)
     if capabilities.is_mariadb or not capabilities.has_gtids:
-        return LogPosition(capabilities.server_uuid, end)
+        return MySqlPosition(capabilities.server_uuid, end)
     executed = server.execute("SELECT @@global.gtid_executed")[0][0]
-    return LogPosition(capabilities.server_uuid, end, GtidSet.parse(executed))
+    return MySqlPosition(capabilities.server_uuid, end, GtidSet.parse(executed))
 
 
 @contextmanager
 def reading(
-    server: SqlServer, start: LogPosition, *tables: TableId, **options: Any
+    server: SqlServer, start: MySqlPosition, *tables: TableId, **options: Any
 ) -> Iterator[LogReader]:
     endpoint = options.pop("endpoint", None) or Endpoint.parse(server.dsn())
     options.setdefault("server_id", SERVER_ID)
@@ -115,7 +115,7 @@ def test_a_start_by_gtids_reads_exactly_what_the_set_lacks(
     start = position_of(mysql_server)
     insert(mysql_server, table, 2)
     end = position_of(mysql_server)
-    by_set = LogPosition(start.server_uuid, None, start.gtids)
+    by_set = MySqlPosition(start.server_uuid, None, start.gtids)
     with reading(mysql_server, by_set, table) as reader:
         assert rows_of(list(reader.read_to(end.binlog))) == [("INSERT", 2)]
         assert reader.position == end
@@ -126,7 +126,7 @@ def test_a_start_by_gtids_with_nothing_left_ends_at_the_servers_end(
 ) -> None:
     insert(mysql_server, table, 1)
     end = position_of(mysql_server)
-    by_set = LogPosition(end.server_uuid, None, end.gtids)
+    by_set = MySqlPosition(end.server_uuid, None, end.gtids)
     with reading(mysql_server, by_set, table) as reader:
         began = time.monotonic()
         assert rows_of(list(reader.read_to(end.binlog))) == []
@@ -140,7 +140,7 @@ def test_a_start_by_gtids_across_a_new_file_ends_at_the_servers_end(
     insert(mysql_server, table, 1)
     mysql_server.execute("FLUSH BINARY LOGS")
     end = position_of(mysql_server)
-    by_set = LogPosition(end.server_uuid, None, end.gtids)
+    by_set = MySqlPosition(end.server_uuid, None, end.gtids)
     with reading(mysql_server, by_set, table) as reader:
         assert rows_of(list(reader.read_to(end.binlog))) == []
         assert reader.position == end
@@ -238,11 +238,11 @@ def test_changes_of_a_row_of_twenty_megabytes_are_read(
     assert value == b"x" * 20_000_000
 
 
-def mariadb_position(server: SqlServer) -> LogPosition:
+def mariadb_position(server: SqlServer) -> MySqlPosition:
     """Ask a quiet MariaDB for its whole position."""
     place = position_of(server)
     gtids = MariaDbGtidPosition.parse(server.execute("SELECT @@global.gtid_binlog_pos")[0][0])
-    return LogPosition(place.server_uuid, place.binlog, gtids)
+    return MySqlPosition(place.server_uuid, place.binlog, gtids)
 
 
 @pytest.fixture
@@ -267,7 +267,7 @@ def test_mariadb_is_read_by_gtids(mariadb_server: SqlServer, mariadb_table: Tabl
     mariadb_server.execute("FLUSH BINARY LOGS")
     insert(mariadb_server, mariadb_table, 3)
     end = mariadb_position(mariadb_server)
-    by_set = LogPosition(start.server_uuid, None, start.gtids)
+    by_set = MySqlPosition(start.server_uuid, None, start.gtids)
     with reading(mariadb_server, by_set, mariadb_table) as reader:
         assert rows_of(list(reader.read_to(end.binlog))) == [("INSERT", 2), ("INSERT", 3)]
         assert reader.position == end
@@ -278,7 +278,7 @@ def test_mariadb_with_nothing_left_after_the_gtids_ends_at_its_end(
 ) -> None:
     insert(mariadb_server, mariadb_table, 1)
     end = mariadb_position(mariadb_server)
-    by_set = LogPosition(end.server_uuid, None, end.gtids)
+    by_set = MySqlPosition(end.server_uuid, None, end.gtids)
     with reading(mariadb_server, by_set, mariadb_table) as reader:
         assert rows_of(list(reader.read_to(end.binlog))) == []
         assert reader.position == end
@@ -297,16 +297,16 @@ def test_mariadbs_purged_log_is_named() -> None:
         while len(server.execute("SHOW BINARY LOGS")) > 1 and time.monotonic() < deadline:
             server.execute(f"PURGE BINARY LOGS TO '{last}'")
             time.sleep(0.1)
-        by_set = LogPosition(start.server_uuid, None, start.gtids)
+        by_set = MySqlPosition(start.server_uuid, None, start.gtids)
         with pytest.raises(BinlogPurgedError), reading(server, by_set) as reader:
             list(reader.read_to(mariadb_position(server).binlog))
-        by_file = LogPosition(start.server_uuid, start.binlog)
+        by_file = MySqlPosition(start.server_uuid, start.binlog)
         with pytest.raises(BinlogPurgedError, match="purged"), reading(server, by_file):
             pass
 
 
 def test_a_mariadb_that_lacks_our_transactions_is_refused(mariadb_server: SqlServer) -> None:
-    ahead = LogPosition("server_id-9@elsewhere", None, MariaDbGtidPosition.parse("0-1-99999999"))
+    ahead = MySqlPosition("server_id-9@elsewhere", None, MariaDbGtidPosition.parse("0-1-99999999"))
     with pytest.raises(SourceIdentityError, match="0-1-99999999"), reading(mariadb_server, ahead):
         pass
 
@@ -387,7 +387,7 @@ def test_a_purged_log_is_named_with_the_gap() -> None:
         server.execute(f"PURGE BINARY LOGS TO '{last}'")
         with pytest.raises(BinlogPurgedError, match=str(lost)), reading(server, start):
             pass
-        by_file = LogPosition(start.server_uuid, start.binlog)
+        by_file = MySqlPosition(start.server_uuid, start.binlog)
         with pytest.raises(BinlogPurgedError, match="purged"), reading(server, by_file):
             pass
 
@@ -409,7 +409,7 @@ def test_a_reset_log_is_another_history_even_under_the_same_file_name() -> None:
 
 def test_a_position_without_gtids_of_another_server_is_refused(mysql_server: SqlServer) -> None:
     start = position_of(mysql_server)
-    foreign = LogPosition("11111111-1111-1111-1111-111111111111", start.binlog)
+    foreign = MySqlPosition("11111111-1111-1111-1111-111111111111", start.binlog)
     with pytest.raises(SourceIdentityError, match="another server"), reading(mysql_server, foreign):
         pass
 
@@ -425,7 +425,7 @@ def test_tagged_gtids_in_the_start_are_understood_by_the_server() -> None:
         assert "orders" in str(start.gtids)
         server.execute("INSERT INTO d.t VALUES (7)")
         end = position_of(server)
-        by_set = LogPosition(start.server_uuid, None, start.gtids)
+        by_set = MySqlPosition(start.server_uuid, None, start.gtids)
         with reading(server, by_set, TableId("d", "t")) as reader:
             assert rows_of(list(reader.read_to(end.binlog))) == [("INSERT", 7)]
             assert reader.position == end

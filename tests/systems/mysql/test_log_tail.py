@@ -9,10 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_cdc_provider.columns.changes import ChangeBatch, Op, Statement, TableChanges
-from airflow_cdc_provider.core.gtid import Gtid, GtidSet, GtidSource
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition, TransactionPoint
 from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import effect_of
+from airflow_cdc_provider.systems.mysql.positions.gtid import Gtid, GtidSet, GtidSource
+from airflow_cdc_provider.systems.mysql.positions.position import (
+    BinlogPosition,
+    MySqlPoint,
+    MySqlPosition,
+    own,
+    own_point,
+)
 from airflow_cdc_provider.systems.mysql.source.log_tail import LogTail
 
 UUID = "11111111-1111-1111-1111-111111111111"
@@ -25,16 +31,16 @@ def place(number: int) -> BinlogPosition:
     return BinlogPosition(1, 100 * number)
 
 
-def executed(*numbers: int) -> LogPosition:
+def executed(*numbers: int) -> MySqlPosition:
     """Return an L that contains these transactions."""
     gtids = GtidSet()
     for number in numbers:
         gtids = gtids.add(Gtid(SOURCE, number))
-    return LogPosition(UUID, None, gtids)
+    return MySqlPosition(UUID, None, gtids)
 
 
-def point(number: int) -> TransactionPoint:
-    return TransactionPoint(UUID, Gtid(SOURCE, number), place(number - 1), place(number), 0)
+def point(number: int) -> MySqlPoint:
+    return MySqlPoint(UUID, Gtid(SOURCE, number), place(number - 1), place(number), 0)
 
 
 def changes(numbers: list[int], *, of: list[int] | None = None) -> TableChanges:
@@ -52,7 +58,7 @@ def changes(numbers: list[int], *, of: list[int] | None = None) -> TableChanges:
 
 
 def batch(numbers: list[int], *, ended: bool = True, size: int = 10) -> ChangeBatch:
-    end = LogPosition(UUID, place(numbers[-1]), executed(*range(1, numbers[-1] + 1)).gtids)
+    end = MySqlPosition(UUID, place(numbers[-1]), executed(*range(1, numbers[-1] + 1)).gtids)
     return ChangeBatch(
         start=executed(),
         end=end if ended else None,
@@ -65,7 +71,7 @@ def batch(numbers: list[int], *, ended: bool = True, size: int = 10) -> ChangeBa
 class ScriptedReader:
     """Gives prepared batches for each call of `read_to`, from its start on."""
 
-    def __init__(self, start: LogPosition, calls: list[list[ChangeBatch]]) -> None:
+    def __init__(self, start: MySqlPosition, calls: list[list[ChangeBatch]]) -> None:
         self.start = start
         self.position = start
         self._calls = calls
@@ -73,7 +79,7 @@ class ScriptedReader:
 
     def read_to(self, until: BinlogPosition | None) -> Iterator[ChangeBatch]:
         for each in self._calls.pop(0) if self._calls else []:
-            self.position = each.end or self.position
+            self.position = own(each.end or self.position)
             yield each
 
     def close(self) -> None:
@@ -86,14 +92,14 @@ def tail_of(
     opened: list[ScriptedReader] = []
     waiting = list(scripts)
 
-    def open_reader(start: LogPosition) -> ScriptedReader:
+    def open_reader(start: MySqlPosition) -> ScriptedReader:
         opened.append(ScriptedReader(start, waiting.pop(0)))
         return opened[-1]
 
     return LogTail(open_reader, keep_bytes=keep_bytes), opened
 
 
-def keys(tail: LogTail, low: LogPosition, until: int) -> list[int]:
+def keys(tail: LogTail, low: MySqlPosition, until: int) -> list[int]:
     found = []
     for part in tail.changes(TABLE, low, place(until)):
         if isinstance(part, TableChanges):
@@ -173,7 +179,7 @@ def test_whatever_is_kept_each_split_is_given_everything_between_its_l_and_h(
         ends.append(ends[-1] + size)
 
     class LogFrom:
-        def __init__(self, start: LogPosition) -> None:
+        def __init__(self, start: MySqlPosition) -> None:
             self.position = start
             self._next = 0
             assert isinstance(start.gtids, GtidSet)
@@ -182,10 +188,10 @@ def test_whatever_is_kept_each_split_is_given_everything_between_its_l_and_h(
         def read_to(self, until: BinlogPosition | None) -> Iterator[ChangeBatch]:
             while self._next < len(log) and until is not None:
                 each = log[self._next]
-                if each.transactions[-1].end > until:
+                if own_point(each.transactions[-1]).end > until:
                     return
                 self._next += 1
-                self.position = each.end or self.position
+                self.position = own(each.end or self.position)
                 yield each
 
         def close(self) -> None: ...

@@ -19,9 +19,9 @@ from airflow_cdc_provider.core.errors import (
     RefusedError,
     SourceIdentityError,
 )
-from airflow_cdc_provider.core.gtid import GtidSet, MariaDbGtidPosition
 from airflow_cdc_provider.core.logged_events import LoggedEvent, LogView
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
+from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet, MariaDbGtidPosition
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
 from airflow_cdc_provider.systems.mysql.source.log_view import look_at_log
 from tests.servers.accounts import least_privileged, source_account
 from tests.servers.given import SqlServer
@@ -198,7 +198,7 @@ def test_a_stream_s_position_is_a_place_on_another_server_by_its_gtids_only(worl
     assert world.look(position=here).offset == mine.binlog.offset
     assert world.look(position=replace(here, server_uuid="another")).offset == mine.binlog.offset
     with pytest.raises(SourceIdentityError):
-        world.look(position=LogPosition("another", mine.binlog))
+        world.look(position=MySqlPosition("another", mine.binlog))
 
 
 def test_a_place_inside_an_event_is_refused_with_its_ends(world: World) -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import SourceIdentityError
-from airflow_cdc_provider.core.gtid import MariaDbGtidPosition
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.systems.mysql.positions.gtid import MariaDbGtidPosition
+from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
 from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.mysql.source.log_files import log_end
@@ -20,15 +20,15 @@ from tests.servers.throwaway import MariaDbServer
 from tests.systems.mysql.test_log_reader import insert
 
 
-def whole_position(server: SqlServer) -> LogPosition:
+def whole_position(server: SqlServer) -> MySqlPosition:
     with closing(connect(Endpoint.parse(server.dsn()), purpose="test")) as connection:
         capabilities = read_capabilities(connection)
         end = log_end(connection, capabilities)
     gtids = server.execute("SELECT @@global.gtid_binlog_pos")[0][0]
-    return LogPosition(capabilities.server_uuid, end, MariaDbGtidPosition.parse(gtids))
+    return MySqlPosition(capabilities.server_uuid, end, MariaDbGtidPosition.parse(gtids))
 
 
-def start_at(server: SqlServer, position: LogPosition) -> None:
+def start_at(server: SqlServer, position: MySqlPosition) -> None:
     with closing(connect(Endpoint.parse(server.dsn()), purpose="test")) as connection:
         assert check_start(connection, read_capabilities(connection), position).by_file
 
@@ -56,7 +56,7 @@ def test_a_place_is_good_right_behind_a_restart_of_the_server() -> None:
         insert(server, TableId("d", "t"), 1)
         start_at(server, before)
         assert before.binlog is not None
-        following = LogPosition(
+        following = MySqlPosition(
             before.server_uuid,
             type(before.binlog)(before.binlog.file_number + 1, 4, before.binlog.base),
             before.gtids,

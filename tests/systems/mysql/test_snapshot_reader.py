@@ -14,8 +14,9 @@ from airflow_cdc_provider.core.errors import (
     SplitTooBigError,
     TableChangedError,
 )
-from airflow_cdc_provider.core.gtid import GtidSet
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet
+from airflow_cdc_provider.systems.mysql.positions.position import own
 from tests.servers.given import SqlServer
 from tests.servers.proxy import CuttingProxy, Fault
 from tests.servers.throwaway import MySqlServer
@@ -79,9 +80,9 @@ def test_a_quiet_split_has_the_servers_own_gtids_at_h(
     with reader_of(mysql_server, schema) as reader:
         _, report = reader.read(split_of(schema))
     executed = GtidSet.parse(mysql_server.execute("SELECT @@global.gtid_executed")[0][0])
-    assert report.high.gtids == executed
-    assert report.low.binlog is None
-    assert report.low.gtids == executed
+    assert own(report.high).gtids == executed
+    assert own(report.low).binlog is None
+    assert own(report.low).gtids == executed
 
 
 def test_without_backfill_one_connection_is_enough_and_h_covers_what_was_seen(

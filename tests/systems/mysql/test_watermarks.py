@@ -15,7 +15,7 @@ from airflow_cdc_provider.core.errors import (
     SourceIdentityError,
     UnsupportedServerError,
 )
-from airflow_cdc_provider.core.gtid import GtidSet, MariaDbGtidPosition
+from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet, MariaDbGtidPosition
 from airflow_cdc_provider.systems.mysql.server.capabilities import WatermarkMode, read_capabilities
 from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.mysql.source import watermarks

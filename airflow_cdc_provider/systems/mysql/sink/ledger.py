@@ -42,7 +42,6 @@ from airflow_cdc_provider.core.errors import (
     FencedError,
     SnapshotRequiredError,
 )
-from airflow_cdc_provider.core.gtid import GtidSet
 from airflow_cdc_provider.core.hand_off_check import Report, require_may_hand_off
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.positions import LogPosition
@@ -54,7 +53,6 @@ from airflow_cdc_provider.systems.mysql.sink import writers
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, create_ledger
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
-NO_GTIDS = GtidSet()
 NOW_US = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED)"
 
 

@@ -79,7 +79,7 @@ class SlotWriter:
         self._slot = slot
         self._slots = slots
         self._row = f"{ledger.pipeline_is(owner.pipeline)} AND slot = {slot}"
-        self._stored: tuple[str, StreamSplit] = ("", StreamSplit(_NOWHERE, None, ()))
+        self._stored: tuple[str, StreamSplit] | None = None
         self._open: _Committed | None = None
         self._so_far: SlotOutcome | None = None
         self._is_broken = False
@@ -147,14 +147,15 @@ class SlotWriter:
     def _committed(self) -> _Committed:
         """Lock and read the slot's row; the stored split is parsed once as long as it stays."""
         ledger.check_generation(self.session, self._owner)
+        known = "" if self._stored is None else self._stored[0]
         found = self.session.rows(
-            f"SELECT position, IF(SHA2(split, 256) = '{self._stored[0]}', NULL, split), "
+            f"SELECT position, IF(SHA2(split, 256) = '{known}', NULL, split), "
             f"SHA2(split, 256) FROM {LEDGER}.stream WHERE {self._row} FOR UPDATE"
         )
         if not found:
             raise ledger.no_stream(self._owner, self.session.where)
         position, split, digest = found[0]
-        if split is not None:
+        if split is not None or self._stored is None:
             self._stored = (digest, stream_from_text(split))
         return _Committed(position_from_json(json.loads(position)), self._stored[1])
 
@@ -206,9 +207,6 @@ class SlotWriter:
             return
         writer.delete_keys(merged.upserts.select(list(plan.schema.primary_key)))
         writer.write([merged.upserts], WriteMode.INSERT, load=load)
-
-
-_NOWHERE = LogPosition("", gtids=ledger.NO_GTIDS)
 
 
 def _outcome(position: LogPosition, work: Work) -> SlotOutcome:

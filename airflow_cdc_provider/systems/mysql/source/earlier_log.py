@@ -26,7 +26,6 @@ import numpy as np
 from airflow_cdc_provider.columns.arrow_arrays import as_numpy
 from airflow_cdc_provider.columns.changes import ChangeBatch, TableChanges
 from airflow_cdc_provider.core.errors import BinlogPurgedError
-from airflow_cdc_provider.core.positions import BinlogPosition
 from airflow_cdc_provider.systems.mysql.binlog.transactions.pending import Piece
 from airflow_cdc_provider.systems.mysql.binlog.transactions.prepared import (
     Prepared,
@@ -34,6 +33,7 @@ from airflow_cdc_provider.systems.mysql.binlog.transactions.prepared import (
     XaName,
     rows_are_gone,
 )
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition
 from airflow_cdc_provider.systems.mysql.server.connection import connect, query
 from airflow_cdc_provider.systems.mysql.source.log_transport import NO_SERVER_ID as NO_SERVER_ID
 

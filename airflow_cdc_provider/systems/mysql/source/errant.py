@@ -27,9 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from airflow_cdc_provider.core.errors import RESTART, SourceIdentityError, SourceUnreachableError
-from airflow_cdc_provider.core.gtid import Gtid, GtidSet, MariaDbGtid, MariaDbGtidPosition
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.positions import AnyGtid, BinlogPosition, Gtids, LogPosition
 from airflow_cdc_provider.systems.mysql.binlog.events.event_types import EventType
 from airflow_cdc_provider.systems.mysql.binlog.events.frames import FrameReader, Frames
 from airflow_cdc_provider.systems.mysql.binlog.events.gtid_events import read_gtids
@@ -39,6 +37,18 @@ from airflow_cdc_provider.systems.mysql.binlog.events.statements import (
     judged,
 )
 from airflow_cdc_provider.systems.mysql.binlog.rows.table_map import read_table_id
+from airflow_cdc_provider.systems.mysql.positions.gtid import (
+    Gtid,
+    GtidSet,
+    MariaDbGtid,
+    MariaDbGtidPosition,
+)
+from airflow_cdc_provider.systems.mysql.positions.position import (
+    AnyGtid,
+    BinlogPosition,
+    Gtids,
+    MySqlPosition,
+)
 from airflow_cdc_provider.systems.mysql.server.connection import query
 from airflow_cdc_provider.systems.mysql.source.log_transport import NO_SERVER_ID, LogTransport
 
@@ -56,7 +66,7 @@ def require_order(
     endpoint: Endpoint,
     connection: ServerConnection,
     now: str,
-    ours: Iterable[LogPosition],
+    ours: Iterable[MySqlPosition],
     captured: Collection[TableId],
 ) -> None:
     """Require that what the server `now` did to captured tables comes behind what we have.
@@ -162,14 +172,14 @@ def _look(
         file, search.still = _first_by_domains(connection, search.ours)
     if search.still <= 0:
         return
-    start = LogPosition(server_uuid, BinlogPosition.of(file, 4))
+    start = MySqlPosition(server_uuid, BinlogPosition.of(file, 4))
     for frames in _log_from(endpoint, start):
         search.take(frames)
         if search.still <= 0:
             return
 
 
-def _by_server(ours: Iterable[LogPosition], now: str) -> Mapping[str, Gtids]:
+def _by_server(ours: Iterable[MySqlPosition], now: str) -> Mapping[str, Gtids]:
     """Join what was read of each server but the one that answers."""
     joined: dict[str, Gtids] = {}
     for position in ours:
@@ -238,7 +248,7 @@ def _named_first(connection: ServerConnection, file: str, kind: str) -> str:
     return next((str(row[5]) for row in rows if row[2] == kind), "")
 
 
-def _log_from(endpoint: Endpoint, start: LogPosition) -> Iterator[Frames]:
+def _log_from(endpoint: Endpoint, start: MySqlPosition) -> Iterator[Frames]:
     """Yield the events of a log up to where it ends now."""
     frames = FrameReader()
     with closing(LogTransport(endpoint, server_id=NO_SERVER_ID, start=start)) as transport:

@@ -13,8 +13,8 @@ import zlib
 import numpy as np
 
 from airflow_cdc_provider.core.errors import CorruptLogError
-from airflow_cdc_provider.core.positions import BinlogPosition
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import EventChunk
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition
 from airflow_cdc_provider.systems.mysql.wire.packet_chain import (
     HEADER_BYTES,
     LARGEST_PACKET,

@@ -12,7 +12,7 @@ import struct
 from uuid import UUID
 
 from airflow_cdc_provider.core.errors import RESTART, UnsupportedServerError
-from airflow_cdc_provider.core.gtid import GtidSet
+from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet
 
 TAGS_SINCE = (8, 3, 0)
 _TAGGED = 1

@@ -38,10 +38,15 @@ from airflow_cdc_provider.core.errors import (
     SourceIdentityError,
 )
 from airflow_cdc_provider.core.history import Held
-from airflow_cdc_provider.core.positions import BinlogPosition, Imprint, LogPosition
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import EventChunk
 from airflow_cdc_provider.systems.mysql.binlog.events.log_place import whole_offsets
 from airflow_cdc_provider.systems.mysql.binlog.octets import Ints, Octets
+from airflow_cdc_provider.systems.mysql.positions.position import (
+    BinlogPosition,
+    Imprint,
+    MySqlPosition,
+    own,
+)
 from airflow_cdc_provider.systems.mysql.source.event_framing import rotation_target
 from airflow_cdc_provider.systems.mysql.source.log_transport import NO_SERVER_ID, LogTransport
 
@@ -334,7 +339,7 @@ class KnownLog:
         )
 
 
-def require_known(endpoint: Endpoint, start: LogPosition, held: Sequence[Held] = ()) -> None:
+def require_known(endpoint: Endpoint, start: MySqlPosition, held: Sequence[Held] = ()) -> None:
     """Require that a server's log is the one that was read up to a position."""
     with closing(_short_dump(endpoint, start, held)) as transport:
         known = KnownLog(transport, held, str(endpoint))
@@ -342,7 +347,7 @@ def require_known(endpoint: Endpoint, start: LogPosition, held: Sequence[Held] =
             known.receive(_WAIT_S, None)
 
 
-def imprint_at(endpoint: Endpoint, position: LogPosition) -> Imprint | None:
+def imprint_at(endpoint: Endpoint, position: MySqlPosition) -> Imprint | None:
     """Ask when the file of a position was begun; None if the position names no place."""
     with closing(_short_dump(endpoint, position)) as transport:
         known = KnownLog(transport, (), str(endpoint))
@@ -351,7 +356,9 @@ def imprint_at(endpoint: Endpoint, position: LogPosition) -> Imprint | None:
         return found
 
 
-def _short_dump(endpoint: Endpoint, start: LogPosition, held: Sequence[Held] = ()) -> LogTransport:
+def _short_dump(
+    endpoint: Endpoint, start: MySqlPosition, held: Sequence[Held] = ()
+) -> LogTransport:
     """Open a dump that registers nowhere, disturbs no reader, and ends where the log ends."""
     return LogTransport(endpoint, server_id=NO_SERVER_ID, start=start, held=held)
 
@@ -360,8 +367,8 @@ def _by_file(held: Iterable[Held], server_uuid: str) -> dict[int, list[tuple[Hel
     """Sort the imprints of what is still to pass by their files, each once."""
     found: dict[Imprint, Held] = {}
     for each in held:
-        imprint = each.position.imprint
-        if imprint is not None and each.position.server_uuid == server_uuid:
+        imprint = own(each.position).imprint
+        if imprint is not None and each.position.server == server_uuid:
             found.setdefault(imprint, each)
     by_file: dict[int, list[tuple[Held, Imprint]]] = {}
     for imprint, each in found.items():

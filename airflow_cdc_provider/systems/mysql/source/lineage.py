@@ -25,9 +25,13 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.errors import SourceIdentityError
-from airflow_cdc_provider.core.gtid import GtidSet, MariaDbGtid, MariaDbGtidPosition
 from airflow_cdc_provider.core.history import Held, names_of
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
+from airflow_cdc_provider.systems.mysql.positions.gtid import (
+    GtidSet,
+    MariaDbGtid,
+    MariaDbGtidPosition,
+)
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition, own
 from airflow_cdc_provider.systems.mysql.server.connection import query
 from airflow_cdc_provider.systems.mysql.source.log_files import LogFiles
 
@@ -55,7 +59,7 @@ class _Server:
 def check_history(
     connection: ServerConnection,
     capabilities: Capabilities,
-    read: LogPosition,
+    read: MySqlPosition,
     held: Sequence[Held] = (),
     *,
     commit_wait_s: float = COMMIT_WAIT_S,
@@ -64,7 +68,7 @@ def check_history(
     server = _Server(connection, capabilities)
     needed = (Held("what was read", read), *held)
     for each in needed:
-        _check_kind(server, each.position)
+        _check_kind(server, own(each.position))
     if capabilities.is_mariadb:
         _check_domains(server, needed)
     else:
@@ -72,7 +76,7 @@ def check_history(
     _check_places(server, held)
 
 
-def unseen_transactions(connection: ServerConnection, ours: Iterable[LogPosition]) -> str:
+def unseen_transactions(connection: ServerConnection, ours: Iterable[MySqlPosition]) -> str:
     """Name what a MySQL server has from servers that nothing of ours came from.
 
     What it wrote since it became the primary is among it, and what was written on it before, beside
@@ -88,7 +92,7 @@ def unseen_transactions(connection: ServerConnection, ours: Iterable[LogPosition
 
 
 def taken_over(
-    connection: ServerConnection, capabilities: Capabilities, ours: Sequence[LogPosition]
+    connection: ServerConnection, capabilities: Capabilities, ours: Sequence[MySqlPosition]
 ) -> str:
     """Say what is to be known of a server that took over from the one that was read.
 
@@ -114,7 +118,7 @@ def taken_over(
     )
 
 
-def _check_kind(server: _Server, position: LogPosition) -> None:
+def _check_kind(server: _Server, position: MySqlPosition) -> None:
     """Refuse a position that means nothing on this server."""
     capabilities = server.capabilities
     if position.gtids is None:
@@ -136,7 +140,8 @@ def _check_kind(server: _Server, position: LogPosition) -> None:
 
 
 def _check_sets(server: _Server, needed: Sequence[Held], commit_wait_s: float) -> None:
-    sets = [each.position.gtids for each in needed if isinstance(each.position.gtids, GtidSet)]
+    gtids = [own(each.position).gtids for each in needed]
+    sets = [each for each in gtids if isinstance(each, GtidSet)]
     if not sets:
         return
     ours = reduce(GtidSet.union, sets)
@@ -152,7 +157,7 @@ def _check_sets(server: _Server, needed: Sequence[Held], commit_wait_s: float) -
 
 
 def _names(held: Held, gtids: GtidSet) -> bool:
-    ours = held.position.gtids
+    ours = own(held.position).gtids
     return isinstance(ours, GtidSet) and bool(ours.intersection(gtids))
 
 
@@ -160,8 +165,9 @@ def _check_domains(server: _Server, needed: Sequence[Held]) -> None:
     """Require that MariaDB knows the last transaction of each domain of each position."""
     held_by: dict[MariaDbGtid, list[Held]] = {}
     for each in needed:
-        if isinstance(each.position.gtids, MariaDbGtidPosition):
-            for gtid in each.position.gtids:
+        gtids = own(each.position).gtids
+        if isinstance(gtids, MariaDbGtidPosition):
+            for gtid in gtids:
                 held_by.setdefault(gtid, []).append(each)
     if not held_by:
         return
@@ -203,15 +209,17 @@ def _lacks(server: _Server, unknown: str, holders: Iterable[Held]) -> SourceIden
 
 def _check_places(server: _Server, held: Sequence[Held]) -> None:
     """Require that the log reaches every place in it that rows are from."""
-    same = [each for each in held if each.position.server_uuid == server.capabilities.server_uuid]
-    placed = [(each.position.binlog, each) for each in same if each.position.binlog is not None]
+    same = [each for each in held if each.position.server == server.capabilities.server_uuid]
+    asked = [(own(each.position).binlog, each) for each in same]
+    placed = [(place, each) for place, each in asked if place is not None]
     if not placed:
         return
     files = LogFiles.ask(server.connection, server.capabilities)
-    beyond = [each for place, each in placed if files.ends_before(place)]
+    beyond = [(place, each) for place, each in placed if files.ends_before(place)]
     if beyond:
-        last = max(each.position.binlog for each in beyond if each.position.binlog is not None)
-        raise beyond_the_end(server.where, last, files, f"; it is in {names_of(beyond)}")
+        last = max(place for place, _ in beyond)
+        holders = names_of(each for _, each in beyond)
+        raise beyond_the_end(server.where, last, files, f"; it is in {holders}")
 
 
 def beyond_the_end(

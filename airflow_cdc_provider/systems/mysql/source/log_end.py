@@ -5,7 +5,8 @@ from __future__ import annotations
 from airflow_cdc_provider.columns.source_port import NextEnd
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import RefusedError
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition, own
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
 from airflow_cdc_provider.systems.mysql.server.connection import connect, query
 from airflow_cdc_provider.systems.mysql.source.log_pacing import LogFile, next_end
@@ -22,7 +23,7 @@ class MySqlLogEnd:
     def server_uuid(self) -> str:
         return self._capabilities.server_uuid
 
-    def now(self) -> LogPosition:
+    def now(self) -> MySqlPosition:
         """Return the end of the log: a boundary that everything committed so far lies before."""
         rows = query(self._connection, self._capabilities.status_statement)
         if not rows:
@@ -33,12 +34,17 @@ class MySqlLogEnd:
                 remedy="turn on log_bin and grant REPLICATION CLIENT (MariaDB: BINLOG MONITOR)",
             )
         file, offset = rows[0][0], rows[0][1]
-        return LogPosition(self.server_uuid, BinlogPosition.of(str(file), int(offset)))
+        return MySqlPosition(self.server_uuid, BinlogPosition.of(str(file), int(offset)))
 
     def next_end(
         self, start: LogPosition, *, bound: LogPosition | None, batch_bytes: int
     ) -> NextEnd:
         """Return where the micro-batch from `start` ends."""
+        return self._next_end(own(start), None if bound is None else own(bound), batch_bytes)
+
+    def _next_end(
+        self, start: MySqlPosition, bound: MySqlPosition | None, batch_bytes: int
+    ) -> NextEnd:
         now = self.now()
         if bound is not None and bound.server_uuid != now.server_uuid:
             # no place in this server's log; its end of now has all that the bound was to bring

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from airflow_cdc_provider.core.errors import RESTART, SourceIdentityError
-from airflow_cdc_provider.core.positions import BinlogPosition
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition
 from airflow_cdc_provider.systems.mysql.server.connection import query
 
 if TYPE_CHECKING:

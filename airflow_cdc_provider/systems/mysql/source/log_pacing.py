@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airflow_cdc_provider.core.errors import RESTART, PositionWentBackError
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
 
 _FIRST_EVENT = 4
 """Where the first event of any log file begins."""
@@ -27,13 +27,13 @@ class LogFile:
 
 
 def next_end(
-    start: LogPosition,
-    now: LogPosition,
+    start: MySqlPosition,
+    now: MySqlPosition,
     *,
-    bound: LogPosition | None = None,
+    bound: MySqlPosition | None = None,
     files: Sequence[LogFile] = (),
     batch_bytes: int = 1 << 62,
-) -> LogPosition:
+) -> MySqlPosition:
     """Return where the micro-batch from `start` ends: `start` itself if there is nothing to read.
 
     `now` is the end of the server's log. `bound` ends a bounded run. With `files` the batch holds
@@ -48,17 +48,17 @@ def next_end(
     if end.binlog <= start.binlog:
         return start
     cut = _file_cut(start.binlog, end.binlog, files, batch_bytes)
-    return LogPosition(end.server_uuid, cut)
+    return MySqlPosition(end.server_uuid, cut)
 
 
-def _earlier(now: LogPosition, bound: LogPosition | None) -> LogPosition:
+def _earlier(now: MySqlPosition, bound: MySqlPosition | None) -> MySqlPosition:
     """Return the bound where it lies in this server's log at all, else the end of the log."""
     if bound is None or bound.server_uuid != now.server_uuid or bound.binlog is None:
         return now
     return bound if now.binlog is None or bound.binlog < now.binlog else now
 
 
-def _covers(start: LogPosition, bound: LogPosition) -> bool:
+def _covers(start: MySqlPosition, bound: MySqlPosition) -> bool:
     if start.gtids is not None and bound.gtids is not None:
         return start.covers(bound)
     return False
@@ -86,7 +86,7 @@ def _next_file(files: Sequence[LogFile], file: LogFile, end: BinlogPosition) -> 
     return min(later, default=end.file_number)
 
 
-def _went_back(start: LogPosition, now: LogPosition) -> PositionWentBackError:
+def _went_back(start: MySqlPosition, now: MySqlPosition) -> PositionWentBackError:
     return PositionWentBackError(
         f"the end of the source's log is {now.binlog}, before {start.binlog}, where the stream is",
         where=f"log of {now.server_uuid}",

@@ -27,7 +27,7 @@ import numpy as np
 from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.core.history import Held
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
+from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits, EventChunk
 from airflow_cdc_provider.systems.mysql.binlog.events.log_place import whole_offsets
 from airflow_cdc_provider.systems.mysql.binlog.octets import Ints, Octets
@@ -39,6 +39,7 @@ from airflow_cdc_provider.systems.mysql.binlog.transactions.prepared import (
     XaName,
 )
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition, own
 from airflow_cdc_provider.systems.mysql.source.earlier_log import (
     NO_SERVER_ID,
     EarlierLog,
@@ -67,7 +68,7 @@ class LogReader:
         endpoint: Endpoint,
         *,
         server_id: int,
-        start: LogPosition,
+        start: MySqlPosition,
         captured: Captured,
         limits: BatchLimits | None = None,
         zero_dates: ZeroDates = ZeroDates.FAIL,
@@ -120,7 +121,7 @@ class LogReader:
             return LogReader(
                 endpoint,
                 server_id=NO_SERVER_ID,
-                start=LogPosition(self._server_uuid, start),
+                start=MySqlPosition(self._server_uuid, start),
                 captured=captured if rows else frozenset(),
                 limits=limits,
                 zero_dates=zero_dates,
@@ -132,17 +133,17 @@ class LogReader:
         return EarlierLog(partial(log_files, endpoint), open_reader)
 
     @property
-    def position(self) -> LogPosition:
+    def position(self) -> MySqlPosition:
         """Return the last boundary read, with the GTIDs up to there."""
         position = self._decoder.position
         reached = self._reached
         if reached is None or (position.binlog is not None and position.binlog >= reached):
             return self._imprinted(position)
-        return self._imprinted(LogPosition(self._server_uuid, reached, position.gtids))
+        return self._imprinted(MySqlPosition(self._server_uuid, reached, position.gtids))
 
     def read_up_to(self, end: LogPosition, *, batch_s: float) -> Iterator[ChangeBatch]:
         """Yield the changes up to `end`, a place in this server's log."""
-        return self.read_to(end.binlog, batch_s=batch_s)
+        return self.read_to(own(end).binlog, batch_s=batch_s)
 
     def read_to(
         self,
@@ -205,10 +206,10 @@ class LogReader:
         start = self._came_to if self._came_to == batch.start else batch.start
         if batch.end is None:
             return replace(batch, start=start)
-        self._came_to = self._imprinted(batch.end)
+        self._came_to = self._imprinted(own(batch.end))
         return replace(batch, start=start, end=self._came_to)
 
-    def _imprinted(self, position: LogPosition) -> LogPosition:
+    def _imprinted(self, position: MySqlPosition) -> MySqlPosition:
         return replace(position, imprint=self._known.imprint(position.binlog))
 
     def _empty(self) -> ChangeBatch:

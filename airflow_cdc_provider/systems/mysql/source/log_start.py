@@ -18,9 +18,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from airflow_cdc_provider.core.errors import RESTART, BinlogPurgedError, SourceIdentityError
-from airflow_cdc_provider.core.gtid import GtidSet, MariaDbGtidPosition
 from airflow_cdc_provider.core.history import Held
-from airflow_cdc_provider.core.positions import BinlogPosition, Imprint, LogPosition
+from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet, MariaDbGtidPosition
+from airflow_cdc_provider.systems.mysql.positions.position import (
+    BinlogPosition,
+    Imprint,
+    MySqlPosition,
+)
 from airflow_cdc_provider.systems.mysql.server.connection import query
 from airflow_cdc_provider.systems.mysql.source.lineage import (
     COMMIT_WAIT_S,
@@ -41,7 +45,7 @@ LARGEST_OFFSET = 0xFFFFFFFF
 class LogStart:
     """A start that the server can serve: by file and offset, or else by GTIDs."""
 
-    position: LogPosition
+    position: MySqlPosition
     """What we have; the first event handed out is the one after."""
     by_file: bool
     dump_from: BinlogPosition | None = None
@@ -54,7 +58,7 @@ class LogStart:
 def check_start(
     connection: ServerConnection,
     capabilities: Capabilities,
-    wanted: LogPosition,
+    wanted: MySqlPosition,
     *,
     held: Sequence[Held] = (),
     commit_wait_s: float = COMMIT_WAIT_S,
@@ -76,10 +80,10 @@ def check_start(
             _refuse_file(capabilities, place, purged)
     if isinstance(wanted.gtids, GtidSet):
         _check_purged(connection, wanted.gtids)
-    return LogStart(LogPosition(capabilities.server_uuid, None, wanted.gtids), by_file=False)
+    return LogStart(MySqlPosition(capabilities.server_uuid, None, wanted.gtids), by_file=False)
 
 
-def _by_file(wanted: LogPosition, place: BinlogPosition, files: LogFiles) -> LogStart:
+def _by_file(wanted: MySqlPosition, place: BinlogPosition, files: LogFiles) -> LogStart:
     """Start where the imprint begins, if its file is there: that may be the file before."""
     imprint = wanted.imprint
     if imprint is None or files.lacks(imprint.end):

@@ -22,7 +22,7 @@ from typing import Protocol
 from airflow_cdc_provider.columns.arrow_arrays import as_numpy, mask_of
 from airflow_cdc_provider.columns.changes import ChangeBatch, Statement, TableChanges
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition, own
 
 KEEP_BYTES = 64 * 1024 * 1024
 """Bytes of log behind the batches that are kept."""
@@ -32,7 +32,7 @@ class Reader(Protocol):
     """What the tail needs of a log reader."""
 
     @property
-    def position(self) -> LogPosition: ...
+    def position(self) -> MySqlPosition: ...
 
     def read_to(self, until: BinlogPosition | None) -> Iterator[ChangeBatch]: ...
 
@@ -43,23 +43,23 @@ class LogTail:
     """Gives one table's changes after an L and up to an H; each L covers the one before."""
 
     def __init__(
-        self, open_reader: Callable[[LogPosition], Reader], *, keep_bytes: int = KEEP_BYTES
+        self, open_reader: Callable[[MySqlPosition], Reader], *, keep_bytes: int = KEEP_BYTES
     ) -> None:
         self._open_reader = open_reader
         self._keep_bytes = keep_bytes
         self._reader: Reader | None = None
-        self._floor: LogPosition | None = None
+        self._floor: MySqlPosition | None = None
         self._kept: deque[ChangeBatch] = deque()
         self.dumps = 0
         """How many dumps were opened."""
 
     @property
-    def position(self) -> LogPosition | None:
+    def position(self) -> MySqlPosition | None:
         """The last boundary read, None before the first split."""
         return None if self._reader is None else self._reader.position
 
     def changes(
-        self, table: TableId, low: LogPosition, until: BinlogPosition
+        self, table: TableId, low: MySqlPosition, until: BinlogPosition
     ) -> Iterator[TableChanges | Statement]:
         """Yield the table's changes, and statements of any table, in (low, until] in log order."""
         reader = self._reader_from(low)
@@ -70,7 +70,7 @@ class LogTail:
             self._keep(batch)
             yield from after.part_of(batch)
 
-    def forget(self, low: LogPosition) -> bool:
+    def forget(self, low: MySqlPosition) -> bool:
         """Drop the batches that `low`, the next split's L, contains whole.
 
         A batch without an end is a part of a transaction and goes with the batch that ends it.
@@ -82,7 +82,7 @@ class LogTail:
                 continue
             if not low.covers(batch.end):
                 break
-            contained, self._floor = number, batch.end
+            contained, self._floor = number, own(batch.end)
         for _ in range(contained):
             self._kept.popleft()
         return contained > 0
@@ -94,7 +94,7 @@ class LogTail:
         if reader is not None:
             reader.close()
 
-    def _reader_from(self, low: LogPosition) -> Reader:
+    def _reader_from(self, low: MySqlPosition) -> Reader:
         """Return a reader that has everything beyond `low` either kept or still before it."""
         self.forget(low)
         if self._reader is not None and self._floor is not None and low.covers(self._floor):
@@ -108,24 +108,24 @@ class LogTail:
     def _keep(self, batch: ChangeBatch) -> None:
         self._kept.append(batch)
         if self._floor is None and batch.end is not None:  # the rest of a torn transaction
-            self._floor = batch.end
+            self._floor = own(batch.end)
         total = sum(each.bytes for each in self._kept)
         is_torn = False
         while total > self._keep_bytes and len(self._kept) > 1:
             dropped = self._kept.popleft()
             total -= dropped.bytes
             is_torn = dropped.end is None
-            self._floor = dropped.end
+            self._floor = None if dropped.end is None else own(dropped.end)
         if is_torn:
             # Half a transaction is no place to go on from: its end is, once it has come.
-            ends = (each.end for each in self._kept if each.end is not None)
+            ends = (own(each.end) for each in self._kept if each.end is not None)
             self._floor = next(ends, None)
 
 
 class _After:
     """Picks what lies after an L: everything from the first transaction that L lacks on."""
 
-    def __init__(self, table: TableId, low: LogPosition) -> None:
+    def __init__(self, table: TableId, low: MySqlPosition) -> None:
         self._table = table
         self._low = low
         self._open = False

@@ -29,10 +29,10 @@ from airflow_cdc_provider.core.errors import (
     CdcError,
     SourceUnreachableError,
 )
-from airflow_cdc_provider.core.gtid import GtidSet
 from airflow_cdc_provider.core.history import Held
-from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import EventChunk
+from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet
+from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition
 from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities, read_capabilities
 from airflow_cdc_provider.systems.mysql.server.connection import RawConnection, connect, query
 from airflow_cdc_provider.systems.mysql.source.event_framing import EventFramer, is_error
@@ -58,7 +58,7 @@ class LogTransport:
         endpoint: Endpoint,
         *,
         server_id: int,
-        start: LogPosition,
+        start: MySqlPosition,
         held: Sequence[Held] = (),
         heartbeat_s: float = 1.0,
         silence_s: float = 30.0,

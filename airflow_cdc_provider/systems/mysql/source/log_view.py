@@ -10,9 +10,13 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.errors import BinlogPurgedError, RefusedError
-from airflow_cdc_provider.core.gtid import GtidSet, MariaDbGtidPosition
 from airflow_cdc_provider.core.logged_events import LogView
-from airflow_cdc_provider.core.positions import BinlogPosition, Gtids, LogPosition
+from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet, MariaDbGtidPosition
+from airflow_cdc_provider.systems.mysql.positions.position import (
+    BinlogPosition,
+    Gtids,
+    MySqlPosition,
+)
 from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities, read_capabilities
 from airflow_cdc_provider.systems.mysql.server.connection import connect, query
 from airflow_cdc_provider.systems.mysql.source.log_files import LogFiles
@@ -33,7 +37,7 @@ _NOTHING_DONE = "none: the log was only looked at"
 
 
 def look_at_log(
-    endpoint: Endpoint, at: str, position: LogPosition | None, *, count: int, values: bool
+    endpoint: Endpoint, at: str, position: MySqlPosition | None, *, count: int, values: bool
 ) -> LogView:
     """Return events around `at`, if it is not empty, else around a position, else at the end."""
     with closing(connect(endpoint, purpose="looking at the log")) as connection:
@@ -65,7 +69,7 @@ def _place_of(
         place = BinlogPosition.parse(at)
     except ValueError:
         gtids = _before(connection, capabilities, at)
-        wanted = LogPosition(capabilities.server_uuid, None, gtids)
+        wanted = MySqlPosition(capabilities.server_uuid, None, gtids)
         return _place_behind(endpoint, connection, capabilities, files, wanted)
     _require_there(files, place)
     return place
@@ -102,7 +106,7 @@ def _place_behind(
     connection: ServerConnection,
     capabilities: Capabilities,
     files: LogFiles,
-    position: LogPosition,
+    position: MySqlPosition,
 ) -> BinlogPosition:
     """Return where a reader goes on that has a position; refused like one that starts there."""
     start = check_start(connection, capabilities, position)

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.errors import RefusedError, SourceUnreachableError
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
 from airflow_cdc_provider.systems.mysql.binlog.events.event_types import (
     ARTIFICIAL_FLAG,
     HEADER_BYTES,
     EventType,
 )
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
 from airflow_cdc_provider.systems.mysql.source.event_framing import rotation_target
 from airflow_cdc_provider.systems.mysql.source.log_transport import NO_SERVER_ID, LogTransport
 
@@ -74,7 +74,7 @@ def events_around(
     """Return `count` events, half of them before the place, if the log up to `end` has so many."""
     before: deque[RawEvent] = deque(maxlen=count)
     behind: list[RawEvent] = []
-    start = LogPosition(uuid, place.at(FIRST_EVENT))
+    start = MySqlPosition(uuid, place.at(FIRST_EVENT))
     for event in logged_events(endpoint, start, end):
         if event.start < place:
             _require_boundary(event, place)
@@ -87,7 +87,7 @@ def events_around(
 
 
 def logged_events(
-    endpoint: Endpoint, start: LogPosition, end: BinlogPosition
+    endpoint: Endpoint, start: MySqlPosition, end: BinlogPosition
 ) -> Iterator[RawEvent]:
     """Yield the events of the log from a start up to `end`, without what lies in no file."""
     with closing(LogTransport(endpoint, server_id=NO_SERVER_ID, start=start)) as transport:

@@ -40,16 +40,21 @@ from airflow_cdc_provider.core.errors import (
     SplitTooBigError,
     TableChangedError,
 )
-from airflow_cdc_provider.core.gtid import GtidSet
 from airflow_cdc_provider.core.history import Held
 from airflow_cdc_provider.core.identifiers import TableId, quote_table
 from airflow_cdc_provider.core.ports import PhaseListener, SilentListener
-from airflow_cdc_provider.core.positions import Imprint, LogPosition
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
 from airflow_cdc_provider.systems.mysql.dialect.sql import range_predicate
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
+from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet
+from airflow_cdc_provider.systems.mysql.positions.position import (
+    Imprint,
+    MySqlPosition,
+    own,
+    own_point,
+)
 from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities, read_capabilities
 from airflow_cdc_provider.systems.mysql.server.connection import RawConnection, connect, query
 from airflow_cdc_provider.systems.mysql.server.introspection import create_statement, read_schema
@@ -106,7 +111,7 @@ class SnapshotReader:
         self._zero_dates = zero_dates
         self._listener = listener or SilentListener()
         self._session: _Session | None = None
-        self._last_low: LogPosition | None = None
+        self._last_low: MySqlPosition | None = None
         self._last_read: Held | None = None
         self._begun: dict[str, Imprint | None] = {}
         """Imprints of files that say when they were begun; for as long as a session lasts."""
@@ -155,7 +160,7 @@ class SnapshotReader:
             rows, changes = self._replayed(read, split, schema, (low, high))
             high = self._exact(high, low)
         elif high != low and isinstance(low.gtids, GtidSet):
-            high = LogPosition(high.server_uuid, high.binlog, _seen_gtids(session.connection))
+            high = MySqlPosition(high.server_uuid, high.binlog, _seen_gtids(session.connection))
         high = self._identified(high)
         self._last_read = Held(split.split_id, high)
         report = SplitReport(
@@ -181,7 +186,7 @@ class SnapshotReader:
         self._session = _Session(connection, watermarks, {})
         return self._session
 
-    def _identified(self, high: LogPosition) -> LogPosition:
+    def _identified(self, high: MySqlPosition) -> MySqlPosition:
         """Add to H when its file was begun, where reading the log has not told."""
         if high.imprint is not None or high.binlog is None:
             return high
@@ -199,14 +204,14 @@ class SnapshotReader:
         self._begun.clear()
         if self._last_read is not None and self._last_low is not None:
             check_history(connection, capabilities, self._last_low, (self._last_read,))
-            self._check_log(capabilities, self._last_read.position)
+            self._check_log(capabilities, own(self._last_read.position))
 
-    def _check_log(self, capabilities: Capabilities, high: LogPosition) -> None:
+    def _check_log(self, capabilities: Capabilities, high: MySqlPosition) -> None:
         """Require that the last H stands in the log it was taken from."""
         if high.imprint is not None and high.server_uuid == capabilities.server_uuid:
             require_known(self._endpoint, high)
 
-    def _open_log(self, low: LogPosition) -> LogReader:
+    def _open_log(self, low: MySqlPosition) -> LogReader:
         return LogReader(
             self._endpoint,
             server_id=self._server_id,
@@ -220,7 +225,7 @@ class SnapshotReader:
     def _schema_of(self, table: TableId) -> TableSchema | None:
         return self._tables.get(table)
 
-    def _checked_low(self, low: LogPosition) -> LogPosition:
+    def _checked_low(self, low: MySqlPosition) -> MySqlPosition:
         """Require that L contains the one before: the log only grows, also over a failover."""
         before = self._last_low
         if before is not None and not low.covers(before):
@@ -301,7 +306,7 @@ class SnapshotReader:
         rows: TextRows,
         split: SnapshotSplit,
         schema: TableSchema,
-        watermarks: tuple[LogPosition, LogPosition],
+        watermarks: tuple[MySqlPosition, MySqlPosition],
     ) -> tuple[SplitRows, int]:
         """Bring the rows from somewhere between L and H to H (law 3).
 
@@ -353,23 +358,24 @@ class SnapshotReader:
         if not statement.effect.changes(self._tables[split.table], ignore_case=True):
             return False
         settled = None if self._session is None else self._session.watermarks.settled
-        if settled is not None and statement.point.end <= settled:
+        point = own_point(statement.point)
+        if settled is not None and point.end <= settled:
             return True
         raise SchemaMovedError(
             f"{split.table} was changed by a statement while it was read: {statement.sql[:200]}",
-            f"{statement.point.start}",
+            f"{point.start}",
             "none: the rows read so far are dropped",
             "the split is read again",
         )
 
-    def _exact(self, high: LogPosition, low: LogPosition) -> LogPosition:
+    def _exact(self, high: MySqlPosition, low: MySqlPosition) -> MySqlPosition:
         """Add H's GTIDs: those of L, and those the log had up to H's place."""
         read = self.tail.position
         gtids = None if read is None else read.gtids
         if isinstance(gtids, GtidSet) and isinstance(low.gtids, GtidSet):
             gtids = gtids.union(low.gtids)
         imprint = None if read is None or read.binlog != high.binlog else read.imprint
-        return LogPosition(high.server_uuid, high.binlog, gtids, imprint)
+        return MySqlPosition(high.server_uuid, high.binlog, gtids, imprint)
 
 
 def _seen_gtids(connection: ServerConnection) -> GtidSet:

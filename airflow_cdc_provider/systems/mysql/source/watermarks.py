@@ -33,8 +33,8 @@ from airflow_cdc_provider.core.errors import (
     SourceIdentityError,
     UnsupportedServerError,
 )
-from airflow_cdc_provider.core.gtid import GtidSet, MariaDbGtidPosition
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
+from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet, MariaDbGtidPosition
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
 from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities, WatermarkMode
 from airflow_cdc_provider.systems.mysql.server.connection import query
 from airflow_cdc_provider.systems.mysql.source.log_files import log_end
@@ -60,10 +60,10 @@ class Watermarks(Protocol):
     against readers until it is, and began when no transaction on the table was open.
     """
 
-    def low(self) -> LogPosition:
+    def low(self) -> MySqlPosition:
         """Take L. The next statement of the session sees at least everything up to it."""
 
-    def high(self, low: LogPosition) -> LogPosition:
+    def high(self, low: MySqlPosition) -> MySqlPosition:
         """Take H, after the last row was read; its `binlog` is an upper bound.
 
         Where L and H are one place, nothing is to be replayed.
@@ -104,12 +104,12 @@ class _SessionWatermarks:
         self._connection = connection
         self._capabilities = capabilities
 
-    def high(self, low: LogPosition) -> LogPosition:
+    def high(self, low: MySqlPosition) -> MySqlPosition:
         end = log_end(self._connection, self._capabilities)
         uuid = query(self._connection, "SELECT @@global.server_uuid")[0][0]
         _check_uuid(self._connection, self._capabilities, str(uuid))
         _check_order(self._connection, low, end)
-        return LogPosition(self._capabilities.server_uuid, end)
+        return MySqlPosition(self._capabilities.server_uuid, end)
 
     def release(self) -> None:
         """Nothing to give up: the read view ended with its statement."""
@@ -151,9 +151,9 @@ class GtidWatermarks(_SessionWatermarks):
 
     mode = WatermarkMode.GTID_EXECUTED
 
-    def low(self) -> LogPosition:
+    def low(self) -> MySqlPosition:
         executed = GtidSet.parse(self._executed())
-        return LogPosition(self._capabilities.server_uuid, None, executed)
+        return MySqlPosition(self._capabilities.server_uuid, None, executed)
 
 
 class LogStatusWatermarks(_SessionWatermarks):
@@ -161,7 +161,7 @@ class LogStatusWatermarks(_SessionWatermarks):
 
     mode = WatermarkMode.LOG_STATUS
 
-    def low(self) -> LogPosition:
+    def low(self) -> MySqlPosition:
         self._executed()
         _wait_for_no_prepared(self._connection)
         uuid, local = query(
@@ -171,7 +171,7 @@ class LogStatusWatermarks(_SessionWatermarks):
         _check_uuid(self._connection, self._capabilities, str(uuid))
         told = json.loads(local)
         place = BinlogPosition.of(told["binary_log_file"], int(told["binary_log_position"]))
-        return LogPosition(str(uuid), place)
+        return MySqlPosition(str(uuid), place)
 
 
 class FileStartWatermarks(_SessionWatermarks):
@@ -182,13 +182,13 @@ class FileStartWatermarks(_SessionWatermarks):
 
     mode = WatermarkMode.LOG_FILE_START
 
-    def low(self) -> LogPosition:
+    def low(self) -> MySqlPosition:
         self._executed()
         _wait_for_no_prepared(self._connection)
         end = log_end(self._connection, self._capabilities)
         _require_no_prepared(self._connection)
         self.settled = end
-        return LogPosition(self._capabilities.server_uuid, end.at(_FIRST_EVENT))
+        return MySqlPosition(self._capabilities.server_uuid, end.at(_FIRST_EVENT))
 
 
 class SnapshotWatermarks:
@@ -208,9 +208,9 @@ class SnapshotWatermarks:
     def __init__(self, connection: ServerConnection, capabilities: Capabilities) -> None:
         self._connection = connection
         self._capabilities = capabilities
-        self._high: LogPosition | None = None
+        self._high: MySqlPosition | None = None
 
-    def low(self) -> LogPosition:
+    def low(self) -> MySqlPosition:
         connection = self._connection
         query(connection, "COMMIT")
         self._check_identity()
@@ -238,7 +238,7 @@ class SnapshotWatermarks:
                 raise _reach_over(self._connection, sorted(names))
             time.sleep(_XA_SHORT_POLL_S if names else 0)
 
-    def _snapshot(self) -> LogPosition:
+    def _snapshot(self) -> MySqlPosition:
         """Begin a transaction with a read view; return its place in the log."""
         connection = self._connection
         query(connection, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -255,11 +255,11 @@ class SnapshotWatermarks:
             )
         place = BinlogPosition.of(file, int(offset))
         gtids = query(connection, f"SELECT BINLOG_GTID_POS('{place.file}', {place.offset})")[0][0]
-        return LogPosition(
+        return MySqlPosition(
             self._capabilities.server_uuid, place, MariaDbGtidPosition.parse(str(gtids or ""))
         )
 
-    def high(self, low: LogPosition) -> LogPosition:
+    def high(self, low: MySqlPosition) -> MySqlPosition:
         in_transaction = query(self._connection, "SELECT @@session.in_transaction")[0][0]
         if not int(in_transaction):
             raise IntegrityError(
@@ -289,7 +289,7 @@ def _check_uuid(connection: ServerConnection, capabilities: Capabilities, uuid: 
         )
 
 
-def _check_order(connection: ServerConnection, low: LogPosition, end: BinlogPosition) -> None:
+def _check_order(connection: ServerConnection, low: MySqlPosition, end: BinlogPosition) -> None:
     if low.binlog is not None and end < low.binlog:
         raise SourceIdentityError(
             f"the log ended at {low.binlog} and now ends before it, at {end}",

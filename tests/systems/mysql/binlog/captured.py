@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from airflow_cdc_provider.columns.changes import ChangeBatch, TableChanges
-from airflow_cdc_provider.core.gtid import GtidSet, MariaDbGtidPosition
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import EventChunk
 from airflow_cdc_provider.systems.mysql.binlog.transactions.decoder import ColumnDecoder
+from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet, MariaDbGtidPosition
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
 from tests.servers.given import SqlServer
 from tests.servers.throwaway import MariaDbServer, ThrowawayServer
 from tests.systems.mysql.binlog.log_file import read_file
@@ -34,9 +34,9 @@ class CapturedLog:
     options: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def start(self) -> LogPosition:
+    def start(self) -> MySqlPosition:
         gtids = MariaDbGtidPosition() if self.flavour == "mariadb" else GtidSet()
-        return LogPosition(SERVER, BinlogPosition.of(self.path.name, 4), gtids)
+        return MySqlPosition(SERVER, BinlogPosition.of(self.path.name, 4), gtids)
 
     def chunks(self) -> Iterator[EventChunk]:
         yield from read_file(self.path, self.chunk_bytes)

@@ -13,9 +13,7 @@ import numpy as np
 import pytest
 
 from airflow_cdc_provider.core.errors import CdcError, CorruptLogError
-from airflow_cdc_provider.core.gtid import GtidSet, MariaDbGtidPosition
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
 from airflow_cdc_provider.systems.mysql.binlog.events.compressed_events import (
     frame_events,
     plain_event,
@@ -31,6 +29,8 @@ from airflow_cdc_provider.systems.mysql.binlog.rows.wire_types import Wire
 from airflow_cdc_provider.systems.mysql.binlog.transactions.decoder import ColumnDecoder
 from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates, arrow_type
+from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet, MariaDbGtidPosition
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
 from tests.systems.mysql.binlog.capture import FOLDER
 from tests.systems.mysql.binlog.captured import SERVER
 from tests.systems.mysql.binlog.damage import chosen_event, damaged_event, within
@@ -56,7 +56,7 @@ def decode(events: list[bytes], name: str, zero_dates: ZeroDates) -> None:
     schema = every_type_schema(TableId("shop", "every_type"), flavour)
     gtids = MariaDbGtidPosition() if flavour == MARIADB else GtidSet()
     decoder = ColumnDecoder(
-        LogPosition(SERVER, BinlogPosition.of(told["file"], 4), gtids),
+        MySqlPosition(SERVER, BinlogPosition.of(told["file"], 4), gtids),
         server_uuid=SERVER,
         flavour=flavour,
         captured=lambda _table: True,

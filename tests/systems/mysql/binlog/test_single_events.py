@@ -13,17 +13,17 @@ from airflow_cdc_provider.core.errors import (
     IntegrityError,
     UnknownEventError,
 )
-from airflow_cdc_provider.core.gtid import GtidSet
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import EventChunk
 from airflow_cdc_provider.systems.mysql.binlog.events.byte_reader import ByteReader
 from airflow_cdc_provider.systems.mysql.binlog.events.checksums import first_broken
 from airflow_cdc_provider.systems.mysql.binlog.events.log_place import LogPlace
 from airflow_cdc_provider.systems.mysql.binlog.rows.wire_types import read_wire
 from airflow_cdc_provider.systems.mysql.binlog.transactions.decoder import ColumnDecoder
+from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
 from tests.systems.mysql.binlog.captured import SERVER
 
-START = LogPosition(SERVER, BinlogPosition.of("bin.000007", 4), GtidSet())
+START = MySqlPosition(SERVER, BinlogPosition.of("bin.000007", 4), GtidSet())
 
 
 def event(kind: int, body: bytes, log_pos: int, flags: int = 0, server: int = 1) -> bytes:
@@ -53,7 +53,7 @@ def format_description(log_pos: int = 126) -> bytes:
     return event(15, body + b"\x01", log_pos)
 
 
-def fed(*events: bytes, start: LogPosition = START, gap: int = 5) -> ColumnDecoder:
+def fed(*events: bytes, start: MySqlPosition = START, gap: int = 5) -> ColumnDecoder:
     decoder = ColumnDecoder(start, server_uuid=SERVER, captured=lambda _table: True)
     assert list(decoder.feed(chunk_of(*events, gap=gap))) == []
     return decoder

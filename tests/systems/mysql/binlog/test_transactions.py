@@ -16,9 +16,10 @@ from airflow_cdc_provider.core.errors import (
     IntegrityError,
     PreparedTransactionError,
 )
-from airflow_cdc_provider.core.gtid import Gtid, GtidSet, MariaDbGtidPosition
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
+from airflow_cdc_provider.systems.mysql.positions.gtid import Gtid, GtidSet, MariaDbGtidPosition
+from airflow_cdc_provider.systems.mysql.positions.position import own, own_point
 from tests.servers.given import SqlServer
 from tests.systems.mysql.binlog.captured import (
     CapturedLog,
@@ -97,24 +98,24 @@ def test_transactions_lie_end_to_end_and_the_position_follows_the_last(
     decoder = log.decoder()
     (batch,) = decoded(decoder, log.chunks())
     assert batch.end is not None
-    points = list(batch.transactions)
+    points = [own_point(point) for point in batch.transactions]
     assert len(points) == 40
     assert all(a.end == b.start for a, b in itertools.pairwise(points))
-    position = batch.start
+    position, end = own(batch.start), own(batch.end)
     for point in points:
         assert not position.contains(point)
         position = position.after(point)
         assert position.contains(point)
-    assert position.gtids == batch.end.gtids
+    assert position.gtids == end.gtids
     executed = server.execute(
         "SELECT @@global.gtid_binlog_pos"
         if log.flavour == "mariadb"
         else "SELECT @@global.gtid_executed"
     )[0][0]
     if log.flavour == "mariadb":
-        assert MariaDbGtidPosition.parse(executed).covers(batch.end.gtids)  # type: ignore[arg-type]
+        assert MariaDbGtidPosition.parse(executed).covers(end.gtids)  # type: ignore[arg-type]
     else:
-        assert GtidSet.parse(executed).covers(batch.end.gtids)  # type: ignore[arg-type]
+        assert GtidSet.parse(executed).covers(end.gtids)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("changes", [2, 7, 1000])
@@ -158,12 +159,13 @@ def test_a_transaction_larger_than_the_limit_travels_in_parts(
     assert ids(batches[:1]) == [-1]
     starts = {str(batch.start) for batch in open_parts}
     assert starts == {str(batches[0].end)}
-    numbers = {batch.transactions[0].gtid for batch in open_parts}
+    numbers = {own_point(batch.transactions[0]).gtid for batch in open_parts}
     assert len(numbers) == 1
     closing = batches[1 + len(open_parts)]
     assert closing.end is not None
-    assert closing.transactions[0].gtid in numbers
-    assert all(part.transactions[0].end < closing.transactions[0].end for part in open_parts)
+    assert own_point(closing.transactions[0]).gtid in numbers
+    end = own_point(closing.transactions[0]).end
+    assert all(own_point(part.transactions[0]).end < end for part in open_parts)
     assert ids(batches) == [-1, *range(5000), -2]
 
 
@@ -173,7 +175,7 @@ def test_an_uncaptured_table_moves_the_position_only(server: SqlServer, database
     assert batch.changes == 0
     assert len(batch.transactions) == 0
     assert batch.end is not None
-    assert batch.end.binlog is not None
+    assert own(batch.end).binlog is not None
     full = log.batches()[-1]
     assert full.end == batch.end
 
@@ -413,7 +415,7 @@ def test_tagged_gtids_are_read_with_their_tags(
         "INSERT INTO t VALUES (4)",
     )
     (batch,) = [each for each in log.batches() if each.changes]
-    gtids = [point.gtid for point in batch.transactions]
+    gtids = [own_point(point).gtid for point in batch.transactions]
     tags = [gtid.source.tag for gtid in gtids if isinstance(gtid, Gtid)]
     assert tags == ["", "blue", "blue", ""]
     executed = GtidSet.parse(mysql_server.execute("SELECT @@global.gtid_executed")[0][0])
@@ -445,7 +447,7 @@ def test_compressed_transactions_have_the_rows_of_plain_ones(
     batches = log.batches()
     shown = mysql_server.execute(f"SELECT id, v FROM {database}.t")
     assert {key: row["v"] for key, row in replayed(batches, "t").items()} == dict(shown)
-    points = [point for batch in batches for point in batch.transactions]
+    points = [own_point(point) for batch in batches for point in batch.transactions]
     assert len(points) == 3
     assert all(a.end == b.start for a, b in itertools.pairwise(points))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from airflow_cdc_provider.core.gtid import GtidSet, GtidSource
+from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet, GtidSource
 from tests.strategies import TAGS, UUIDS
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from airflow_cdc_provider.core.errors import RowRefusedError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.jobspec import ApplyMode
 from airflow_cdc_provider.core.keys import KeyRange
-from airflow_cdc_provider.core.positions import BinlogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit
 from airflow_cdc_provider.core.stream_split import hand_off
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, own
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
 from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schema
@@ -241,7 +241,7 @@ def _copy_and_follow(
     log = LogReader(
         endpoint,
         server_id=9202,
-        start=stream.start,
+        start=own(stream.start),
         captured={table},
         zero_dates=ZeroDates.TEXT,
         schemas={table: schema}.get,

@@ -9,7 +9,11 @@ from functools import lru_cache
 import numpy as np
 
 from airflow_cdc_provider.core.errors import UnknownEventError
-from airflow_cdc_provider.core.gtid import (
+from airflow_cdc_provider.systems.mysql.binlog.events.byte_reader import ByteReader, damaged
+from airflow_cdc_provider.systems.mysql.binlog.events.event_types import HEADER_BYTES, EventType
+from airflow_cdc_provider.systems.mysql.binlog.events.frames import Frames
+from airflow_cdc_provider.systems.mysql.binlog.octets import Ints, distinct
+from airflow_cdc_provider.systems.mysql.positions.gtid import (
     Gtid,
     GtidSet,
     GtidSource,
@@ -17,11 +21,7 @@ from airflow_cdc_provider.core.gtid import (
     MariaDbGtid,
     MariaDbGtidPosition,
 )
-from airflow_cdc_provider.core.positions import AnyGtid, Gtids
-from airflow_cdc_provider.systems.mysql.binlog.events.byte_reader import ByteReader, damaged
-from airflow_cdc_provider.systems.mysql.binlog.events.event_types import HEADER_BYTES, EventType
-from airflow_cdc_provider.systems.mysql.binlog.events.frames import Frames
-from airflow_cdc_provider.systems.mysql.binlog.octets import Ints, distinct
+from airflow_cdc_provider.systems.mysql.positions.position import AnyGtid, Gtids
 
 GtidOrigin = GtidSource | tuple[int, int] | None
 """What numbers count within: uuid and tag; domain and server of MariaDB; None for anonymous."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from airflow_cdc_provider.core.errors import RESTART, SEE_LOG, IntegrityError, UnknownEventError
-from airflow_cdc_provider.core.positions import BinlogPosition
 from airflow_cdc_provider.systems.mysql.binlog.events.byte_reader import (
     ByteReader,
     as_text,
     damaged,
 )
 from airflow_cdc_provider.systems.mysql.binlog.events.event_types import EventType, type_name
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition
 
 _HEARTBEAT_FILE, _HEARTBEAT_OFFSET, _HEARTBEAT_END = 1, 2, 0
 

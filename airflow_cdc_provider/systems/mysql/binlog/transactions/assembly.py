@@ -9,7 +9,6 @@ import numpy as np
 
 from airflow_cdc_provider.columns.changes import ChangeBatch, Statement
 from airflow_cdc_provider.core.errors import IntegrityError
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
 from airflow_cdc_provider.systems.mysql.binlog.events.gtid_events import GtidColumns, GtidProgress
 from airflow_cdc_provider.systems.mysql.binlog.octets import Bools, Ints
@@ -21,6 +20,7 @@ from airflow_cdc_provider.systems.mysql.binlog.transactions.pending import (
 from airflow_cdc_provider.systems.mysql.binlog.transactions.transaction_points import (
     TransactionPoints,
 )
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class Commits:
 class BatchAssembly:
     """Collects changes and transaction ends; cuts batches where limits or a barrier ask for it."""
 
-    def __init__(self, start: LogPosition, server_uuid: str, limits: BatchLimits) -> None:
+    def __init__(self, start: MySqlPosition, server_uuid: str, limits: BatchLimits) -> None:
         self.server_uuid = server_uuid
         self._binlog = start.binlog if start.server_uuid == server_uuid else None
         self._file = self._binlog
@@ -62,11 +62,11 @@ class BatchAssembly:
         self._others_at = 0
 
     @property
-    def position(self) -> LogPosition:
+    def position(self) -> MySqlPosition:
         """Return the last boundary."""
         if not self._moved:
             return self._start
-        return LogPosition(self.server_uuid, self._binlog, self._gtids.current())
+        return MySqlPosition(self.server_uuid, self._binlog, self._gtids.current())
 
     @property
     def committed_ordinal(self) -> int:
@@ -171,7 +171,7 @@ class BatchAssembly:
         self._committed_byte = byte
 
     def _batch(
-        self, pieces: list[Piece], end: LogPosition | None, byte: int, barrier: Statement | None
+        self, pieces: list[Piece], end: MySqlPosition | None, byte: int, barrier: Statement | None
     ) -> ChangeBatch:
         numbers = np.concatenate([*self._numbers, np.zeros(0, np.int64)])
         batch = ChangeBatch(

@@ -20,7 +20,6 @@ import numpy as np
 from airflow_cdc_provider.columns.changes import ChangeBatch, Statement
 from airflow_cdc_provider.core.errors import CdcError, IntegrityError
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits, EventChunk
 from airflow_cdc_provider.systems.mysql.binlog.events.byte_reader import UNREADABLE, damaged
 from airflow_cdc_provider.systems.mysql.binlog.events.event_kinds import Kind, Kinds, kinds_of
@@ -60,6 +59,7 @@ from airflow_cdc_provider.systems.mysql.binlog.transactions.transaction_runs imp
     parts_were_handed_on,
 )
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
 
 _HELD_BATCHES = 4
 """Prepared transactions may hold this many times a batch's bytes."""
@@ -72,7 +72,7 @@ class ColumnDecoder:
 
     def __init__(  # noqa: PLR0913 - each option is one a caller chooses by name
         self,
-        start: LogPosition,
+        start: MySqlPosition,
         *,
         server_uuid: str,
         flavour: str = "mysql",
@@ -98,7 +98,7 @@ class ColumnDecoder:
         self._place = LogPlace(start.binlog.offset if start.binlog else 4)
 
     @property
-    def position(self) -> LogPosition:
+    def position(self) -> MySqlPosition:
         """Return the last boundary seen, with the GTIDs up to there."""
         return self._assembly.position
 

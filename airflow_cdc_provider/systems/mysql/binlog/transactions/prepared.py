@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from airflow_cdc_provider.core.errors import RESTART, PreparedTransactionError
-from airflow_cdc_provider.core.positions import BinlogPosition
 from airflow_cdc_provider.systems.mysql.binlog.events.byte_reader import ByteReader
 from airflow_cdc_provider.systems.mysql.binlog.transactions.pending import Piece
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ from typing import overload
 
 import numpy as np
 
-from airflow_cdc_provider.core.positions import BinlogPosition, TransactionPoint
 from airflow_cdc_provider.systems.mysql.binlog.events.gtid_events import GtidColumns, joined
 from airflow_cdc_provider.systems.mysql.binlog.octets import Ints
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPoint
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TransactionPoints(Sequence[TransactionPoint]):
+class TransactionPoints(Sequence[MySqlPoint]):
     """Points of one server's log; equal to a tuple of the same points."""
 
     server_uuid: str
@@ -33,15 +33,15 @@ class TransactionPoints(Sequence[TransactionPoint]):
         return len(self.end)
 
     @overload
-    def __getitem__(self, index: int) -> TransactionPoint: ...
+    def __getitem__(self, index: int) -> MySqlPoint: ...
 
     @overload
-    def __getitem__(self, index: slice) -> Sequence[TransactionPoint]: ...
+    def __getitem__(self, index: slice) -> Sequence[MySqlPoint]: ...
 
-    def __getitem__(self, index: int | slice) -> TransactionPoint | Sequence[TransactionPoint]:
+    def __getitem__(self, index: int | slice) -> MySqlPoint | Sequence[MySqlPoint]:
         if isinstance(index, slice):
             return self.chosen(np.arange(len(self))[index])
-        return TransactionPoint(
+        return MySqlPoint(
             self.server_uuid,
             self.gtids.gtid(index),
             BinlogPosition(int(self.start_file[index]), int(self.start[index]), self.base),
@@ -49,7 +49,7 @@ class TransactionPoints(Sequence[TransactionPoint]):
             int(self.committed_us[index]),
         )
 
-    def __iter__(self) -> Iterator[TransactionPoint]:
+    def __iter__(self) -> Iterator[MySqlPoint]:
         return (self[index] for index in range(len(self)))
 
     def __eq__(self, other: object) -> bool:

@@ -14,7 +14,6 @@ import numpy as np
 
 from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.core.errors import CHECK_LOG, RESTART, CorruptLogError, IntegrityError
-from airflow_cdc_provider.core.positions import BinlogPosition, TransactionPoint
 from airflow_cdc_provider.systems.mysql.binlog.events.event_kinds import Kind, Kinds
 from airflow_cdc_provider.systems.mysql.binlog.events.event_types import EventType
 from airflow_cdc_provider.systems.mysql.binlog.events.frames import Frames
@@ -34,6 +33,7 @@ from airflow_cdc_provider.systems.mysql.binlog.transactions.savepoints import Sa
 from airflow_cdc_provider.systems.mysql.binlog.transactions.transaction_points import (
     TransactionPoints,
 )
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPoint
 
 _SECOND = 1_000_000
 _WEIGHINGS = 64
@@ -336,7 +336,7 @@ class TransactionRuns:
         self._number += 1
         yield from self._assembly.add_commits(finished)
 
-    def first_point(self, log_end: int, second: int) -> TransactionPoint:
+    def first_point(self, log_end: int, second: int) -> MySqlPoint:
         """Return the open transaction's point as a record."""
         return self.point(log_end, second)[0]
 

@@ -6,8 +6,12 @@ import pytest
 from hypothesis import given
 
 from airflow_cdc_provider.core.errors import IncomparablePositionsError
-from airflow_cdc_provider.core.gtid import Gtid, GtidSet
-from airflow_cdc_provider.core.positions import BinlogPosition, LogPosition, TransactionPoint
+from airflow_cdc_provider.systems.mysql.positions.gtid import Gtid, GtidSet
+from airflow_cdc_provider.systems.mysql.positions.position import (
+    BinlogPosition,
+    MySqlPoint,
+    MySqlPosition,
+)
 from tests.strategies import UUIDS, binlog_positions, log_positions
 
 HERE, THERE, _ = UUIDS
@@ -22,8 +26,8 @@ def test_files_are_ordered_by_number_not_by_text() -> None:
     assert BinlogPosition.of("bin.999999", 9) < BinlogPosition.of("bin.1000000", 4)
 
 
-def point(number: int, *, server: str = HERE, gtid: bool = True) -> TransactionPoint:
-    return TransactionPoint(
+def point(number: int, *, server: str = HERE, gtid: bool = True) -> MySqlPoint:
+    return MySqlPoint(
         server_uuid=server,
         gtid=Gtid.parse(f"{HERE}:{number}") if gtid else None,
         start=BinlogPosition(1, number * 100),
@@ -33,27 +37,27 @@ def point(number: int, *, server: str = HERE, gtid: bool = True) -> TransactionP
 
 
 def test_a_gap_in_the_gtid_set_is_not_contained_though_its_position_is_passed() -> None:
-    low = LogPosition(HERE, BinlogPosition(1, 500), GtidSet.parse(f"{HERE}:1:3"))
+    low = MySqlPosition(HERE, BinlogPosition(1, 500), GtidSet.parse(f"{HERE}:1:3"))
     assert low.contains(point(3))
     assert not low.contains(point(2))
 
 
 def test_a_transaction_that_ends_at_the_position_is_contained_and_the_next_is_not() -> None:
-    high = LogPosition(HERE, BinlogPosition(1, 300))
+    high = MySqlPosition(HERE, BinlogPosition(1, 300))
     assert high.contains(point(2, gtid=False))
     assert not high.contains(point(3, gtid=False))
 
 
 def test_another_servers_offsets_are_never_compared() -> None:
-    high = LogPosition(HERE, BinlogPosition(1, 300))
+    high = MySqlPosition(HERE, BinlogPosition(1, 300))
     with pytest.raises(IncomparablePositionsError):
         high.contains(point(2, server=THERE, gtid=False))
     with pytest.raises(IncomparablePositionsError):
-        high.covers(LogPosition(THERE, BinlogPosition(1, 200)))
+        high.covers(MySqlPosition(THERE, BinlogPosition(1, 200)))
 
 
 @given(log_positions, log_positions)
-def test_both_positions_cover_their_meet(left: LogPosition, right: LogPosition) -> None:
+def test_both_positions_cover_their_meet(left: MySqlPosition, right: MySqlPosition) -> None:
     try:
         both = left.meet(right)
     except IncomparablePositionsError:
@@ -63,7 +67,7 @@ def test_both_positions_cover_their_meet(left: LogPosition, right: LogPosition) 
 
 
 def test_moving_past_a_transaction_contains_it() -> None:
-    start = LogPosition(HERE, BinlogPosition(1, 200), GtidSet.parse(f"{HERE}:1"))
+    start = MySqlPosition(HERE, BinlogPosition(1, 200), GtidSet.parse(f"{HERE}:1"))
     moved = start.after(point(2))
     assert moved.contains(point(2))
     assert str(moved.gtids) == f"{HERE}:1-2"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from airflow_cdc_provider.core.gtid import (
+from airflow_cdc_provider.systems.mysql.positions.gtid import (
     Gtid,
     GtidSet,
     MariaDbGtid,

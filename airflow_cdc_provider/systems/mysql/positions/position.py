@@ -1,0 +1,318 @@
+"""Places in the log: file and offset on one server, and the transactions executed up to there.
+
+File and offset are a total order on one server only. GTIDs are a partial order over all servers
+of one lineage. A `MySqlPosition` carries what is known of both and answers questions; it has no
+`<`, because two positions may share no common ground, and then the answer is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Any, ClassVar
+
+from airflow_cdc_provider.core.errors import RESTART, IncomparablePositionsError
+from airflow_cdc_provider.core.positions import Fact, LogPosition, TransactionPoint
+from airflow_cdc_provider.systems.mysql.positions.gtid import (
+    Gtid,
+    GtidSet,
+    MariaDbGtid,
+    MariaDbGtidPosition,
+)
+
+Gtids = GtidSet | MariaDbGtidPosition
+AnyGtid = Gtid | MariaDbGtid
+
+_FILE = re.compile(r"(?P<base>.+)\.(?P<number>[0-9]{6,})")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class BinlogPosition:
+    """A place between two events in one server's binlog; `offset` is in bytes."""
+
+    file_number: int
+    offset: int
+    base: str = field(default="binlog", compare=False)
+
+    @classmethod
+    def of(cls, file: str, offset: int) -> BinlogPosition:
+        """Build from the server's file name, such as `binlog.000009`."""
+        match = _FILE.fullmatch(file)
+        if match is None:
+            raise ValueError(f"expected a log file name like 'binlog.000001', got {file!r}")
+        return cls(int(match["number"]), offset, match["base"])
+
+    @classmethod
+    def parse(cls, text: str) -> BinlogPosition:
+        """Read `binlog.000009:154`."""
+        file, colon, offset = text.rpartition(":")
+        if not colon or not offset.isdigit():
+            raise ValueError(f"expected 'file:offset', got {text!r}")
+        return cls.of(file, int(offset))
+
+    @property
+    def file(self) -> str:
+        return f"{self.base}.{self.file_number:06d}"
+
+    def at(self, offset: int) -> BinlogPosition:
+        """Return another place in the same file."""
+        return BinlogPosition(self.file_number, offset, self.base)
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class MySqlPoint:
+    """One source transaction's place in the log it was read from."""
+
+    server_uuid: str
+    """The server whose log was read (MariaDB: `server_id-<n>@<hostname>`)."""
+    gtid: AnyGtid | None
+    start: BinlogPosition
+    """Where its first event begins."""
+    end: BinlogPosition
+    """Where its last event ends."""
+    committed_us: int
+    """The original commit's time, microseconds since the epoch; second resolution on MariaDB."""
+
+    @property
+    def name(self) -> str:
+        return str(self.gtid or f"file={self.start.file},pos={self.start.offset}")
+
+    @property
+    def sort_text(self) -> str:
+        return f"{self.start.file_number:06d}-{self.start.offset:010d}"
+
+    @property
+    def where(self) -> str:
+        return f"log at {self.start}, transaction {self.gtid}"
+
+
+@dataclass(frozen=True, slots=True)
+class Imprint:
+    """What the log held shortly before a position: by it the same log is known again.
+
+    File names, offsets and transaction numbers begin anew when a log is reset, and go on from
+    where they were when a server is restored from a copy. What stood there does not come again.
+    """
+
+    end: BinlogPosition
+    """Where the last event that was read ends; at or before the position."""
+    start: int
+    """The offset in that file from which on events are in the digest; `end`'s if none is."""
+    created: int
+    """When the file was begun, seconds since the epoch: it is in the file's first event."""
+    digest: str = ""
+    """Of the events from `start` to `end`, in hexadecimal digits; empty if only the file's
+    beginning is known."""
+
+    def to_json(self) -> list[Any]:
+        """Write it."""
+        return [str(self.end), self.start, self.created, self.digest]
+
+    @classmethod
+    def from_json(cls, form: Any) -> Imprint:
+        """Read what `to_json` wrote."""
+        end, start, created, digest = form
+        return cls(BinlogPosition.parse(end), start, created, digest)
+
+
+@dataclass(frozen=True, slots=True)
+class MySqlPosition:
+    """Everything up to a boundary between transactions, by file and offset, by GTIDs, or both.
+
+    A low watermark on a MySQL server with GTIDs has no `binlog`; a server without GTIDs gives no
+    `gtids`. At least one is present. Two positions at one place are equal, whatever is known of
+    the log before them.
+    """
+
+    system: ClassVar[str] = "mysql"
+    server_uuid: str
+    binlog: BinlogPosition | None = None
+    gtids: Gtids | None = None
+    imprint: Imprint | None = field(default=None, compare=False)
+    """Of the server's log, to be found again where reading goes on from here."""
+
+    def __post_init__(self) -> None:
+        if self.binlog is None and self.gtids is None:
+            raise ValueError("a log position needs a file and offset, GTIDs, or both")
+
+    @property
+    def server(self) -> str:
+        return self.server_uuid
+
+    @property
+    def short(self) -> str:
+        return str(self.binlog or self)
+
+    @property
+    def exact(self) -> tuple[str, ...]:
+        return str(self), str(self.imprint)
+
+    def contains(self, point: TransactionPoint) -> bool:
+        """Tell whether `point` lies at or before this position.
+
+        GTIDs decide where both sides have them, else file and offset of the same server.
+        """
+        point = own_point(point)
+        if isinstance(self.gtids, GtidSet) and isinstance(point.gtid, Gtid):
+            return point.gtid in self.gtids
+        if self.binlog is not None and point.server_uuid == self.server_uuid:
+            return point.end <= self.binlog
+        if isinstance(self.gtids, MariaDbGtidPosition) and isinstance(point.gtid, MariaDbGtid):
+            return point.gtid in self.gtids
+        raise _incomparable(str(self), f"transaction {point.gtid} at {point.end}")
+
+    def covers(self, other: LogPosition) -> bool:
+        """Tell whether everything up to `other` is also up to here."""
+        other = own(other)
+        same_server = self.server_uuid == other.server_uuid
+        if same_server and self.binlog is not None and other.binlog is not None:
+            return self.binlog >= other.binlog
+        if isinstance(self.gtids, GtidSet) and isinstance(other.gtids, GtidSet):
+            return self.gtids.covers(other.gtids)
+        mine, theirs = self.gtids, other.gtids
+        if isinstance(mine, MariaDbGtidPosition) and isinstance(theirs, MariaDbGtidPosition):
+            return mine.covers(theirs)
+        raise _incomparable(str(self), str(other))
+
+    def reaches(self, end: LogPosition) -> bool:
+        """Tell whether nothing is left to read up to `end`; False where that cannot be told.
+
+        Only places in one server's log are compared: an end that was asked of another server may
+        never come in this one's.
+        """
+        places = self._places(end)
+        return places is not None and places[0] >= places[1]
+
+    def may_be_purged(self, end: LogPosition) -> bool:
+        """Tell whether the log goes on in a later file at `end`; True where that is in doubt."""
+        places = self._places(end)
+        return places is None or places[0].file_number != places[1].file_number
+
+    def _places(self, other: LogPosition) -> tuple[BinlogPosition, BinlogPosition] | None:
+        """Return both places if they are in one server's log."""
+        if not isinstance(other, MySqlPosition) or self.server_uuid != other.server_uuid:
+            return None
+        return None if self.binlog is None or other.binlog is None else (self.binlog, other.binlog)
+
+    def meet(self, other: LogPosition) -> MySqlPosition:
+        """Return a position that both cover, as late as can be told."""
+        other = own(other)
+        places = self._places(other)
+        binlog = None if places is None else min(places)
+        gtids: Gtids | None = None
+        mine, theirs = self.gtids, other.gtids
+        if isinstance(mine, GtidSet) and isinstance(theirs, GtidSet):  # noqa: SIM114 - types differ
+            gtids = mine.intersection(theirs)
+        elif isinstance(mine, MariaDbGtidPosition) and isinstance(theirs, MariaDbGtidPosition):
+            gtids = mine.intersection(theirs)
+        if binlog is None and gtids is None:
+            raise _incomparable(str(self), str(other))
+        imprints = [
+            position.imprint
+            for position in (self, other)
+            if binlog is not None and position.binlog == binlog and position.imprint is not None
+        ]
+        imprint = max(imprints, key=lambda each: bool(each.digest), default=None)
+        same_server = self.server_uuid == other.server_uuid
+        return MySqlPosition(self.server_uuid if same_server else "", binlog, gtids, imprint)
+
+    def join(self, other: LogPosition) -> LogPosition:
+        """Return the later of two positions; one of them must cover the other."""
+        if self.covers(other):
+            return self
+        if other.covers(self):
+            return other
+        raise _incomparable(str(self), str(other))
+
+    def after(self, point: MySqlPoint) -> MySqlPosition:
+        """Return the position just behind `point`, which follows this one in the log."""
+        gtids = self.gtids
+        if isinstance(gtids, GtidSet) and isinstance(point.gtid, Gtid):  # noqa: SIM114 - as above
+            gtids = gtids.add(point.gtid)
+        elif isinstance(gtids, MariaDbGtidPosition) and isinstance(point.gtid, MariaDbGtid):
+            gtids = gtids.add(point.gtid)
+        return MySqlPosition(point.server_uuid, point.end, gtids)
+
+    def before(
+        self, point: TransactionPoint, passed: Iterable[TransactionPoint], end: LogPosition
+    ) -> MySqlPosition:
+        """Return the position just before `point`, which `end` contains."""
+        point, end = own_point(point), own(end)
+        imprint = self.imprint if self.server_uuid == end.server_uuid else None
+        if isinstance(end.gtids, GtidSet) and isinstance(point.gtid, Gtid):
+            number = point.gtid.number
+            itself = GtidSet({point.gtid.source: ((number, number + 1),)})
+            gtids = end.gtids.subtract(itself)
+            return MySqlPosition(end.server_uuid, point.start, gtids, imprint)
+        others = (own_point(each) for each in passed if each != point)
+        reached = reduce(MySqlPosition.after, others, self)
+        return replace(reached, server_uuid=point.server_uuid, binlog=point.start, imprint=imprint)
+
+    def bare(self) -> MySqlPosition:
+        return replace(self, imprint=None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Write it; absent parts are left out, and the system too, as in the first release."""
+        form: dict[str, Any] = {"server": self.server_uuid}
+        if self.binlog is not None:
+            form["binlog"] = str(self.binlog)
+        if isinstance(self.gtids, GtidSet):
+            form["gtids"] = str(self.gtids)
+        elif self.gtids is not None:
+            form["mariadb_gtid"] = str(self.gtids)
+        if self.imprint is not None:
+            form["imprint"] = self.imprint.to_json()
+        return form
+
+    @classmethod
+    def from_json(cls, form: Any) -> MySqlPosition:
+        """Read what `to_json` wrote."""
+        gtids: Gtids | None = None
+        if "gtids" in form:
+            gtids = GtidSet.parse(form["gtids"])
+        elif "mariadb_gtid" in form:
+            gtids = MariaDbGtidPosition.parse(form["mariadb_gtid"])
+        binlog = BinlogPosition.parse(form["binlog"]) if "binlog" in form else None
+        imprint = Imprint.from_json(form["imprint"]) if "imprint" in form else None
+        return cls(form["server"], binlog, gtids, imprint)
+
+    def facts(self) -> Mapping[str, Fact]:
+        """Return what an envelope tells of rows that were read here, by Debezium's names."""
+        if self.binlog is None:
+            return {"file": "", "pos": 0}
+        return {"file": self.binlog.file, "pos": self.binlog.offset}
+
+    def __str__(self) -> str:
+        parts = [str(part) for part in (self.binlog, self.gtids) if part is not None]
+        return f"{' '.join(part for part in parts if part)} on {self.server_uuid or 'any server'}"
+
+
+read_position = MySqlPosition.from_json
+"""Reads a stored position of this system."""
+
+
+def own(position: LogPosition) -> MySqlPosition:
+    """Return a position as this system's; one of another cannot be compared with its own."""
+    if isinstance(position, MySqlPosition):
+        return position
+    raise _incomparable("one of MySQL or MariaDB", str(position))
+
+
+def own_point(point: TransactionPoint) -> MySqlPoint:
+    """Return a transaction's place as this system's."""
+    if isinstance(point, MySqlPoint):
+        return point
+    raise _incomparable("one of MySQL or MariaDB", point.where)
+
+
+def _incomparable(left: str, right: str) -> IncomparablePositionsError:
+    return IncomparablePositionsError(
+        f"positions cannot be compared: {left} and {right}",
+        risk="none yet: nothing was skipped or applied on a guess",
+        remedy=f"if the source failed over and has no GTIDs, {RESTART}",
+    )
