@@ -13,21 +13,21 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-Mask = npt.NDArray[np.bool_]
+from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
 
 _BINARY = pa.binary()
 _LARGE = frozenset({pa.large_binary(), pa.large_string()})
 _MOST_BYTES = (1 << 31) - 1
 
 
-def as_arrow(values: npt.NDArray[Any], nulls: Mask | None, wanted: pa.DataType) -> pa.Array:
+def as_arrow(values: npt.NDArray[Any], nulls: BoolArray | None, wanted: pa.DataType) -> pa.Array:
     """Hand an array of machine numbers to Arrow without copying."""
     validity, count = validity_of(nulls)
     buffers = [validity, pa.py_buffer(np.ascontiguousarray(values))]
     return pa.Array.from_buffers(wanted, len(values), buffers, count)
 
 
-def validity_of(nulls: Mask | None) -> tuple[pa.Buffer | None, int]:
+def validity_of(nulls: BoolArray | None) -> tuple[pa.Buffer | None, int]:
     """Return Arrow's validity bitmap and the number of nulls."""
     if nulls is None:
         return None, 0
@@ -41,8 +41,8 @@ def as_numpy(array: pa.Array) -> npt.NDArray[Any]:
         raise ValueError(f"{array.null_count} NULLs are no {array.type}")
     first, behind, buffer = array.offset, array.offset + len(array), array.buffers()[1]
     if pa.types.is_boolean(array.type):
-        octets = np.frombuffer(buffer, np.uint8) if len(array) else np.zeros(0, np.uint8)
-        bits = np.unpackbits(octets, count=behind if len(array) else 0, bitorder="little")
+        data = np.frombuffer(buffer, np.uint8) if len(array) else np.zeros(0, np.uint8)
+        bits = np.unpackbits(data, count=behind if len(array) else 0, bitorder="little")
         return bits[first:].view(np.bool_)
     if not (pa.types.is_integer(array.type) or pa.types.is_floating(array.type)):
         raise TypeError(f"{array.type} is no machine number")
@@ -50,12 +50,12 @@ def as_numpy(array: pa.Array) -> npt.NDArray[Any]:
     return np.frombuffer(buffer, kind, behind)[first:] if len(array) else np.zeros(0, kind)
 
 
-def numbers_of(values: npt.NDArray[np.int64] | Sequence[int]) -> pa.Array:
+def numbers_of(values: IntArray | Sequence[int]) -> pa.Array:
     """Return whole numbers as 64-bit ones; row numbers are what `take` wants."""
     return as_arrow(np.asarray(values, np.int64), None, pa.int64())
 
 
-def mask_of(chosen: Mask | Sequence[bool]) -> pa.BooleanArray:
+def mask_of(chosen: BoolArray | Sequence[bool]) -> pa.BooleanArray:
     """Return a mask as `filter` wants it."""
     bits = pa.py_buffer(np.packbits(np.asarray(chosen, np.bool_), bitorder="little"))
     return pa.Array.from_buffers(pa.bool_(), len(chosen), [None, bits], 0)
@@ -63,8 +63,8 @@ def mask_of(chosen: Mask | Sequence[bool]) -> pa.BooleanArray:
 
 def texts_of(values: Sequence[str | None]) -> pa.StringArray:
     """Return texts as an array of strings."""
-    octets = [None if value is None else value.encode() for value in values]
-    return binaries_of(octets, pa.string())
+    data = [None if value is None else value.encode() for value in values]
+    return binaries_of(data, pa.string())
 
 
 def binaries_of(values: Sequence[bytes | None], kind: pa.DataType = _BINARY) -> pa.Array:

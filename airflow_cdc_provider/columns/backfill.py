@@ -15,19 +15,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_cdc_provider.columns.arrow_arrays import mask_of
 from airflow_cdc_provider.columns.changes import TableChanges
 from airflow_cdc_provider.columns.merge import merge
+from airflow_cdc_provider.columns.numpy_types import BoolArray
 from airflow_cdc_provider.columns.row_keys import in_range, key_codes
 from airflow_cdc_provider.core.errors import SchemaMovedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.table_schema import TableSchema
-
-Mask = npt.NDArray[np.bool_]
 
 
 def replay(
@@ -76,7 +74,7 @@ def _as_read(changes: TableChanges, read: pa.Schema, table: TableId) -> TableCha
     )
 
 
-def _filtered(batches: list[pa.RecordBatch], stays: Mask) -> Iterator[pa.RecordBatch]:
+def _filtered(batches: list[pa.RecordBatch], stays: BoolArray) -> Iterator[pa.RecordBatch]:
     """Yield what stays of each batch; `batches` is emptied on the way."""
     at = 0
     batches.reverse()
@@ -90,7 +88,7 @@ def _filtered(batches: list[pa.RecordBatch], stays: Mask) -> Iterator[pa.RecordB
             yield batch.filter(mask_of(mine))
 
 
-def _staying(rows: pa.Table, gone: Sequence[pa.RecordBatch], key: Sequence[str]) -> Mask:
+def _staying(rows: pa.Table, gone: Sequence[pa.RecordBatch], key: Sequence[str]) -> BoolArray:
     """Tell which rows have a key that is in none of `gone`."""
     if rows.num_rows == 0:
         return np.ones(0, np.bool_)

@@ -27,11 +27,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_cdc_provider.columns.arrow_arrays import as_numpy, numbers_of
 from airflow_cdc_provider.columns.changes import Op, TableChanges
+from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
 from airflow_cdc_provider.columns.row_keys import key_codes
 
 
@@ -73,7 +73,7 @@ def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _key_of(
-    rows: pa.RecordBatch, key: Sequence[str], wanted: npt.NDArray[np.int64], total: int
+    rows: pa.RecordBatch, key: Sequence[str], wanted: IntArray, total: int
 ) -> list[pa.Array]:
     columns = [rows.column(name) for name in key]
     if len(wanted) == total:
@@ -83,10 +83,10 @@ def _key_of(
 
 
 def _in_log_order(
-    codes: Sequence[npt.NDArray[np.int64]],
-    taken: npt.NDArray[np.int64],
-    put: npt.NDArray[np.int64],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    codes: Sequence[IntArray],
+    taken: IntArray,
+    put: IntArray,
+) -> tuple[IntArray, IntArray, BoolArray]:
     """Order the steps: of one change the taking before the putting, changes as in the log.
 
     Returns each step's key code, its change, and whether it puts.

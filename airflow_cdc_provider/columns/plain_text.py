@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_cdc_provider.columns.byte_views import string_octets
+from airflow_cdc_provider.columns.byte_views import string_bytes
 
 _PLAIN_DECIMAL_SCALE = 6
 """Up to this scale Arrow prints a decimal without an exponent."""
@@ -17,7 +17,7 @@ def decimal_text(array: pa.Array) -> pa.Array:
     """Print decimals digit by digit: Arrow prints small ones with an exponent."""
     scale = array.type.scale
     text = array.cast(pa.string())
-    if scale <= _PLAIN_DECIMAL_SCALE or not (string_octets(text) == ord("E")).any():
+    if scale <= _PLAIN_DECIMAL_SCALE or not (string_bytes(text) == ord("E")).any():
         return text
     wide = pa.types.is_decimal256(array.type)
     unscaled_type = pa.decimal256(76, 0) if wide else pa.decimal128(38, 0)

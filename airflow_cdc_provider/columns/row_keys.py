@@ -14,17 +14,15 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_cdc_provider.columns.arrow_arrays import as_numpy, numbers_of
 from airflow_cdc_provider.columns.keys import key_column
+from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
 from airflow_cdc_provider.core.errors import ValueRefusedError
 from airflow_cdc_provider.core.keys import Key, KeyRange
 
-Codes = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 KeyColumns = Sequence[pa.Array]
 """One array for each key column, all of the same length."""
 
@@ -36,7 +34,7 @@ _SPARSE = 4
 class KeyCodes:
     """Codes from 0 up to, not including, `count`, for some groups of keys."""
 
-    groups: tuple[Codes, ...]
+    groups: tuple[IntArray, ...]
     count: int
 
 
@@ -53,7 +51,7 @@ def key_codes(groups: Sequence[KeyColumns]) -> KeyCodes:
     return KeyCodes(tuple(np.split(codes, np.cumsum(sizes)[:-1])), count)
 
 
-def _column_codes(values: pa.Array) -> tuple[Codes, int]:
+def _column_codes(values: pa.Array) -> tuple[IntArray, int]:
     if values.null_count:
         raise ValueRefusedError(
             "a key column holds NULL, which no key does",
@@ -81,19 +79,19 @@ def _bytes_of(values: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [None, values.buffers()[1]], 0, values.offset)
 
 
-def _paired(left: tuple[Codes, int], right: tuple[Codes, int]) -> tuple[Codes, int]:
+def _paired(left: tuple[IntArray, int], right: tuple[IntArray, int]) -> tuple[IntArray, int]:
     """Make one code of two; made dense first where their product could overflow."""
     if left[1] * right[1] >= 1 << 62:
         left, right = _dense(left[0]), _dense(right[0])
     return left[0] * right[1] + right[0], left[1] * right[1]
 
 
-def _dense(codes: Codes) -> tuple[Codes, int]:
+def _dense(codes: IntArray) -> tuple[IntArray, int]:
     encoded = numbers_of(codes).dictionary_encode()
     return as_numpy(encoded.indices).astype(np.int64), max(1, len(encoded.dictionary))
 
 
-def in_range(columns: KeyColumns, keys: KeyRange) -> Mask:
+def in_range(columns: KeyColumns, keys: KeyRange) -> BoolArray:
     """Tell which keys lie in the range; a bound may be a prefix of the key."""
     inside = np.ones(len(columns[0]), np.bool_)
     if keys.start is not None:
@@ -103,7 +101,7 @@ def in_range(columns: KeyColumns, keys: KeyRange) -> Mask:
     return inside
 
 
-def _before(columns: KeyColumns, bound: Key) -> Mask:
+def _before(columns: KeyColumns, bound: Key) -> BoolArray:
     before = np.zeros(len(columns[0]), np.bool_)
     level = np.ones(len(columns[0]), np.bool_)
     for values, part in zip(columns, bound, strict=False):

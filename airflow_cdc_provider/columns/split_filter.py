@@ -17,18 +17,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_cdc_provider.columns.arrow_arrays import as_arrow, as_numpy, mask_of, numbers_of
 from airflow_cdc_provider.columns.changes import Op, TableChanges
 from airflow_cdc_provider.columns.keys import key_column
-from airflow_cdc_provider.columns.row_keys import KeyColumns, Mask, in_range
+from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
+from airflow_cdc_provider.columns.row_keys import KeyColumns, in_range
 from airflow_cdc_provider.columns.transactions import TransactionIndex
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.stream_split import TableProgress
-
-Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +104,8 @@ def filtered(
 
 
 def _after_their_split(
-    columns: KeyColumns, of: Numbers, transactions: TransactionIndex, progress: TableProgress
-) -> Mask:
+    columns: KeyColumns, of: IntArray, transactions: TransactionIndex, progress: TableProgress
+) -> BoolArray:
     """Tell which keys' transactions their split's watermark does not contain."""
     split = split_numbers(columns, progress)
     applies = np.ones(len(split), np.bool_)
@@ -120,7 +118,7 @@ def _after_their_split(
     return applies
 
 
-def split_numbers(columns: KeyColumns, progress: TableProgress) -> Numbers:
+def split_numbers(columns: KeyColumns, progress: TableProgress) -> IntArray:
     """Return for each key the place of its split in `progress.finished`."""
     starts = [finished.split.keys.start for finished in progress.finished[1:]]
     bounds = [start for start in starts if start is not None]
@@ -130,12 +128,12 @@ def split_numbers(columns: KeyColumns, progress: TableProgress) -> Numbers:
         return np.zeros(len(columns[0]), np.int64)
     if len(columns) == 1 and pa.types.is_integer(columns[0].type):
         limits = key_column([bound[0] for bound in bounds], columns[0].type)
-        found: Numbers = np.searchsorted(as_numpy(limits), as_numpy(columns[0]), side="right")
+        found: IntArray = np.searchsorted(as_numpy(limits), as_numpy(columns[0]), side="right")
         return found
     return _by_halves(columns, [KeyRange(start=bound) for bound in bounds])
 
 
-def _by_halves(columns: KeyColumns, from_bound: Sequence[KeyRange]) -> Numbers:
+def _by_halves(columns: KeyColumns, from_bound: Sequence[KeyRange]) -> IntArray:
     """Binary search over ordered bounds, with all keys that go the same way going together."""
     numbers = np.zeros(len(columns[0]), np.int64)
     waiting = [(np.arange(len(columns[0])), 0, len(from_bound))]

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
+from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
 from airflow_cdc_provider.core.kinds import kinds
 from airflow_cdc_provider.core.positions import LogPosition, TransactionPoint
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import pyarrow as pa
 
 
@@ -23,7 +22,7 @@ class TransactionIndex(Protocol):
 
     def __len__(self) -> int: ...
 
-    def within(self, position: LogPosition, chosen: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    def within(self, position: LogPosition, chosen: IntArray) -> BoolArray:
         """Tell which of the chosen transactions lie at or before a position."""
 
 

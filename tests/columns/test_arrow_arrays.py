@@ -60,8 +60,8 @@ def test_numbers_and_masks_are_arrows_own(numbers: list[int], truths: list[bool]
 @given(st.lists(st.none() | st.integers(0, 255)))
 def test_nulls_are_arrows_own(values: list[int | None]) -> None:
     nulls = np.array([value is None for value in values], np.bool_)
-    octets = np.array([value or 0 for value in values], np.uint8)
-    assert _valid(as_arrow(octets, nulls, pa.uint8())).equals(pa.array(values, pa.uint8()))
+    data = np.array([value or 0 for value in values], np.uint8)
+    assert _valid(as_arrow(data, nulls, pa.uint8())).equals(pa.array(values, pa.uint8()))
 
 
 @given(

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from airflow_cdc_provider.columns.arrow_arrays import Mask, numbers_of, texts_of
+from airflow_cdc_provider.columns.arrow_arrays import numbers_of, texts_of
 from airflow_cdc_provider.columns.changes import Op, TableChanges
+from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
 from airflow_cdc_provider.columns.transactions import transactions_of
 from airflow_cdc_provider.core.positions import Fact, LogPosition, TransactionPoint
 from airflow_cdc_provider.core.table_schema import TableSchema
-from airflow_cdc_provider.systems.changelog.events import Numbers, Places, TableEvents
+from airflow_cdc_provider.systems.changelog.events import Places, TableEvents
 from airflow_cdc_provider.systems.changelog.tree import (
     Constant,
     Members,
@@ -62,16 +63,16 @@ class Transactions:
             **transactions_of(system).facts_of(points),
         }
 
-    def ids(self, wanted: Numbers) -> pa.Array:
+    def ids(self, wanted: IntArray) -> pa.Array:
         """Return the ids of some transactions."""
         return _pointing(wanted, self._ids)
 
-    def source(self, wanted: Numbers) -> dict[str, Value]:
+    def source(self, wanted: IntArray) -> dict[str, Value]:
         """Return what a change's source tells of its transaction."""
         return {name: _pointing(wanted, values) for name, values in self._facts.items()}
 
 
-def _pointing(wanted: Numbers, values: pa.Array) -> pa.Array:
+def _pointing(wanted: IntArray, values: pa.Array) -> pa.Array:
     return pa.DictionaryArray.from_arrays(numbers_of(wanted), values)
 
 
@@ -191,7 +192,7 @@ class TableEnvelope:
     def _key(self, rows: pa.RecordBatch) -> Members:
         return self._members(rows, self._schema.primary_key)
 
-    def _row(self, rows: pa.RecordBatch, absent: Mask | None = None) -> Members:
+    def _row(self, rows: pa.RecordBatch, absent: BoolArray | None = None) -> Members:
         names = [column.name for column in self._schema.copied_columns]
         return Members(self._members(rows, names).values, absent)
 
@@ -247,7 +248,7 @@ def _image(changes: TableChanges, events: TableEvents, *, before: bool) -> pa.Re
 
 
 def _chosen(
-    before: pa.RecordBatch, after: pa.RecordBatch, deleted: Mask, names: Sequence[str]
+    before: pa.RecordBatch, after: pa.RecordBatch, deleted: BoolArray, names: Sequence[str]
 ) -> pa.RecordBatch:
     """Return rows of `after`, and of `before` where they were deleted."""
     if not deleted.any():

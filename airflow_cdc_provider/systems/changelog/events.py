@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from airflow_cdc_provider.columns.arrow_arrays import Mask, as_numpy, mask_of
+from airflow_cdc_provider.columns.arrow_arrays import as_numpy, mask_of
 from airflow_cdc_provider.columns.changes import Op, TableChanges
+from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
 from airflow_cdc_provider.core.identifiers import TableId
 
-Numbers = npt.NDArray[np.int64]
 _NO = mask_of([False])[0]
 
 
@@ -26,12 +26,12 @@ class TableEvents:
     """The events of one table in log order."""
 
     changes: TableChanges
-    change: Numbers
+    change: IntArray
     """Which change an event is of."""
     op: npt.NDArray[np.int8]
     """What happened, by `Op`."""
-    transaction: Numbers
-    order: Numbers
+    transaction: IntArray
+    order: IntArray
     """Grows with the log, over all tables of a batch."""
 
     def __len__(self) -> int:
@@ -42,8 +42,8 @@ class TableEvents:
 class Places:
     """Where events stand in their transactions, from 1 on."""
 
-    total: Numbers
-    in_table: Numbers
+    total: IntArray
+    in_table: IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def events_of(changes: TableChanges, key: Sequence[str]) -> TableEvents:
     )
 
 
-def _moves_key(changes: TableChanges, op: npt.NDArray[np.int8], key: Sequence[str]) -> Mask:
+def _moves_key(changes: TableChanges, op: npt.NDArray[np.int8], key: Sequence[str]) -> BoolArray:
     """Tell which updates give their row another key."""
     moved = np.zeros(len(op), np.bool_)
     if not (op == Op.UPDATE).any():
@@ -82,7 +82,7 @@ def _moves_key(changes: TableChanges, op: npt.NDArray[np.int8], key: Sequence[st
     for name in key:
         differs = pc.not_equal(changes.before.column(name), changes.after.column(name))
         moved |= as_numpy(pc.fill_null(differs, _NO))
-    moves: Mask = moved & (op == Op.UPDATE)
+    moves: BoolArray = moved & (op == Op.UPDATE)
     return moves
 
 
@@ -97,7 +97,7 @@ def places_of(tables: Sequence[TableEvents], passed: Passed) -> list[Places]:
     ranks[sorted_] = _counted(transactions[sorted_])
     total = ranks + np.where(transactions == 0, passed.total, 0)
     places: list[Places] = []
-    begun: dict[TableId, Numbers] = {}
+    begun: dict[TableId, IntArray] = {}
     first = 0
     for events in tables:
         table, last = events.changes.table, first + len(events)
@@ -113,7 +113,7 @@ def places_of(tables: Sequence[TableEvents], passed: Passed) -> list[Places]:
     return places
 
 
-def _counted(groups: Numbers) -> Numbers:
+def _counted(groups: IntArray) -> IntArray:
     """Number the members of each group from 1 on; groups stand together."""
     places = np.arange(len(groups))
     begins = np.flatnonzero(np.diff(groups, prepend=groups[:1] - 1))
@@ -122,8 +122,8 @@ def _counted(groups: Numbers) -> Numbers:
 
 
 def _highest(
-    in_table: Numbers, transactions: Numbers, before: Numbers | None, count: int
-) -> Numbers:
+    in_table: IntArray, transactions: IntArray, before: IntArray | None, count: int
+) -> IntArray:
     reached = np.zeros(count, np.int64) if before is None else before.copy()
     np.maximum.at(reached, transactions, in_table)
     return reached

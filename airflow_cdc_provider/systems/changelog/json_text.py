@@ -16,7 +16,6 @@ import json
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -27,7 +26,8 @@ from airflow_cdc_provider.columns.arrow_arrays import (
     mask_of,
     validity_of,
 )
-from airflow_cdc_provider.columns.byte_views import string_octets, string_offsets
+from airflow_cdc_provider.columns.byte_views import string_bytes, string_offsets
+from airflow_cdc_provider.columns.numpy_types import ByteArray, IntArray
 from airflow_cdc_provider.systems.changelog.tree import Constant, Many, Members, Value
 
 _TEXT = pa.large_string()
@@ -57,7 +57,7 @@ def json_lines(value: Value, count: int) -> pa.Buffer:
     if not count:
         return pa.py_buffer(b"")
     lines = _joined(pieces, count)
-    return pa.py_buffer(np.ascontiguousarray(string_octets(lines)))
+    return pa.py_buffer(np.ascontiguousarray(string_bytes(lines)))
 
 
 def json_texts(value: Value, count: int) -> pa.Array:
@@ -149,17 +149,17 @@ def _list_text(many: Many) -> pa.Array:
 def quoted(array: pa.Array) -> pa.Array:
     """Return texts as JSON strings; null stays null."""
     offsets = string_offsets(array)
-    octets = string_octets(array)
+    data = string_bytes(array)
     offsets = offsets - offsets[0]
-    special = np.flatnonzero(_SPECIAL.take(octets))
+    special = np.flatnonzero(_SPECIAL.take(data))
     if not len(special):
-        return _surrounded(_texts(offsets, octets, array), b'"', b'"')
-    escaped = octets.tobytes()
-    present = np.unique(octets[special]).tolist()
+        return _surrounded(_texts(offsets, data, array), b'"', b'"')
+    escaped = data.tobytes()
+    present = np.unique(data[special]).tolist()
     for byte, text in _ESCAPES.items():
         if byte in present:
             escaped = escaped.replace(bytes([byte]), text)
-    grown = np.concatenate([[0], np.cumsum(_GROWTH[octets[special]])])
+    grown = np.concatenate([[0], np.cumsum(_GROWTH[data[special]])])
     offsets = offsets + grown[np.searchsorted(special, offsets)]
     return _surrounded(_texts(offsets, np.frombuffer(escaped, np.uint8), array), b'"', b'"')
 
@@ -167,23 +167,21 @@ def quoted(array: pa.Array) -> pa.Array:
 def base64_quoted(array: pa.Array) -> pa.Array:
     """Return bytes as JSON strings of base64; null stays null."""
     offsets = string_offsets(array)
-    octets = string_octets(array)
+    data = string_bytes(array)
     lengths = np.diff(offsets)
-    if not len(octets) or len(octets) // len(array) < _SHORT:
-        text, ends = _encoded_together(octets, lengths)
+    if not len(data) or len(data) // len(array) < _SHORT:
+        text, ends = _encoded_together(data, lengths)
     else:
-        text, ends = _encoded_singly(octets, offsets - offsets[0])
+        text, ends = _encoded_singly(data, offsets - offsets[0])
     return _surrounded(_texts(np.concatenate([[0], ends]), text, array), b'"', b'"')
 
 
-def _encoded_together(
-    octets: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+def _encoded_together(data: ByteArray, lengths: IntArray) -> tuple[ByteArray, IntArray]:
     padded = -(-lengths // 3) * 3
     ends = np.cumsum(padded)
     shift = (ends - padded) - (np.cumsum(lengths) - lengths)
     room = np.zeros(int(ends[-1]) if len(ends) else 0, np.uint8)
-    room[np.arange(len(octets)) + np.repeat(shift, lengths)] = octets
+    room[np.arange(len(data)) + np.repeat(shift, lengths)] = data
     text = np.frombuffer(bytearray(binascii.b2a_base64(room.data, newline=False)), np.uint8)
     ends = ends // 3 * 4
     missing = padded - lengths
@@ -192,10 +190,8 @@ def _encoded_together(
     return text, ends
 
 
-def _encoded_singly(
-    octets: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    view = np.ascontiguousarray(octets).data
+def _encoded_singly(data: ByteArray, offsets: IntArray) -> tuple[ByteArray, IntArray]:
+    view = np.ascontiguousarray(data).data
     bounds = offsets.tolist()
     texts = [
         binascii.b2a_base64(view[first:last], newline=False) for first, last in pairwise(bounds)
@@ -204,12 +200,10 @@ def _encoded_singly(
     return np.frombuffer(b"".join(texts), np.uint8), ends
 
 
-def _texts(
-    offsets: npt.NDArray[np.int64], octets: npt.NDArray[np.uint8], like: pa.Array
-) -> pa.Array:
+def _texts(offsets: IntArray, data: ByteArray, like: pa.Array) -> pa.Array:
     """Return texts by their offsets, null where another array is."""
     validity, count = validity_of(as_numpy(like.is_null()) if like.null_count else None)
-    buffers = [validity, pa.py_buffer(offsets.astype(np.int64)), pa.py_buffer(octets)]
+    buffers = [validity, pa.py_buffer(offsets.astype(np.int64)), pa.py_buffer(data)]
     return pa.Array.from_buffers(_TEXT, len(like), buffers, count)
 
 

@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_cdc_provider.columns.arrow_arrays import as_arrow, numbers_of, texts_of
+from airflow_cdc_provider.columns.numpy_types import IntArray
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.changelog.envelope import Transactions
-from airflow_cdc_provider.systems.changelog.events import Numbers, Passed, TableEvents
+from airflow_cdc_provider.systems.changelog.events import Passed, TableEvents
 from airflow_cdc_provider.systems.changelog.tree import Many, Members, numbers
 
 
@@ -19,10 +20,10 @@ from airflow_cdc_provider.systems.changelog.tree import Many, Members, numbers
 class Tally:
     """The events of a batch's transactions: one entry for each table of each transaction."""
 
-    transaction: Numbers
-    table: Numbers
+    transaction: IntArray
+    table: IntArray
     """Place in `tables`."""
-    events: Numbers
+    events: IntArray
     tables: tuple[TableId, ...]
 
 

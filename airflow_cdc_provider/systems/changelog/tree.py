@@ -11,16 +11,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_cdc_provider.columns.arrow_arrays import (
-    Mask,
-    as_arrow,
-    mask_of,
-    numbers_of,
-    texts_of,
-)
+from airflow_cdc_provider.columns.arrow_arrays import as_arrow, mask_of, numbers_of, texts_of
+from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
 
 Plain = str | int | bool | None
 
@@ -45,16 +39,16 @@ class Members:
     """Named values; where `absent` says so there are none, and the whole is null."""
 
     values: tuple[tuple[str, Value], ...]
-    absent: Mask | None = None
+    absent: BoolArray | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Many:
     """A list in each row: of `values`, those from one offset up to the next."""
 
-    offsets: npt.NDArray[np.int64]
+    offsets: IntArray
     values: Value
-    absent: Mask | None = None
+    absent: BoolArray | None = None
 
     @property
     def count(self) -> int:
@@ -75,7 +69,7 @@ def number(value: int | None) -> Constant:
     return Constant(value, pa.int64())
 
 
-def numbers(values: npt.NDArray[np.int64]) -> pa.Array:
+def numbers(values: IntArray) -> pa.Array:
     """Return a column of whole numbers."""
     return as_arrow(values, None, pa.int64())
 

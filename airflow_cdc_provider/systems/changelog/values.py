@@ -28,7 +28,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_cdc_provider.columns.arrow_arrays import as_arrow, as_numpy, texts_of, validity_of
-from airflow_cdc_provider.columns.byte_views import string_octets, string_offsets
+from airflow_cdc_provider.columns.byte_views import string_bytes, string_offsets
+from airflow_cdc_provider.columns.numpy_types import ByteArray, IntArray
 from airflow_cdc_provider.columns.plain_text import decimal_text, timestamp_text
 from airflow_cdc_provider.core.table_schema import ColumnType, TypeKind
 from airflow_cdc_provider.systems.changelog.tree import Many, Members, Value
@@ -79,11 +80,11 @@ def _bits(array: pa.Array, column_type: ColumnType) -> pa.Array:
         return array.cast(pa.bool_())
     count = -(-bits // 8)
     numbers = as_numpy(array.fill_null(0)).astype("<u8")
-    octets = numbers.view(np.uint8).reshape(-1, 8)[:, :count]
-    return _binaries(octets, array)
+    data = numbers.view(np.uint8).reshape(-1, 8)[:, :count]
+    return _binaries(data, array)
 
 
-def _binaries(rows: npt.NDArray[np.uint8], like: pa.Array) -> pa.Array:
+def _binaries(rows: ByteArray, like: pa.Array) -> pa.Array:
     """Return rows of bytes of one length, null where another array is."""
     offsets = (np.arange(len(rows) + 1) * rows.shape[1]).astype(np.int32)
     validity, count = validity_of(as_numpy(like.is_null()) if like.null_count else None)
@@ -94,8 +95,8 @@ def _binaries(rows: npt.NDArray[np.uint8], like: pa.Array) -> pa.Array:
 def _geometry(array: pa.Array, column_type: ColumnType) -> Members:
     nulls = as_numpy(array.is_null())
     starts = string_offsets(array)[:-1] - string_offsets(array)[0]
-    octets = string_octets(array)
-    srid = _numbers_at(octets, np.where(nulls, -1, starts), "<u4").astype(np.int64)
+    data = string_bytes(array)
+    srid = _numbers_at(data, np.where(nulls, -1, starts), "<u4").astype(np.int64)
     wkb = _without_srid(array, starts[~nulls])
     members: list[tuple[str, Value]] = [
         ("wkb", wkb),
@@ -103,7 +104,7 @@ def _geometry(array: pa.Array, column_type: ColumnType) -> Members:
     ]
     if column_type.kind is TypeKind.POINT:
         first = np.where(nulls, -1, starts + _SRID_BYTES + 5)
-        x, y = _numbers_at(octets, first, "<f8"), _numbers_at(octets, first, "<f8", 8)
+        x, y = _numbers_at(data, first, "<f8"), _numbers_at(data, first, "<f8", 8)
         members = [
             ("x", as_arrow(x, nulls, pa.float64())),
             ("y", as_arrow(y, nulls, pa.float64())),
@@ -112,33 +113,33 @@ def _geometry(array: pa.Array, column_type: ColumnType) -> Members:
     return Members(tuple(members), nulls)
 
 
-def _without_srid(array: pa.Array, starts: npt.NDArray[np.int64]) -> pa.Array:
+def _without_srid(array: pa.Array, starts: IntArray) -> pa.Array:
     """Leave out the first bytes of each value; `starts` says where values begin."""
-    octets, offsets = string_octets(array), string_offsets(array)
-    kept = np.ones(len(octets), np.bool_)
+    data, offsets = string_bytes(array), string_offsets(array)
+    kept = np.ones(len(data), np.bool_)
     kept[(starts[:, None] + np.arange(_SRID_BYTES)).ravel()] = False
     ends = np.concatenate([[0], np.cumsum(kept)])[offsets - offsets[0]].astype(np.int32)
     nulls = as_numpy(array.is_null()) if array.null_count else None
     validity, count = validity_of(nulls)
-    buffers = [validity, pa.py_buffer(ends), pa.py_buffer(octets[kept])]
+    buffers = [validity, pa.py_buffer(ends), pa.py_buffer(data[kept])]
     return pa.Array.from_buffers(pa.binary(), len(array), buffers, count)
 
 
 def _numbers_at(
-    octets: npt.NDArray[np.uint8], places: npt.NDArray[np.int64], kind: str, behind: int = 0
+    data: ByteArray, places: IntArray, kind: str, behind: int = 0
 ) -> npt.NDArray[np.float64]:
     """Read numbers at some places of bytes, 0 where the place is none."""
     size = np.dtype(kind).itemsize
     known = places >= 0
     wanted = (places[known] + behind)[:, None] + np.arange(size)
     found = np.zeros(len(places), kind)
-    found[known] = np.ascontiguousarray(octets[wanted]).view(kind).ravel()
+    found[known] = np.ascontiguousarray(data[wanted]).view(kind).ravel()
     return found
 
 
 def _vector(array: pa.Array, column_type: ColumnType) -> Many:  # noqa: ARG001 - as the others
     offsets = string_offsets(array)
-    numbers = np.frombuffer(string_octets(array).tobytes(), "<f4")
+    numbers = np.frombuffer(string_bytes(array).tobytes(), "<f4")
     ends = (offsets - offsets[0]) // 4
     nulls = as_numpy(array.is_null()) if array.null_count else None
     return Many(ends, as_arrow(numbers, None, pa.float32()), nulls)

@@ -91,10 +91,10 @@ def _write_offset(path: str, file: str, gtids: str) -> None:
     """Start Debezium at a file's beginning: it has no option for that, only stored offsets."""
     import jpype  # noqa: PLC0415 - its JVM is up only now
 
-    octets = jpype.JArray(jpype.JByte)
+    data = jpype.JArray(jpype.JByte)
     offsets = jpype.JClass("java.util.HashMap")()
     offset = {"file": file, "pos": 4, "gtids": gtids}
-    offsets.put(octets(b'["bench",{"server":"t"}]'), octets(json.dumps(offset).encode()))
+    offsets.put(data(b'["bench",{"server":"t"}]'), data(json.dumps(offset).encode()))
     stream = jpype.JClass("java.io.ObjectOutputStream")(
         jpype.JClass("java.io.FileOutputStream")(path)
     )

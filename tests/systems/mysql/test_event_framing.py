@@ -37,15 +37,15 @@ def taken(framer: EventFramer) -> list[bytes]:
     return found
 
 
-def fed(framer: EventFramer, octets: bytes, sizes: list[int]) -> list[bytes]:
+def fed(framer: EventFramer, data: bytes, sizes: list[int]) -> list[bytes]:
     """Receive bytes in pieces of these sizes, again and again; return the events."""
     found, turn = [], 0
-    while octets:
+    while data:
         with framer.space() as space:
-            count = min(len(space), len(octets), sizes[turn % len(sizes)])
-            space[:count] = octets[:count]
+            count = min(len(space), len(data), sizes[turn % len(sizes)])
+            space[:count] = data[:count]
         framer.received(count)
-        octets, turn = octets[count:], turn + 1
+        data, turn = data[count:], turn + 1
         found += taken(framer)
     return found
 

@@ -43,21 +43,21 @@ def _sent(events: list[bytes]) -> bytes:
     return b"".join(_packet(b"\0" + event, number) for number, event in enumerate(events))
 
 
-def _one_by_one(octets: bytes, filled: int) -> tuple[list[int], int]:
+def _one_by_one(data: bytes, filled: int) -> tuple[list[int], int]:
     found, at = [], 0
     while at + 5 <= filled:
-        length = int.from_bytes(octets[at : at + 3], "little")
+        length = int.from_bytes(data[at : at + 3], "little")
         end = at + 4 + length
-        if octets[at + 4] or end > filled or length == LARGEST_PACKET:
+        if data[at + 4] or end > filled or length == LARGEST_PACKET:
             break
         found.append(at)
         at = end
     return found, at
 
 
-def _agrees(octets: bytes, filled: int) -> int:
-    found, behind = plain_packets(bytearray(octets), 0, filled)
-    assert (found.tolist(), behind) == _one_by_one(octets, filled)
+def _agrees(data: bytes, filled: int) -> int:
+    found, behind = plain_packets(bytearray(data), 0, filled)
+    assert (found.tolist(), behind) == _one_by_one(data, filled)
     return behind
 
 
@@ -102,9 +102,9 @@ def test_lanes_stop_at_an_event_of_several_packets(where: int) -> None:
     assert _agrees(sent, len(sent)) == len(before)
 
 
-@given(octets=st.binary(max_size=400), repeated=st.integers(1, 500))
-def test_bytes_that_are_no_packets_are_walked_alike(octets: bytes, repeated: int) -> None:
-    _agrees(octets * repeated, len(octets) * repeated)
+@given(data=st.binary(max_size=400), repeated=st.integers(1, 500))
+def test_bytes_that_are_no_packets_are_walked_alike(data: bytes, repeated: int) -> None:
+    _agrees(data * repeated, len(data) * repeated)
 
 
 @given(seed=st.integers(0, 1 << 32), fakes=st.sampled_from([0, 0.01]))

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+    from airflow_cdc_provider.columns.numpy_types import IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +21,8 @@ class EventChunk:
     """
 
     buffer: bytes | bytearray
-    starts: npt.NDArray[np.int64]
-    ends: npt.NDArray[np.int64]
+    starts: IntArray
+    ends: IntArray
 
 
 @dataclass(frozen=True, slots=True)

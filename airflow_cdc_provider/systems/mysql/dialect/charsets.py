@@ -17,10 +17,10 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_cdc_provider.columns.arrow_arrays import texts_of
+from airflow_cdc_provider.columns.numpy_types import ByteArray, IntArray
 from airflow_cdc_provider.core.errors import UnknownTypeError, ValueRefusedError
 from airflow_cdc_provider.systems.mysql.dialect.east_asian import WALKS, WIDE_BACKSLASH
 
@@ -48,7 +48,7 @@ _ONE_BYTE_CODECS = {
     "tis620": "tis_620",
 }
 _PATCHES: dict[str, dict[int, int | None]] = {
-    "latin1": {octet: octet for octet in (0x81, 0x8D, 0x8F, 0x90, 0x9D)},
+    "latin1": {byte: byte for byte in (0x81, 0x8D, 0x8F, 0x90, 0x9D)},
     "cp1256": dict.fromkeys((0x8A, 0x8F, 0x98, 0x9A, 0x9F, 0xAA, 0xC0, 0xFF)),
     "cp866": {0xFC: 0x207F, 0xFD: 0xB2},
     "greek": {0xA1: 0x2BD, 0xA2: 0x2BC, 0xA4: None, 0xA5: None, 0xAA: None},
@@ -134,12 +134,12 @@ def is_one_to_one(charset: str) -> bool:
 @cache
 def _one_byte(charset: str) -> tuple[str | None, ...] | None:
     """Return the character of each byte, None for a charset of another kind."""
-    lower: list[str | None] = [chr(octet) for octet in range(128)]
+    lower: list[str | None] = [chr(byte) for byte in range(128)]
     if charset in {"ascii", "swe7"}:
         if charset == "swe7":
             lower[0x7F] = None
-            for octet, character in _SEVEN_BIT_SWEDISH.items():
-                lower[octet] = character
+            for byte, character in _SEVEN_BIT_SWEDISH.items():
+                lower[byte] = character
         return (*lower, *([None] * 128))
     if charset in _UPPER_HALVES:
         text = _UPPER_HALVES[charset]
@@ -150,40 +150,40 @@ def _one_byte(charset: str) -> tuple[str | None, ...] | None:
         return None
     upper: list[str | None] = []
     patches = _PATCHES.get(charset, {})
-    for octet in range(128, 256):
-        decoded = bytes([octet]).decode(codec, "replace")
-        patched = patches.get(octet, ord(decoded))
+    for byte in range(128, 256):
+        decoded = bytes([byte]).decode(codec, "replace")
+        patched = patches.get(byte, ord(decoded))
         upper.append(None if patched in {None, 0xFFFD} else chr(patched or 0))
     return (*lower, *upper)
 
 
 @cache
-def _lookup(charset: str) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
+def _lookup(charset: str) -> tuple[ByteArray, ByteArray]:
     """Return UTF-8 bytes (256 x 3) and how many by byte; none where there is no character."""
     table = np.zeros((256, 3), np.uint8)
     lengths = np.zeros(256, np.uint8)
-    for octet, character in enumerate(_one_byte(charset) or ()):
+    for byte, character in enumerate(_one_byte(charset) or ()):
         if character is not None:
             encoded = character.encode()
-            table[octet, : len(encoded)] = list(encoded)
-            lengths[octet] = len(encoded)
+            table[byte, : len(encoded)] = list(encoded)
+            lengths[byte] = len(encoded)
     return table, lengths
 
 
-def decode_member(octets: bytes, charset: str) -> str:
+def decode_member(data: bytes, charset: str) -> str:
     """Decode one name, such as a member of an ENUM; without a charset it is what SELECT sends."""
     if charset in UTF8_CHARSETS or charset == "binary":
         try:
-            return octets.decode()
+            return data.decode()
         except UnicodeDecodeError:
-            raise _no_character(charset, octets) from None
+            raise _no_character(charset, data) from None
     table = _one_byte(charset)
     if table is not None:
-        characters = [table[octet] for octet in octets]
+        characters = [table[byte] for byte in data]
         if None in characters:
-            raise _no_character(charset, octets)
+            raise _no_character(charset, data)
         return "".join(filter(None, characters))
-    return _decode_longer(octets, charset)
+    return _decode_longer(data, charset)
 
 
 def to_utf8(cells: pa.Array, charset: str) -> pa.Array:
@@ -197,12 +197,12 @@ def to_utf8(cells: pa.Array, charset: str) -> pa.Array:
             risk="its texts could be decoded wrong",
             remedy="convert the column to utf8mb4, or leave the table out",
         )
-    offsets, octets = _contents(cells)
-    plain = bool((octets < 128).all()) if len(octets) else True
+    offsets, data = _contents(cells)
+    plain = bool((data < 128).all()) if len(data) else True
     if plain and charset != "swe7" and (one_byte or charset in _ASCII_SAFE):
         return cells.view(pa.string())
     if one_byte:
-        return _expand(cells, offsets, octets, charset)
+        return _expand(cells, offsets, data, charset)
     texts = [None if cell is None else _decode_longer(cell, charset) for cell in cells.to_pylist()]
     return texts_of(texts)
 
@@ -220,28 +220,28 @@ def _as_string(cells: pa.Array) -> pa.Array:
     return texts
 
 
-def _contents(cells: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-    _, offset_buffer, octet_buffer = cells.buffers()
+def _contents(cells: pa.Array) -> tuple[IntArray, ByteArray]:
+    _, offset_buffer, byte_buffer = cells.buffers()
     offsets = np.frombuffer(offset_buffer, np.int32, len(cells) + 1, cells.offset * 4)
-    if octet_buffer is None:
+    if byte_buffer is None:
         return offsets.astype(np.int64), np.zeros(0, np.uint8)
-    octets = np.frombuffer(octet_buffer, np.uint8)[offsets[0] : offsets[-1]]
-    return offsets.astype(np.int64) - int(offsets[0]), octets
+    data = np.frombuffer(byte_buffer, np.uint8)[offsets[0] : offsets[-1]]
+    return offsets.astype(np.int64) - int(offsets[0]), data
 
 
 def _expand(
     cells: pa.Array,
-    offsets: npt.NDArray[np.int64],
-    octets: npt.NDArray[np.uint8],
+    offsets: IntArray,
+    data: ByteArray,
     charset: str,
 ) -> pa.Array:
     """Apply a charset's table to all bytes at once; the cells' ends move with the lengths."""
     table, lengths = _lookup(charset)
-    grown = lengths[octets]
+    grown = lengths[data]
     if not grown.all():
-        raise _no_character(charset, bytes(octets[grown == 0][:1]))
+        raise _no_character(charset, bytes(data[grown == 0][:1]))
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(grown, dtype=np.int64)])
-    expanded = table[octets][np.arange(3) < grown[:, None]]
+    expanded = table[data][np.arange(3) < grown[:, None]]
     moved = ends[offsets].astype(np.int32)
     valid = cells.is_valid()
     validity = None if cells.null_count == 0 else valid.buffers()[1]
@@ -249,24 +249,24 @@ def _expand(
     return pa.Array.from_buffers(pa.string(), len(cells), buffers, cells.null_count)
 
 
-def _decode_longer(octets: bytes, charset: str) -> str:
+def _decode_longer(data: bytes, charset: str) -> str:
     codec = _LONGER_CODECS.get(charset)
     if codec is None:
         raise UnknownTypeError(f"charset {charset!r} is not known")
     walk = WALKS.get(charset)
     try:
-        if walk is not None and walk.concerns(octets):
-            return walk.decoded(octets)
-        text = octets.decode(codec)
+        if walk is not None and walk.concerns(data):
+            return walk.decoded(data)
+        text = data.decode(codec)
     except UnicodeDecodeError as error:
-        raise _no_character(charset, octets[error.start : error.end]) from None
+        raise _no_character(charset, data[error.start : error.end]) from None
     translation = _TRANSLATIONS.get(charset)
     return text.translate(translation) if translation else text
 
 
-def _no_character(charset: str, octets: bytes) -> ValueRefusedError:
+def _no_character(charset: str, data: bytes) -> ValueRefusedError:
     return ValueRefusedError(
-        f"charset {charset} has no character for the bytes {octets[:8].hex()}",
+        f"charset {charset} has no character for the bytes {data[:8].hex()}",
         risk="the text would change on its way",
         remedy="correct the value at the source, or leave the table out",
     )

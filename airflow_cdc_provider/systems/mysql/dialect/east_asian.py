@@ -56,121 +56,121 @@ class Walk:
     """Decodes a whole text, or raises `UnicodeDecodeError`."""
 
 
-def _trail(octets: bytes, offset: int, charset: str) -> int:
+def _trail(data: bytes, offset: int, charset: str) -> int:
     """Return the number of the second byte of a two-byte code in its row."""
-    trail = octets[offset + 1] if offset + 1 < len(octets) else 0
+    trail = data[offset + 1] if offset + 1 < len(data) else 0
     if not _FIRST_TRAIL <= trail <= _LAST_TRAIL:
-        raise _no_character(charset, octets, offset, 2)
+        raise _no_character(charset, data, offset, 2)
     return trail - _FIRST_TRAIL
 
 
-def _no_character(charset: str, octets: bytes, offset: int, length: int) -> UnicodeDecodeError:
-    return UnicodeDecodeError(charset, octets, offset, offset + length, "no character")
+def _no_character(charset: str, data: bytes, offset: int, length: int) -> UnicodeDecodeError:
+    return UnicodeDecodeError(charset, data, offset, offset + length, "no character")
 
 
-def _has_special_big5(octets: bytes) -> bool:
-    return any(special in octets for special in _BIG5_SPECIAL)
+def _has_special_big5(data: bytes) -> bool:
+    return any(special in data for special in _BIG5_SPECIAL)
 
 
-def _big5(octets: bytes) -> str:
+def _big5(data: bytes) -> str:
     found, offset = [], 0
-    while offset < len(octets):
-        if octets[offset] < 0x80:
-            found.append(chr(octets[offset]))
+    while offset < len(data):
+        if data[offset] < 0x80:
+            found.append(chr(data[offset]))
             offset += 1
             continue
-        code = int.from_bytes(octets[offset : offset + 2], "big")
+        code = int.from_bytes(data[offset : offset + 2], "big")
         if code in _BIG5_LESS:
-            raise _no_character("big5", octets, offset, 2)
+            raise _no_character("big5", data, offset, 2)
         known = _BIG5_MORE.get(code)
-        found.append(known or octets[offset : offset + 2].decode("big5"))
+        found.append(known or data[offset : offset + 2].decode("big5"))
         offset += 2
     return "".join(found)
 
 
-def _walked(octets: bytes, three_bytes: _Part, two_bytes: _Part, charset: str) -> str:
+def _walked(data: bytes, three_bytes: _Part, two_bytes: _Part, charset: str) -> str:
     """Decode one of the two EUC charsets; a part reads the character at an offset."""
     found, offset = [], 0
-    while offset < len(octets):
-        first = octets[offset]
+    while offset < len(data):
+        first = data[offset]
         if first < 0x80:
             found.append(chr(first))
             offset += 1
         elif first == _THREE_BYTES:
-            found.append(three_bytes(octets, offset))
+            found.append(three_bytes(data, offset))
             offset += 3
         elif first >= _OWN_LEAD:
-            found.append(_own(octets, offset, charset, _OWN_TWO_BYTES))
+            found.append(_own(data, offset, charset, _OWN_TWO_BYTES))
             offset += 2
         else:
-            found.append(two_bytes(octets, offset))
+            found.append(two_bytes(data, offset))
             offset += 2
     return "".join(found)
 
 
-def _eucjpms(octets: bytes) -> str:
-    return _walked(octets, _eucjpms_three_bytes, _eucjpms_two_bytes, "eucjpms")
+def _eucjpms(data: bytes) -> str:
+    return _walked(data, _eucjpms_three_bytes, _eucjpms_two_bytes, "eucjpms")
 
 
-def _eucjpms_three_bytes(octets: bytes, offset: int) -> str:
-    code = int.from_bytes(octets[offset + 1 : offset + 3], "big")
-    ibm = (code >> 8) * _ROW + _trail(octets, offset + 1, "eucjpms") - _IBM_START
+def _eucjpms_three_bytes(data: bytes, offset: int) -> str:
+    code = int.from_bytes(data[offset + 1 : offset + 3], "big")
+    ibm = (code >> 8) * _ROW + _trail(data, offset + 1, "eucjpms") - _IBM_START
     if 0 <= ibm < len(_IBM):
         return _IBM[ibm]
-    return _three_bytes(octets, offset, "eucjpms").translate(_WIDE_MARKS)
+    return _three_bytes(data, offset, "eucjpms").translate(_WIDE_MARKS)
 
 
-def _eucjpms_two_bytes(octets: bytes, offset: int) -> str:
+def _eucjpms_two_bytes(data: bytes, offset: int) -> str:
     """Decode by way of cp932: the same two-byte characters, moved to other codes."""
-    first, cell = octets[offset], _trail(octets, offset, "eucjpms")
+    first, cell = data[offset], _trail(data, offset, "eucjpms")
     if first == _HALF_WIDTH:
-        if octets[offset + 1] in _NO_SINGLES:
-            raise _no_character("eucjpms", octets, offset, 2)
-        return octets[offset + 1 : offset + 2].decode("cp932")
+        if data[offset + 1] in _NO_SINGLES:
+            raise _no_character("eucjpms", data, offset, 2)
+        return data[offset + 1 : offset + 2].decode("cp932")
     row = first - _FIRST_TRAIL
     lead = row // 2 + (0x81 if row < 62 else 0xC1)
     trail = cell + (0x9F if row % 2 else 0x40 + (cell >= 63))
     return bytes([lead & 0xFF, trail & 0xFF]).decode("cp932")
 
 
-def _ujis(octets: bytes) -> str:
-    return _walked(octets, _ujis_three_bytes, _ujis_two_bytes, "ujis")
+def _ujis(data: bytes) -> str:
+    return _walked(data, _ujis_three_bytes, _ujis_two_bytes, "ujis")
 
 
-def _ujis_three_bytes(octets: bytes, offset: int) -> str:
-    return _three_bytes(octets, offset, "ujis").translate(WIDE_BACKSLASH)
+def _ujis_three_bytes(data: bytes, offset: int) -> str:
+    return _three_bytes(data, offset, "ujis").translate(WIDE_BACKSLASH)
 
 
-def _ujis_two_bytes(octets: bytes, offset: int) -> str:
-    return octets[offset : offset + 2].decode("euc_jp").translate(WIDE_BACKSLASH)
+def _ujis_two_bytes(data: bytes, offset: int) -> str:
+    return data[offset : offset + 2].decode("euc_jp").translate(WIDE_BACKSLASH)
 
 
-def _own(octets: bytes, offset: int, charset: str, base: int) -> str:
+def _own(data: bytes, offset: int, charset: str, base: int) -> str:
     """Return a character of the user's own, whose two last bytes begin at `offset`."""
-    return chr(base + (octets[offset] - _OWN_LEAD) * _ROW + _trail(octets, offset, charset))
+    return chr(base + (data[offset] - _OWN_LEAD) * _ROW + _trail(data, offset, charset))
 
 
-def _three_bytes(octets: bytes, offset: int, charset: str) -> str:
-    if octets[offset + 1 : offset + 2] >= bytes([_OWN_LEAD]):
-        return _own(octets, offset + 1, charset, _OWN_THREE_BYTES)
-    return octets[offset : offset + 3].decode("euc_jp")
+def _three_bytes(data: bytes, offset: int, charset: str) -> str:
+    if data[offset + 1 : offset + 2] >= bytes([_OWN_LEAD]):
+        return _own(data, offset + 1, charset, _OWN_THREE_BYTES)
+    return data[offset : offset + 3].decode("euc_jp")
 
 
-def _has_own(octets: bytes) -> bool:
-    return max(octets, default=0) >= _OWN_LEAD
+def _has_own(data: bytes) -> bool:
+    return max(data, default=0) >= _OWN_LEAD
 
 
 def _without_singles(codec: str) -> Walk:
     """Refuse what only stands for a byte that is no character."""
     marks = frozenset("\x80\xa0\uf8f0\uf8f1\uf8f2\uf8f3")
 
-    def decoded(octets: bytes) -> str:
-        text = octets.decode(codec)
+    def decoded(data: bytes) -> str:
+        text = data.decode(codec)
         if not marks.isdisjoint(text):
-            raise _no_character(codec, octets, 0, len(octets))
+            raise _no_character(codec, data, 0, len(data))
         return text
 
-    return Walk(lambda octets: not _NO_SINGLES.isdisjoint(octets), decoded)
+    return Walk(lambda data: not _NO_SINGLES.isdisjoint(data), decoded)
 
 
 _IBM_START = (_IBM_FIRST >> 8) * _ROW + (_IBM_FIRST & 0xFF) - _FIRST_TRAIL

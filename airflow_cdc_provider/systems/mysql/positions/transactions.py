@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from airflow_cdc_provider.columns.arrow_arrays import Mask, as_numpy, numbers_of, texts_of
+from airflow_cdc_provider.columns.arrow_arrays import as_numpy, numbers_of, texts_of
+from airflow_cdc_provider.columns.byte_views import distinct
+from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
 from airflow_cdc_provider.core.positions import LogPosition, TransactionPoint
 from airflow_cdc_provider.systems.mysql.binlog.events.gtid_events import GtidColumns, GtidOrigin
-from airflow_cdc_provider.systems.mysql.binlog.octets import Ints, distinct
 from airflow_cdc_provider.systems.mysql.binlog.transactions.transaction_points import (
     TransactionPoints,
 )
@@ -32,7 +33,7 @@ class _Columns:
 
     servers: Sequence[tuple[str, str]]
     """Each with the base of its log's file names."""
-    server: Ints
+    server: IntArray
     """Index into `servers`, an entry a transaction."""
     points: TransactionPoints
     """As if all were of the first server's."""
@@ -80,7 +81,7 @@ class MySqlTransactionIndex:
     def __len__(self) -> int:
         return len(self._points)
 
-    def within(self, position: LogPosition, chosen: Ints) -> Mask:
+    def within(self, position: LogPosition, chosen: IntArray) -> BoolArray:
         """Tell which of the chosen transactions lie at or before a position."""
         ours = own(position)
         has_set = isinstance(ours.gtids, GtidSet)
@@ -88,14 +89,14 @@ class MySqlTransactionIndex:
             return self._in_set(ours.gtids, chosen)
         if ours.binlog is not None and not has_set and self._servers <= {ours.server_uuid}:
             file, offset = self._file[chosen], self._offset[chosen]
-            passed: Mask = file < ours.binlog.file_number
+            passed: BoolArray = file < ours.binlog.file_number
             passed |= (file == ours.binlog.file_number) & (offset <= ours.binlog.offset)
             return passed
         some, back = np.unique(chosen, return_inverse=True)
         answers = [ours.contains(self._points[place]) for place in some.tolist()]
         return np.array(answers, np.bool_)[back]
 
-    def _in_set(self, gtids: GtidSet, chosen: Ints) -> Mask:
+    def _in_set(self, gtids: GtidSet, chosen: IntArray) -> BoolArray:
         origin, number = self._gtids.origin[chosen], self._gtids.number[chosen]
         inside = np.zeros(len(chosen), np.bool_)
         for place, source in self._sources:
@@ -162,11 +163,11 @@ def facts_of(points: Sequence[TransactionPoint]) -> Mapping[str, pa.Array]:
     }
 
 
-def _ints(values: Sequence[int]) -> Ints:
+def _ints(values: Sequence[int]) -> IntArray:
     return np.array(values, np.int64)
 
 
-def _names(gtids: Sequence[AnyGtid | None], committed_us: Ints) -> GtidColumns:
+def _names(gtids: Sequence[AnyGtid | None], committed_us: IntArray) -> GtidColumns:
     origins: dict[GtidOrigin, int] = {}
     origin, number = [], []
     for gtid in gtids:

@@ -12,6 +12,7 @@ import zlib
 
 import numpy as np
 
+from airflow_cdc_provider.columns.numpy_types import IntArray
 from airflow_cdc_provider.core.errors import CorruptLogError
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import EventChunk
 from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition
@@ -20,7 +21,6 @@ from airflow_cdc_provider.systems.mysql.wire.packet_chain import (
     LARGEST_PACKET,
     PACKET_HEAD,
     SHORTEST,
-    Places,
     joined_parts,
     plain_packets,
 )
@@ -78,7 +78,7 @@ class EventFramer:
         del full[used:]
         return EventChunk(full, starts, ends)
 
-    def _packets(self) -> tuple[Places, int]:
+    def _packets(self) -> tuple[IntArray, int]:
         """Return where the packets with whole events begin, and the place behind the last.
 
         Each ends where the next begins, one of several parts too: they are moved together.

@@ -30,8 +30,9 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from airflow_cdc_provider.columns.byte_views import ByteViews
+from airflow_cdc_provider.columns.numpy_types import ByteArray, IntArray
 from airflow_cdc_provider.core.errors import (
     BinlogPurgedError,
     IntegrityError,
@@ -40,7 +41,6 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.history import Held
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import EventChunk
 from airflow_cdc_provider.systems.mysql.binlog.events.log_place import whole_offsets
-from airflow_cdc_provider.systems.mysql.binlog.octets import Ints, Octets
 from airflow_cdc_provider.systems.mysql.positions.position import (
     BinlogPosition,
     Imprint,
@@ -67,8 +67,6 @@ _DIGEST_BYTES = 16
 _LONGEST_DIGESTED = 1 << 16
 _WAIT_S = 1.0
 
-Types = npt.NDArray[np.uint8]
-
 
 class Transport(Protocol):
     """What sends the events of a dump."""
@@ -86,10 +84,10 @@ class _Stretch:
     file: BinlogPosition
     created: int | None
     has_checksums: bool
-    index: Ints
+    index: IntArray
     """Which of the chunk's events."""
-    types: Types
-    ends: Ints
+    types: ByteArray
+    ends: IntArray
     """Where each ends in the file."""
 
     def begin(self, number: int) -> int:
@@ -204,11 +202,11 @@ class KnownLog:
 
     def _parted(self, chunk: EventChunk) -> Iterator[_Stretch]:
         """Part a chunk where a file begins or is described."""
-        octets = Octets(chunk.buffer)
-        types = octets.u8[chunk.starts + _TYPE]
+        data = ByteViews(chunk.buffer)
+        types = data.u8[chunk.starts + _TYPE]
         first = 0
         for place in [*np.flatnonzero(_PARTS[types]).tolist(), len(types)]:
-            yield from self._stretch(chunk, octets, types, range(first, place))
+            yield from self._stretch(chunk, data, types, range(first, place))
             if place < len(types):
                 self._turn(bytes(chunk.buffer[chunk.starts[place] : chunk.ends[place]]))
             first = place + 1
@@ -234,15 +232,15 @@ class KnownLog:
             raise self._another(error.what) from error
 
     def _stretch(
-        self, chunk: EventChunk, octets: Octets, types: Types, among: range
+        self, chunk: EventChunk, data: ByteViews, types: ByteArray, among: range
     ) -> Iterator[_Stretch]:
         if self._file is None or not among:
             return
         index = np.arange(among.start, among.stop)
         starts = chunk.starts[index]
-        told = octets.little(starts + _LOG_POS, 4)
+        told = data.little(starts + _LOG_POS, 4)
         real = (told > 0) & ~_MADE_UP[types[index]]
-        real &= (octets.u8[starts + _FLAGS] & _ARTIFICIAL_FLAG) == 0
+        real &= (data.u8[starts + _FLAGS] & _ARTIFICIAL_FLAG) == 0
         index, told = index[real], told[real]
         if len(index):
             ends = whole_offsets(told, self._file.offset)

@@ -24,13 +24,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from airflow_cdc_provider.columns.byte_views import ByteViews
 from airflow_cdc_provider.columns.changes import ChangeBatch
+from airflow_cdc_provider.columns.numpy_types import IntArray
 from airflow_cdc_provider.core.history import Held
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits, EventChunk
 from airflow_cdc_provider.systems.mysql.binlog.events.log_place import whole_offsets
-from airflow_cdc_provider.systems.mysql.binlog.octets import Ints, Octets
 from airflow_cdc_provider.systems.mysql.binlog.rows.table_map import SchemaSource, no_schema
 from airflow_cdc_provider.systems.mysql.binlog.transactions.decoder import ColumnDecoder
 from airflow_cdc_provider.systems.mysql.binlog.transactions.prepared import (
@@ -234,12 +235,12 @@ class LogReader:
 
         Rotations part the chunk into runs of one file; within a run places only grow.
         """
-        octets = Octets(chunk.buffer)
+        data = ByteViews(chunk.buffer)
         starts = chunk.starts
-        rotations = np.flatnonzero(octets.u8[starts + _TYPE] == _ROTATE)
+        rotations = np.flatnonzero(data.u8[starts + _TYPE] == _ROTATE)
         first = 0
         for stop in [*rotations.tolist(), len(starts)]:
-            taken = self._pass_run(octets, starts[first:stop], until)
+            taken = self._pass_run(data, starts[first:stop], until)
             if taken < stop - first or self._is_at(until):
                 return first + taken
             if stop < len(starts):
@@ -252,11 +253,11 @@ class LogReader:
     def _is_at(self, until: BinlogPosition | None) -> bool:
         return until is not None and self._passed is not None and self._passed >= until
 
-    def _pass_run(self, octets: Octets, starts: Ints, until: BinlogPosition | None) -> int:
+    def _pass_run(self, data: ByteViews, starts: IntArray, until: BinlogPosition | None) -> int:
         """Pass events of one file; return how many end at or before `until`."""
         if self._passed is None or not len(starts):
             return len(starts)
-        place = octets.little(starts + _LOG_POS, 4)
+        place = data.little(starts + _LOG_POS, 4)
         taken = len(starts)
         if until is not None and until.file_number == self._passed.file_number:
             beyond = np.flatnonzero(whole_offsets(place, self._passed.offset) > until.offset)

@@ -55,7 +55,7 @@ class RawEvent:
 
     start: BinlogPosition
     end: BinlogPosition
-    octets: bytes
+    data: bytes
     format: bytes
     """Its file's format description."""
     gtid: bytes
@@ -65,7 +65,7 @@ class RawEvent:
 
     @property
     def kind(self) -> int:
-        return self.octets[_TYPE_AT]
+        return self.data[_TYPE_AT]
 
 
 def events_around(
@@ -118,31 +118,31 @@ class _Walk:
         self._format = self._gtid = b""
         self._tables: dict[bytes, bytes] = {}
 
-    def take(self, octets: bytes) -> RawEvent | None:
+    def take(self, data: bytes) -> RawEvent | None:
         """Return the event, None if it lies in no file."""
-        kind = octets[_TYPE_AT]
-        is_made_up = bool(octets[_FLAGS_AT] & ARTIFICIAL_FLAG)
+        kind = data[_TYPE_AT]
+        is_made_up = bool(data[_FLAGS_AT] & ARTIFICIAL_FLAG)
         if kind == EventType.FORMAT_DESCRIPTION:
-            self._format = octets
+            self._format = data
         if kind == EventType.ROTATE and is_made_up:
-            self._enter(rotation_target(octets))
-        told = int.from_bytes(octets[_LOG_POS_AT : _LOG_POS_AT + 4], "little")
+            self._enter(rotation_target(data))
+        told = int.from_bytes(data[_LOG_POS_AT : _LOG_POS_AT + 4], "little")
         if is_made_up or not told or kind in _HEARTBEATS:
             return None
         if kind in _GTIDS:
-            self._gtid = octets
+            self._gtid = data
         elif kind in _OUTSIDE:
             self._gtid = b""
-        number = octets[HEADER_BYTES : HEADER_BYTES + 6]
+        number = data[HEADER_BYTES : HEADER_BYTES + 6]
         if kind == EventType.TABLE_MAP:
-            self._tables[number] = octets
+            self._tables[number] = data
         # the header holds the end modulo 2^32
         end = self.at.at(self.at.offset + (told - self.at.offset) % (1 << 32))
-        start, table = end.at(end.offset - len(octets)), self._tables.get(number, b"")
-        event = RawEvent(start, end, octets, self._format, self._gtid, table)
+        start, table = end.at(end.offset - len(data)), self._tables.get(number, b"")
+        event = RawEvent(start, end, data, self._format, self._gtid, table)
         self.at = end
         if kind == EventType.ROTATE:
-            self._enter(rotation_target(octets))
+            self._enter(rotation_target(data))
         return event
 
     def _enter(self, target: BinlogPosition) -> None:

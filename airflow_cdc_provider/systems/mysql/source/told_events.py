@@ -23,6 +23,7 @@ from pymysqlreplication.row_event import (
     WriteRowsEvent,
 )
 
+from airflow_cdc_provider.columns.byte_views import ByteViews
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.logged_events import LoggedEvent
 from airflow_cdc_provider.core.statement_effect import StatementKind
@@ -36,7 +37,6 @@ from airflow_cdc_provider.systems.mysql.binlog.events.event_types import (
 from airflow_cdc_provider.systems.mysql.binlog.events.frames import FrameReader, Frames
 from airflow_cdc_provider.systems.mysql.binlog.events.gtid_events import read_gtids
 from airflow_cdc_provider.systems.mysql.binlog.events.statements import LoggedStatement
-from airflow_cdc_provider.systems.mysql.binlog.octets import Octets
 from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import effect_of
 from airflow_cdc_provider.systems.mysql.source.log_window import RawEvent
 
@@ -102,8 +102,8 @@ def told_events(raw: RawEvent, flavour: str, *, most: int, values: bool) -> Iter
         raw.start.offset,
         raw.end.offset,
         type_name(raw.kind).partition(" (")[0],
-        int.from_bytes(raw.octets[:4], "little"),
-        len(raw.octets),
+        int.from_bytes(raw.data[:4], "little"),
+        len(raw.data),
     )
     try:
         yield from _told(raw, told, _Reading(flavour, values=values), most)
@@ -118,10 +118,10 @@ def _told(raw: RawEvent, told: LoggedEvent, reading: _Reading, most: int) -> Ite
     if raw.table:
         reading.told(told, next(plain.events(raw.table)))
     if raw.kind != EventType.TRANSACTION_PAYLOAD:
-        yield reading.told(told, next(plain.events(raw.octets)))
+        yield reading.told(told, next(plain.events(raw.data)))
         return
     yield told
-    for number, event in enumerate(plain.events(raw.octets)):
+    for number, event in enumerate(plain.events(raw.data)):
         if number == most:
             yield replace(told, compressed=True, problem=f"only its first {most} events are shown")
             return
@@ -137,18 +137,18 @@ class _Plain:
         self._reader = FrameReader()
         next(self.events(format_description))
 
-    def events(self, octets: bytes) -> Iterator[bytes]:
+    def events(self, data: bytes) -> Iterator[bytes]:
         """Yield the plain events that an event stands for, without checksums."""
-        chunk = EventChunk(octets, np.zeros(1, np.int64), np.array([len(octets)], np.int64))
+        chunk = EventChunk(data, np.zeros(1, np.int64), np.array([len(data)], np.int64))
         for frames in self._reader.read(chunk):
             for start, end in zip(frames.starts, frames.ends, strict=True):
-                yield frames.octets.text_at(int(start), int(end))
+                yield frames.data.text_at(int(start), int(end))
 
 
 def _gtid(event: bytes) -> str:
-    octets = Octets(event)
-    none, end = np.zeros(1, np.int64), np.array([len(octets)], np.int64)
-    frames = Frames(octets, none, end, octets.u8[4:5], none, end)
+    data = ByteViews(event)
+    none, end = np.zeros(1, np.int64), np.array([len(data)], np.int64)
+    frames = Frames(data, none, end, data.u8[4:5], none, end)
     return str(read_gtids(frames, none).gtid(0) or "")
 
 

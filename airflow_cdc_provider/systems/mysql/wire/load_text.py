@@ -26,12 +26,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_cdc_provider.columns.arrow_arrays import binary_scalar, mask_of
-from airflow_cdc_provider.columns.byte_views import string_octets, string_offsets
+from airflow_cdc_provider.columns.byte_views import string_bytes, string_offsets
+from airflow_cdc_provider.columns.numpy_types import IntArray
 from airflow_cdc_provider.core.identifiers import quote_identifier
 from airflow_cdc_provider.core.table_schema import Column
 from airflow_cdc_provider.systems.mysql.dialect.value_model import (
@@ -45,11 +45,7 @@ from airflow_cdc_provider.systems.mysql.dialect.value_text import value_text
 from airflow_cdc_provider.systems.mysql.dialect.zero_dates import no_day_in_text
 from airflow_cdc_provider.systems.mysql.wire.packet_chain import HEADER_BYTES
 from airflow_cdc_provider.systems.mysql.wire.sql_text import rows_of
-from airflow_cdc_provider.systems.mysql.wire.text_protocol import (
-    Field,
-    Positions,
-    TextChunk,
-)
+from airflow_cdc_provider.systems.mysql.wire.text_protocol import Field, TextChunk
 from airflow_cdc_provider.systems.mysql.wire.text_values import comes_as_bytes
 
 _ESCAPED = np.zeros(256, np.bool_)
@@ -111,24 +107,24 @@ def load_chunk(
         return None
     # The last line is ended too: at the end of a file, an empty last field would be a missing one.
     body = chunk.buffer + bytes([_LINE_END])
-    octets = np.frombuffer(body, np.uint8)
+    data = np.frombuffer(body, np.uint8)
     lengths = _lengths_at(chunk, fields)
     header = [chunk.starts + i for i in range(HEADER_BYTES)]
     surplus = _surplus_lengths(fields, lengths)
     for at in (*header, *lengths, surplus):
-        octets[at] = 0
-    if bool(((octets[:-1] >= _LINE_START) & (octets[:-1] <= _FIELD_END)).any()):
+        data[at] = 0
+    if bool(((data[:-1] >= _LINE_START) & (data[:-1] <= _FIELD_END)).any()):
         return None
-    octets[header[0]] = _LINE_END
+    data[header[0]] = _LINE_END
     for at in (*header[1:], lengths[0]):
-        octets[at] = _LINE_START
+        data[at] = _LINE_START
     for at in lengths[1:]:
-        octets[at] = _FIELD_END
+        data[at] = _FIELD_END
     lines = memoryview(body)
     if len(surplus):
-        kept = np.ones(len(octets), np.bool_)
+        kept = np.ones(len(data), np.bool_)
         kept[surplus] = False
-        lines = octets[kept].data
+        lines = data[kept].data
     return LoadText(lines[1:], _clause(_CHUNK_DIALECT, columns, null_columns), chunk.rows)
 
 
@@ -144,13 +140,13 @@ def _null_columns(fields: Sequence[Field], columns: Sequence[Column]) -> frozens
     return frozenset(found)
 
 
-def _lengths_at(chunk: TextChunk, fields: Sequence[Field]) -> list[Positions]:
+def _lengths_at(chunk: TextChunk, fields: Sequence[Field]) -> list[IntArray]:
     """Return where each field's length begins: behind the field before."""
     ends = [located.start + located.length for located in fields[:-1]]
     return [chunk.starts + HEADER_BYTES, *ends]
 
 
-def _surplus_lengths(fields: Sequence[Field], lengths: Sequence[Positions]) -> Positions:
+def _surplus_lengths(fields: Sequence[Field], lengths: Sequence[IntArray]) -> IntArray:
     """Return the places of all length bytes but the first of each field."""
     surplus = [np.empty(0, np.int64)]
     for located, at in zip(fields, lengths, strict=True):
@@ -166,9 +162,9 @@ def _surplus_lengths(fields: Sequence[Field], lengths: Sequence[Positions]) -> P
 
 def has_zero_dates(chunk: TextChunk, fields: Sequence[Field], columns: Sequence[Column]) -> bool:
     """Tell whether any date of a chunk is no day of the calendar."""
-    octets = chunk.octets()
+    data = chunk.data()
     return any(
-        bool(no_day_in_text(octets, located.start, located.length).any())
+        bool(no_day_in_text(data, located.start, located.length).any())
         for located, column in zip(fields, columns, strict=True)
         if column.type.name in DATE_TYPES
     )
@@ -219,7 +215,7 @@ def _field_text(array: pa.Array, column: Column, binary: pa.DataType) -> pa.Arra
 
 def _escaped(text: pa.Array) -> pa.Array:
     """Put a backslash before each special byte; only the rows concerned are copied."""
-    special = _ESCAPED[string_octets(text)]
+    special = _ESCAPED[string_bytes(text)]
     if not special.any():
         return text
     mask = rows_of(np.flatnonzero(special), string_offsets(text))
@@ -228,12 +224,12 @@ def _escaped(text: pa.Array) -> pa.Array:
 
 
 def _escape_rows(text: pa.Array) -> pa.Array:
-    octets, offsets = string_octets(text), string_offsets(text)
+    data, offsets = string_bytes(text), string_offsets(text)
     offsets = offsets - offsets[0]
-    special = _ESCAPED[octets]
-    added: npt.NDArray[np.int64] = np.concatenate(([0], np.cumsum(special)))
-    longer = np.full(len(octets) + int(added[-1]), ord("\\"), np.uint8)
-    longer[np.arange(len(octets)) + added[1:]] = octets
+    special = _ESCAPED[data]
+    added: IntArray = np.concatenate(([0], np.cumsum(special)))
+    longer = np.full(len(data) + int(added[-1]), ord("\\"), np.uint8)
+    longer[np.arange(len(data)) + added[1:]] = data
     moved = (offsets + added[offsets]).astype(np.int32)
     buffers = [None, pa.py_buffer(moved), pa.py_buffer(longer)]
     return pa.Array.from_buffers(pa.binary(), len(text), buffers)

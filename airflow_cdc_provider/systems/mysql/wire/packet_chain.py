@@ -16,7 +16,7 @@ import struct
 import numpy as np
 import numpy.typing as npt
 
-Places = npt.NDArray[np.int64]
+from airflow_cdc_provider.columns.numpy_types import IntArray
 
 HEADER_BYTES = 4
 LARGEST_PACKET = 0xFFFFFF
@@ -36,7 +36,7 @@ _TRIES = 4
 _CHECK_EVERY = 8
 
 
-def plain_packets(buffer: bytearray, at: int, filled: int) -> tuple[Places, int]:
+def plain_packets(buffer: bytearray, at: int, filled: int) -> tuple[IntArray, int]:
     """Return where whole plain packets begin, from `at` on, and the offset behind the last.
 
     There lies nothing, or a packet that has not come whole, has a status, or goes on in the next.
@@ -80,7 +80,7 @@ def joined_parts(buffer: bytearray, at: int, filled: int) -> tuple[int, int] | N
     return to, to + rest
 
 
-def _as_array(found: list[int]) -> Places:
+def _as_array(found: list[int]) -> IntArray:
     return np.array(found, np.int64)
 
 
@@ -101,7 +101,7 @@ def _singly(
     return found, at
 
 
-def _in_lanes(buffer: bytearray, at: int, filled: int, stride: int) -> tuple[Places, int]:
+def _in_lanes(buffer: bytearray, at: int, filled: int, stride: int) -> tuple[IntArray, int]:
     """Follow the chain in lanes, as far as it is proven."""
     words = np.ndarray((filled - HEADER_BYTES,), "<u4", buffer, strides=(1,))
     begins = _as_array(_beginnings(buffer, at, filled, stride))
@@ -143,7 +143,7 @@ def _beginnings(buffer: bytearray, at: int, filled: int, stride: int) -> list[in
     return begins
 
 
-def _stepped(words: npt.NDArray[np.uint32], begins: Places, limits: Places) -> Places:
+def _stepped(words: npt.NDArray[np.uint32], begins: IntArray, limits: IntArray) -> IntArray:
     """Take steps in all lanes until each is behind its limit; a row is one step of all."""
     offset, last = begins, len(words) - 1
     rows = [offset]

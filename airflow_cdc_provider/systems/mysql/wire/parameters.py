@@ -22,12 +22,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_cdc_provider.columns.arrow_arrays import as_numpy, binary_scalar
 from airflow_cdc_provider.columns.byte_views import string_offsets
+from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
 from airflow_cdc_provider.core.table_schema import Column
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.dialect.value_text import value_text
@@ -42,16 +42,14 @@ _ONE_BYTE_BELOW = 251
 _LENGTHS = ((1 << 16, 0xFC, 3), (1 << 24, 0xFD, 4), (1 << 63, 0xFE, 9))
 """Up to which length, the mark before it, and the bytes of both."""
 
-Mask = npt.NDArray[np.bool_]
-
 
 @dataclass(frozen=True, slots=True)
 class RowParameters:
     """The values of some rows; row i is `body[offsets[i] : offsets[i + 1]]`."""
 
     body: memoryview = field(repr=False)
-    offsets: npt.NDArray[np.int64] = field(repr=False)
-    nulls: Mask | None = field(repr=False)
+    offsets: IntArray = field(repr=False)
+    nulls: BoolArray | None = field(repr=False)
     """Which values are NULL, rows by columns; None if none is."""
 
     @property
@@ -94,8 +92,8 @@ def chunk_parameters(
     fields = chunk.fields()
     if zero_dates is not ZeroDates.TEXT and has_zero_dates(chunk, fields, columns):
         return None
-    octets = chunk.octets()
-    kept = np.ones(len(octets), np.bool_)
+    data = chunk.data()
+    kept = np.ones(len(data), np.bool_)
     for i in range(HEADER_BYTES):
         kept[chunk.starts + i] = False
     left_out = np.arange(chunk.rows + 1, dtype=np.int64) * HEADER_BYTES
@@ -107,7 +105,7 @@ def chunk_parameters(
                 nulls[:, number] = located.null
                 kept[located.start[located.null] - 1] = False
         left_out[1:] += np.cumsum(nulls.sum(axis=1))
-    body = octets[kept]
+    body = data[kept]
     return RowParameters(body.data, chunk.edges - left_out, nulls)
 
 
@@ -118,7 +116,7 @@ def row_parameters(rows: pa.RecordBatch, columns: Sequence[Column]) -> RowParame
     wide = rows.nbytes * 3 + rows.num_rows * len(columns) * 32 > 1 << 30
     binary = pa.large_binary() if wide else pa.binary()
     parts: list[pa.Array] = []
-    nulls: Mask | None = None
+    nulls: BoolArray | None = None
     for number, column in enumerate(columns):
         array = rows.column(column.name)
         text = value_text(array, column.type)
@@ -148,14 +146,14 @@ def _lengths(text: pa.Array) -> pa.Array:
         low = below
     offsets = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(widths, out=offsets[1:])
-    octets = np.zeros(int(offsets[-1]), np.uint8)
+    data = np.zeros(int(offsets[-1]), np.uint8)
     at = offsets[:-1]
     short = np.flatnonzero(widths == 1)
-    octets[at[short]] = sizes[short]
+    data[at[short]] = sizes[short]
     for _, mark, width in _LENGTHS:
         rows = np.flatnonzero(widths == width)
-        octets[at[rows]] = mark
+        data[at[rows]] = mark
         for i in range(1, width):
-            octets[at[rows] + i] = (sizes[rows] >> (8 * (i - 1))) & 0xFF
-    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(octets)]
+            data[at[rows] + i] = (sizes[rows] >> (8 * (i - 1))) & 0xFF
+    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.binary(), len(sizes), buffers)

@@ -20,12 +20,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_cdc_provider.columns.arrow_arrays import as_numpy, binaries_of, binary_scalar, mask_of
-from airflow_cdc_provider.columns.byte_views import string_octets, string_offsets
+from airflow_cdc_provider.columns.byte_views import string_bytes, string_offsets
+from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
 from airflow_cdc_provider.core.table_schema import Column
 from airflow_cdc_provider.systems.mysql.dialect.charsets import UTF8_CHARSETS
 from airflow_cdc_provider.systems.mysql.dialect.value_text import value_text
@@ -35,7 +35,7 @@ _PLAIN[0x20:0x7F] = True
 _PLAIN[[ord("'"), ord("\\")]] = False
 _NOT_ASCII = frozenset({"ucs2", "utf16", "utf16le", "utf32", "swe7"})
 """Charsets in which ASCII texts have other bytes."""
-_HEX = np.frombuffer(b"".join(b"%02x" % octet for octet in range(256)), np.uint16)
+_HEX = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), np.uint16)
 _WIDE_FROM_BYTES = 1 << 30
 """Batches whose text may reach 2 GiB need 64-bit offsets."""
 
@@ -49,7 +49,7 @@ class RowsText:
     """
 
     body: memoryview = field(repr=False)
-    offsets: npt.NDArray[np.int64] = field(repr=False)
+    offsets: IntArray = field(repr=False)
 
     @property
     def rows(self) -> int:
@@ -162,8 +162,8 @@ def _around(text: pa.Array, before: bytes, after: bytes = b"'") -> pa.Array:
 def _text_piece(text: pa.Array, own: Column | None) -> _Piece:
     """Quote texts; those of `own` come in the column's charset."""
     charset = (own.type.charset or "") if own is not None else ""
-    octets = string_octets(text)
-    plain = _PLAIN[octets]
+    data = string_bytes(text)
+    plain = _PLAIN[data]
     if plain.all() and charset not in _NOT_ASCII:
         return _surrounded(text, b"'")
     mask = rows_of(np.flatnonzero(~plain), string_offsets(text))
@@ -178,7 +178,7 @@ def _text_piece(text: pa.Array, own: Column | None) -> _Piece:
     return _Piece(pc.replace_with_mask(_around(text, b"'"), mask_of(mask), in_hex))
 
 
-def rows_of(places: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def rows_of(places: IntArray, offsets: IntArray) -> BoolArray:
     """Tell which rows hold the bytes at `places`, counted from the first row's first byte."""
     mask = np.zeros(len(offsets) - 1, np.bool_)
     mask[np.searchsorted(offsets, places + offsets[0], side="right") - 1] = True
@@ -188,7 +188,7 @@ def rows_of(places: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]) -> np
 def hexadecimal(binary: pa.Array) -> pa.Array:
     """Write each value in hexadecimal."""
     offsets = string_offsets(binary)
-    digits = _HEX[string_octets(binary)]
+    digits = _HEX[string_bytes(binary)]
     wide = (offsets - offsets[0]) * 2
     small = len(wide) == 1 or int(wide[-1]) < 1 << 31
     kind, width = (pa.binary(), np.int32) if small else (pa.large_binary(), np.int64)

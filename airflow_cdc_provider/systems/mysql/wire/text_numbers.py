@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from airflow_cdc_provider.columns.numpy_types import IntArray
 from airflow_cdc_provider.systems.mysql.wire.text_protocol import Field
 from airflow_cdc_provider.systems.mysql.wire.wide_loads import (
     ABOVE_NINE,
@@ -35,8 +36,6 @@ from airflow_cdc_provider.systems.mysql.wire.wide_loads import (
     word_at,
     words_at,
 )
-
-Numbers = npt.NDArray[np.int64]
 
 _MOST_DECIMALS = WORD_BYTES - 1
 """More would put the point before the last word."""
@@ -64,7 +63,7 @@ def parsed_number(buffer: bytearray, located: Field, wanted: pa.DataType) -> pa.
     return pa.Array.from_buffers(wanted, len(located.start), buffers)
 
 
-def _numbers(buffer: bytearray, located: Field, decimals: int, *, signed: bool) -> Numbers | None:
+def _numbers(buffer: bytearray, located: Field, decimals: int, *, signed: bool) -> IntArray | None:
     """Return the digits of each text as one number, with its sign; 0 where NULL.
 
     Signs are looked for only where the texts are not all digits.
@@ -94,7 +93,7 @@ def _loaded(buffer: bytearray, located: Field) -> tuple[Words, Words | None]:
     return first ^ ZEROS, second ^ ZEROS
 
 
-def _is_long_enough(located: Field, characters: Numbers, decimals: int) -> bool:
+def _is_long_enough(located: Field, characters: IntArray, decimals: int) -> bool:
     """Tell whether each text has a digit, and one before the point."""
     least = decimals + 2 if decimals else 1
     if int(characters.min()) >= least:
@@ -127,7 +126,7 @@ def _magnitude(first: Words, second: Words | None, located: Field, decimals: int
     return eight_digits(leading) * 100_000_000 + eight_digits(last)
 
 
-def _aligned(first: Words, second: Words | None, length: Numbers) -> tuple[Words | None, Words]:
+def _aligned(first: Words, second: Words | None, length: IntArray) -> tuple[Words | None, Words]:
     """Shift texts to the end of their words; zeros come in before.
 
     A shift by 64 bits or more gives zero, and so does one by less than none, unsigned as it is.
@@ -142,7 +141,7 @@ def _aligned(first: Words, second: Words | None, length: Numbers) -> tuple[Words
     return first << gap, last
 
 
-def _as_integers(numbers: Numbers, wanted: pa.DataType) -> npt.NDArray[np.generic] | None:
+def _as_integers(numbers: IntArray, wanted: pa.DataType) -> npt.NDArray[np.generic] | None:
     kind = np.dtype(f"{'u' if pa.types.is_unsigned_integer(wanted) else 'i'}{wanted.byte_width}")
     if kind.itemsize == WORD_BYTES:
         return numbers  # sixteen digits fit, and none is negative unless it may be
@@ -152,7 +151,7 @@ def _as_integers(numbers: Numbers, wanted: pa.DataType) -> npt.NDArray[np.generi
     return numbers.astype(kind)
 
 
-def _as_decimals(numbers: Numbers, precision: int) -> npt.NDArray[np.generic] | None:
+def _as_decimals(numbers: IntArray, precision: int) -> npt.NDArray[np.generic] | None:
     """Widen to 128 bits, the sign in all the upper ones."""
     largest = 10**precision
     if precision < LOADED_BYTES and not (-largest < numbers.min() and numbers.max() < largest):

@@ -21,8 +21,8 @@ from array import array
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from airflow_cdc_provider.columns.numpy_types import BoolArray, ByteArray, IntArray
 from airflow_cdc_provider.core.errors import IntegrityError, ResultAbortedError
 from airflow_cdc_provider.systems.mysql.wire.packet_chain import (
     HEADER_BYTES,
@@ -40,17 +40,14 @@ _NULL, _TWO_BYTES, _THREE_BYTES, _EIGHT_BYTES = 0xFB, 0xFC, 0xFD, 0xFE
 _HEADER_AND_FIRST = struct.Struct("<IB").unpack_from
 """Length and sequence number as one word, and the first byte behind."""
 
-Positions = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
-
 
 @dataclass(frozen=True, slots=True)
 class Field:
     """One column's fields in a chunk: where each begins, how long it is, which are NULL."""
 
-    start: Positions
-    length: Positions
-    null: Mask | None
+    start: IntArray
+    length: IntArray
+    null: BoolArray | None
     """None if no row is NULL here."""
     short: bool
     """Every length took a single byte and nothing is NULL."""
@@ -65,7 +62,7 @@ class TextChunk:
     """
 
     buffer: bytearray = field(repr=False)
-    edges: Positions = field(repr=False)
+    edges: IntArray = field(repr=False)
     columns: int
     """Fields in each row."""
 
@@ -75,7 +72,7 @@ class TextChunk:
         return len(self.edges) - 1
 
     @property
-    def starts(self) -> Positions:
+    def starts(self) -> IntArray:
         """Where each row's packet header begins."""
         return self.edges[:-1]
 
@@ -84,7 +81,7 @@ class TextChunk:
         """Bytes held in memory."""
         return len(self.buffer)
 
-    def octets(self) -> npt.NDArray[np.uint8]:
+    def data(self) -> ByteArray:
         """Return the buffer as numbers."""
         return np.frombuffer(self.buffer, np.uint8)
 
@@ -93,11 +90,11 @@ class TextChunk:
 
         Not kept: the positions take more memory than the bytes.
         """
-        octets = self.octets()
+        data = self.data()
         at = self.starts + HEADER_BYTES
         found = []
         for _ in range(self.columns):
-            located = _locate(octets, at)
+            located = _locate(data, at)
             found.append(located)
             at = located.start + located.length
         if not np.array_equal(at, self.edges[1:]):
@@ -106,11 +103,11 @@ class TextChunk:
         return tuple(found)
 
 
-def _locate(octets: npt.NDArray[np.uint8], at: Positions) -> Field:
+def _locate(data: ByteArray, at: IntArray) -> Field:
     """Read one length per row at `at`."""
-    if len(at) and int(at.max()) >= len(octets):
+    if len(at) and int(at.max()) >= len(data):
         raise _misframed("a row has fewer fields than the result has columns")
-    first = octets[at]
+    first = data[at]
     if len(first) == 0 or int(first.max()) < _NULL:
         return Field(at + 1, first.astype(np.int64), None, short=True)
     length = first.astype(np.int64)
@@ -120,20 +117,20 @@ def _locate(octets: npt.NDArray[np.uint8], at: Positions) -> Field:
     for mark, width in ((_TWO_BYTES, 2), (_THREE_BYTES, 3), (_EIGHT_BYTES, 8)):
         rows = np.flatnonzero(first == mark)
         if len(rows):
-            length[rows] = _little_endian(octets, at[rows] + 1, width)
+            length[rows] = _little_endian(data, at[rows] + 1, width)
             skip[rows] = 1 + width
     bounds = int(length.min()), int(length.max())  # eight bytes may wrap to less than none
-    if bool((first == _ERROR).any()) or bounds[0] < 0 or bounds[1] > len(octets):
+    if bool((first == _ERROR).any()) or bounds[0] < 0 or bounds[1] > len(data):
         raise _misframed("a field's length is out of bounds")
     return Field(at + skip, length, null if null.any() else None, short=False)
 
 
-def _little_endian(octets: npt.NDArray[np.uint8], at: Positions, width: int) -> Positions:
-    if int(at.max()) + width > len(octets):
+def _little_endian(data: ByteArray, at: IntArray, width: int) -> IntArray:
+    if int(at.max()) + width > len(data):
         raise _misframed("a field's length is cut off")
     number = np.zeros(len(at), np.int64)
     for i in range(width):
-        number |= octets[at + i].astype(np.int64) << (8 * i)
+        number |= data[at + i].astype(np.int64) << (8 * i)
     return number
 
 
@@ -173,14 +170,14 @@ class RowFramer:
         """Tell that `count` bytes were received into `space()`."""
         self._filled += count
 
-    def feed(self, octets: bytes) -> None:
+    def feed(self, data: bytes) -> None:
         """Take bytes that were received elsewhere."""
-        while octets:
+        while data:
             with self.space() as space:
-                count = min(len(space), len(octets))
-                space[:count] = octets[:count]
+                count = min(len(space), len(data))
+                space[:count] = data[:count]
             self.received(count)
-            octets = octets[count:]
+            data = data[count:]
 
     def chunk(self) -> TextChunk | None:
         """Return the rows complete by now, None if there is not yet a chunk's worth of bytes.
@@ -231,10 +228,10 @@ class RowFramer:
         while at < whole:
             add(at)
             at += buffer[at] + HEADER_BYTES
-        octets = np.frombuffer(buffer, np.uint8)
+        data = np.frombuffer(buffer, np.uint8)
         headers = np.frombuffer(starts, np.int64)[walked:]
-        other = (octets[headers + 1] | octets[headers + 2]) != 0
-        other |= octets[headers + HEADER_BYTES] >= _END_OF_ROWS
+        other = (data[headers + 1] | data[headers + 2]) != 0
+        other |= data[headers + HEADER_BYTES] >= _END_OF_ROWS
         del headers  # the array can grow again
         if other.any():
             first = walked + int(other.argmax())

@@ -21,12 +21,13 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_cdc_provider.columns.arrow_arrays import as_arrow, binaries_of
+from airflow_cdc_provider.columns.numpy_types import ByteArray, IntArray
 from airflow_cdc_provider.core.errors import ValueRefusedError
 from airflow_cdc_provider.core.identifiers import quote_identifier
 from airflow_cdc_provider.core.table_schema import Column, ColumnType
 from airflow_cdc_provider.systems.mysql.dialect.charsets import is_total, to_utf8
 from airflow_cdc_provider.systems.mysql.dialect.value_model import DATE_TYPES, ZeroDates, arrow_type
-from airflow_cdc_provider.systems.mysql.dialect.zero_dates import Numbers, Octets, no_day_in_text
+from airflow_cdc_provider.systems.mysql.dialect.zero_dates import no_day_in_text
 from airflow_cdc_provider.systems.mysql.wire.text_numbers import parsed_number
 from airflow_cdc_provider.systems.mysql.wire.text_protocol import Field
 
@@ -139,8 +140,8 @@ def _text(raw: pa.Array) -> pa.Array:
     """
     buffers = raw.buffers()
     if buffers[2] is not None and buffers[2].size:
-        octets = np.frombuffer(buffers[2], np.uint8)
-        if int(octets.max()) <= _ASCII:
+        data = np.frombuffer(buffers[2], np.uint8)
+        if int(data.max()) <= _ASCII:
             return pa.Array.from_buffers(pa.string(), len(raw), buffers, offset=raw.offset)
     return _parsed(raw, pa.string())
 
@@ -196,8 +197,8 @@ def _dates(
     try:
         return Decoded(_parse(raw, wanted))
     except pa.ArrowInvalid:
-        octets = np.frombuffer(buffer, np.uint8)
-        no_day = no_day_in_text(octets, located.start, located.length)
+        data = np.frombuffer(buffer, np.uint8)
+        no_day = no_day_in_text(data, located.start, located.length)
     if not no_day.any():
         return Decoded(_parsed(raw, wanted))
     if zero_dates is ZeroDates.FAIL:
@@ -211,12 +212,12 @@ def _dates(
 
 def _durations(buffer: bytearray, located: Field, fraction: int) -> pa.Array:
     """Parse `[-]h[h]h:mm:ss[.ffffff]` from its end, where every digit has its place."""
-    octets = np.frombuffer(buffer, np.uint8)
+    data = np.frombuffer(buffer, np.uint8)
     null = located.null
     rows = np.arange(len(located.start)) if null is None else np.flatnonzero(~null)
     micros = np.zeros(len(located.start), np.int64)
     if len(rows):
-        micros[rows] = _microseconds(octets, located.start[rows], located.length[rows], fraction)
+        micros[rows] = _microseconds(data, located.start[rows], located.length[rows], fraction)
         bad = np.flatnonzero(micros[rows] == _NO_TIME)
         if len(bad):
             row = int(rows[bad[0]])
@@ -231,17 +232,17 @@ _HOUR_DIGITS = 3
 _SHORTEST_TIME = 8
 
 
-def _microseconds(octets: Octets, start: Numbers, length: Numbers, fraction: int) -> Numbers:
+def _microseconds(data: ByteArray, start: IntArray, length: IntArray, fraction: int) -> IntArray:
     """Return microseconds, or `_NO_TIME` where the text has another form."""
     tail = fraction + 1 if fraction else 0
-    negative = octets[start] == ord("-")
+    negative = data[start] == ord("-")
     hours = length - tail - negative - len(":mm:ss")
     formed = (length >= _SHORTEST_TIME + tail) & (hours >= 1) & (hours <= _HOUR_DIGITS)
     end = start + length
 
-    def digit(from_end: int) -> Numbers:
+    def digit(from_end: int) -> IntArray:
         nonlocal formed
-        value: Numbers = octets[np.maximum(end - from_end, 0)].astype(np.int64) - ord("0")
+        value: IntArray = data[np.maximum(end - from_end, 0)].astype(np.int64) - ord("0")
         formed &= (value >= 0) & (value <= 9)
         return value
 
@@ -254,11 +255,11 @@ def _microseconds(octets: Octets, start: Numbers, length: Numbers, fraction: int
     for digit_number in range(_HOUR_DIGITS):
         present = hours > digit_number
         at = np.where(present, end - tail - 7 - digit_number, start + length - 1)
-        value = octets[at].astype(np.int64) - ord("0")
+        value = data[at].astype(np.int64) - ord("0")
         formed &= ~present | ((value >= 0) & (value <= 9))
         hour += np.where(present, value, 0) * 10**digit_number
-    formed &= octets[np.maximum(end - tail - 3, 0)] == ord(":")
-    formed &= octets[np.maximum(end - tail - 6, 0)] == ord(":")
+    formed &= data[np.maximum(end - tail - 3, 0)] == ord(":")
+    formed &= data[np.maximum(end - tail - 6, 0)] == ord(":")
     total += (hour * 3600 + minutes * 60 + seconds) * 1_000_000
-    signed: Numbers = np.where(formed, np.where(negative, -total, total), _NO_TIME)
+    signed: IntArray = np.where(formed, np.where(negative, -total, total), _NO_TIME)
     return signed

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_cdc_provider.systems.mysql.wire.text_protocol import Mask, Positions
+from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
 
 Words = npt.NDArray[np.uint64]
 
@@ -27,12 +27,12 @@ _FIRST_AND_THIRD = np.uint64(100 + (1_000_000 << 32))
 _SECOND_AND_FOURTH = np.uint64(1 + (10_000 << 32))
 
 
-def word_at(buffer: bytearray, start: Positions) -> Words:
+def word_at(buffer: bytearray, start: IntArray) -> Words:
     """Load eight bytes from each of some ascending places on; there are zeros past the end."""
     return _loaded(buffer, start, np.dtype(np.uint64)).view(np.uint64)
 
 
-def words_at(buffer: bytearray, start: Positions) -> tuple[Words, Words]:
+def words_at(buffer: bytearray, start: IntArray) -> tuple[Words, Words]:
     """Load sixteen bytes, as two words.
 
     A complex number is what numpy has of that size; it moves them without a look at them.
@@ -42,7 +42,7 @@ def words_at(buffer: bytearray, start: Positions) -> tuple[Words, Words]:
 
 
 def _loaded(
-    buffer: bytearray, start: Positions, kind: np.dtype[np.generic]
+    buffer: bytearray, start: IntArray, kind: np.dtype[np.generic]
 ) -> npt.NDArray[np.generic]:
     last = len(buffer) - kind.itemsize
     if start[-1] <= last:
@@ -81,6 +81,6 @@ def eight_digits(words: Words) -> Words:
     return number
 
 
-def validity(null: Mask | None) -> pa.Buffer | None:
+def validity(null: BoolArray | None) -> pa.Buffer | None:
     """Write a mask of NULLs as Arrow's bitmap of the values that are there."""
     return None if null is None else pa.py_buffer(np.packbits(~null, bitorder="little"))

@@ -36,12 +36,12 @@ def damaged_event(event: bytes, random: Random, *, checksum: bool) -> bytes:
     return bytes(whole) + checksum_of(whole) if checksum else bytes(whole)
 
 
-def damage_bytes(octets: bytearray, random: Random) -> None:
+def damage_bytes(data: bytearray, random: Random) -> None:
     """Change a few bytes, more often among the first, where most numbers stand."""
-    for _ in range(random.choice((1, 1, 1, 2, 4)) if octets else 0):
-        place = random.randrange(min(len(octets), random.choice((60, len(octets)))))
-        octets[place] = random.choice(
-            (*_TELLING, octets[place] ^ 1 << random.randrange(8), random.randrange(256))
+    for _ in range(random.choice((1, 1, 1, 2, 4)) if data else 0):
+        place = random.randrange(min(len(data), random.choice((60, len(data)))))
+        data[place] = random.choice(
+            (*_TELLING, data[place] ^ 1 << random.randrange(8), random.randrange(256))
         )
 
 

@@ -38,7 +38,7 @@ def rows_by_the_library(log: CapturedLog) -> list[LoggedRow]:
     reader = FrameReader()
     for frames in (frames for chunk in log.chunks() for frames in reader.read(chunk)):
         for place, code in enumerate(frames.types.tolist()):
-            event = frames.octets.text_at(int(frames.starts[place]), int(frames.ends[place]))
+            event = frames.data.text_at(int(frames.starts[place]), int(frames.ends[place]))
             if code == EventType.TABLE_MAP:
                 table_map = library_event(TableMapEvent, event, tables, log.flavour)
                 tables[table_map.table_id] = table_map.get_table()

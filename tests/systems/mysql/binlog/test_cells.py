@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from airflow_cdc_provider.columns.byte_views import ByteViews
 from airflow_cdc_provider.core.table_schema import Column, ColumnType
-from airflow_cdc_provider.systems.mysql.binlog.octets import Octets
 from airflow_cdc_provider.systems.mysql.binlog.rows.absent_rows import absent_rows, are_absent
 from airflow_cdc_provider.systems.mysql.binlog.rows.cell_values import decode_cells
 from airflow_cdc_provider.systems.mysql.binlog.rows.row_walk import Cells
@@ -35,7 +35,9 @@ def decoded(
     lengths = [len(cell or b"") for cell in cells]
     places = len(HEADER) + np.cumsum([0, *lengths[:-1]])
     nulls = np.array([cell is None for cell in cells])
-    found = Cells(Octets(buffer), np.where(nulls, 0, places), None, nulls if nulls.any() else None)
+    found = Cells(
+        ByteViews(buffer), np.where(nulls, 0, places), None, nulls if nulls.any() else None
+    )
     values: list[object] = decode_cells(
         found, wire, column, arrow_type(column, policy), policy
     ).array.to_pylist()
@@ -45,13 +47,13 @@ def decoded(
 @pytest.mark.parametrize("width", range(1, 8))
 @pytest.mark.parametrize("size", [8, 15, 16, 40])
 def test_numbers_of_every_width_are_read_up_to_the_last_byte(size: int, width: int) -> None:
-    octets = random.Random(size).randbytes(size)
+    data = random.Random(size).randbytes(size)
     places = np.arange(8 - width if size >= 16 else 0, size - width + 1)
-    texts = [octets[place : place + width] for place in places]
-    assert Octets(octets).little(places, width).tolist() == [
+    texts = [data[place : place + width] for place in places]
+    assert ByteViews(data).little(places, width).tolist() == [
         int.from_bytes(text, "little") for text in texts
     ]
-    assert Octets(octets).big(places, width).tolist() == [
+    assert ByteViews(data).big(places, width).tolist() == [
         int.from_bytes(text, "big") for text in texts
     ]
 
@@ -64,11 +66,11 @@ def packed_decimal(value: Decimal, precision: int, scale: int) -> bytes:
     head = len(whole) % 9
     groups = [whole[:head], *(whole[i : i + 9] for i in range(head, len(whole), 9))]
     groups += [part[i : i + 9] for i in range(0, len(part), 9)]
-    octets = bytearray(b"".join(int(g or 0).to_bytes(sizes[len(g)], "big") for g in groups))
+    data = bytearray(b"".join(int(g or 0).to_bytes(sizes[len(g)], "big") for g in groups))
     if value < 0:
-        octets = bytearray(octet ^ 0xFF for octet in octets)
-    octets[0] ^= 0x80
-    return bytes(octets)
+        data = bytearray(byte ^ 0xFF for byte in data)
+    data[0] ^= 0x80
+    return bytes(data)
 
 
 @pytest.mark.parametrize("precision", range(1, 66))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from airflow_cdc_provider.columns.byte_views import ByteViews
 from airflow_cdc_provider.core.errors import CdcError, CorruptLogError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.mysql.binlog.events.compressed_events import (
@@ -21,7 +22,6 @@ from airflow_cdc_provider.systems.mysql.binlog.events.compressed_events import (
 from airflow_cdc_provider.systems.mysql.binlog.events.event_types import HEADER_BYTES, EventType
 from airflow_cdc_provider.systems.mysql.binlog.json.json_diffs import changed_document
 from airflow_cdc_provider.systems.mysql.binlog.json.json_text import json_text
-from airflow_cdc_provider.systems.mysql.binlog.octets import Octets
 from airflow_cdc_provider.systems.mysql.binlog.rows.number_cells import decimals
 from airflow_cdc_provider.systems.mysql.binlog.rows.row_walk import Cells, RowLayout
 from airflow_cdc_provider.systems.mysql.binlog.rows.text_cells import sets, variable
@@ -99,8 +99,8 @@ def test_damage_to_a_log_is_refused_by_name(name: str) -> None:
 def column(values: list[bytes], *, lengths: bool = False) -> Cells:
     sizes = np.array([len(value) for value in values])
     places = np.cumsum(sizes) - sizes
-    octets = Octets(bytes(HEADER_BYTES) + b"".join(values))
-    return Cells(octets, places + HEADER_BYTES, sizes if lengths else None, None)
+    data = ByteViews(bytes(HEADER_BYTES) + b"".join(values))
+    return Cells(data, places + HEADER_BYTES, sizes if lengths else None, None)
 
 
 def test_a_group_of_a_decimal_over_its_digits_is_refused() -> None:
@@ -130,10 +130,10 @@ def test_rows_that_begin_behind_their_event_are_refused(count: int) -> None:
     layout = RowLayout([Wire("integer", 4)])
     starts = np.arange(count) * 5
     ends = starts + 5
-    assert len(layout.walk(Octets(bytes(5 * count)), starts, ends)) == count
+    assert len(layout.walk(ByteViews(bytes(5 * count)), starts, ends)) == count
     starts[-1] = ends[-1] + 1
     with pytest.raises(CorruptLogError, match="longer than its event"):
-        layout.walk(Octets(bytes(5 * count + 9)), starts, ends)
+        layout.walk(ByteViews(bytes(5 * count + 9)), starts, ends)
 
 
 def small_array(*offsets: int, size: int = 0) -> bytes:

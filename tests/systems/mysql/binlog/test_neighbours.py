@@ -69,13 +69,13 @@ def test_a_column_of_any_type_leaves_those_behind_it_as_they_are(
 VECTOR, TEXT, NUMBER = (242, b"\4"), (252, b"\2"), (8, b"")
 
 
-def metadata(octets: bytes, *columns: tuple[int, bytes]) -> OptionalMetadata:
+def metadata(data: bytes, *columns: tuple[int, bytes]) -> OptionalMetadata:
     wires = [read_wire(code, ByteReader(details)) for code, details in columns]
-    return OptionalMetadata.read(octets, wires)
+    return OptionalMetadata.read(data, wires)
 
 
 @pytest.mark.parametrize(
-    ("octets", "columns"),
+    ("data", "columns"),
     [
         (bytes([3, 3, 32, 63, 8]), (TEXT, TEXT)),
         (bytes([3, 2, 8, 32]), (VECTOR, TEXT)),
@@ -85,10 +85,10 @@ def metadata(octets: bytes, *columns: tuple[int, bytes]) -> OptionalMetadata:
     ],
 )
 def test_metadata_about_another_number_of_columns_is_refused(
-    octets: bytes, columns: tuple[tuple[int, bytes], ...]
+    data: bytes, columns: tuple[tuple[int, bytes], ...]
 ) -> None:
     with pytest.raises(UnknownTypeError, match="counts its columns in another way"):
-        metadata(octets, *columns)
+        metadata(data, *columns)
 
 
 def test_metadata_about_fewer_columns_than_there_are_is_refused() -> None:

@@ -189,8 +189,8 @@ def test_partial_updates_with_incomplete_images_are_refused_by_name(
 
 
 def diff(operation: int, path: str, value: bytes = b"") -> bytes:
-    octets = bytes([operation, len(path)]) + path.encode()
-    return octets + (bytes([len(value)]) + value if value else b"")
+    data = bytes([operation, len(path)]) + path.encode()
+    return data + (bytes([len(value)]) + value if value else b"")
 
 
 FIVE = b"\x05\x05\x00"

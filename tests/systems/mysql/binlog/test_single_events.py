@@ -144,9 +144,9 @@ def test_an_event_with_a_wrong_checksum_is_found_among_many() -> None:
         assert first_broken(chunk.buffer, starts, ends) is None
         for broken in (0, 1, 150, 299):
             for place in (starts[broken], ends[broken] - 5, ends[broken] - 1):
-                octets = bytearray(chunk.buffer)
-                octets[place] ^= 0x10
-                assert first_broken(octets, starts, ends) == broken
+                data = bytearray(chunk.buffer)
+                data[place] ^= 0x10
+                assert first_broken(data, starts, ends) == broken
 
 
 def test_offsets_go_on_where_32_bits_end() -> None:
@@ -159,10 +159,10 @@ def test_offsets_go_on_where_32_bits_end() -> None:
 
 
 def test_a_compressed_varchar_is_as_long_as_its_plain_value_may_be() -> None:
-    for octets, prefix, length in (
+    for data, prefix, length in (
         (b"\x2d\x01", 2, 300),
         (b"\x00\x01", 2, 255),
         (b"\xff\0", 1, 254),
     ):
-        wire = read_wire(141, ByteReader(octets))
+        wire = read_wire(141, ByteReader(data))
         assert (wire.prefix, wire.length, wire.compressed) == (prefix, length, True)

@@ -390,10 +390,10 @@ def test_rows_logged_as_a_statement_of_a_table_whose_trigger_writes_are_an_error
 
 def test_a_flipped_bit_is_found_and_named(server: SqlServer, database: str, tmp_path: Any) -> None:
     log = log_of(server, database, *(f"INSERT INTO t VALUES ({i}, 'xxxxx')" for i in range(5)))
-    octets = bytearray(log.path.read_bytes())
-    octets[octets.rindex(b"xxxxx")] ^= 4
+    data = bytearray(log.path.read_bytes())
+    data[data.rindex(b"xxxxx")] ^= 4
     log.path = tmp_path / log.path.name
-    log.path.write_bytes(octets)
+    log.path.write_bytes(data)
     error = error_of(log)
     assert isinstance(error, CorruptLogError)
     assert "checksum" in error.what

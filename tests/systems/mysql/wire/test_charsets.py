@@ -78,7 +78,7 @@ def test_where_the_server_has_no_character_neither_have_we(server: SqlServer) ->
             cursor.execute("SHOW CHARACTER SET")
             sets = {row[0]: int(row[-1]) for row in cursor.fetchall() if row[0] != "binary"}
             for charset, longest in sets.items():
-                codes = [bytes([octet]) for octet in range(1, 256)]
+                codes = [bytes([byte]) for byte in range(1, 256)]
                 if longest in {2, 3} and charset not in {"utf8mb3", "utf8", "ucs2"}:
                     pairs = [(a, b) for a in range(0xA1, 0xFF) for b in range(0xA1, 0xFF)]
                     codes = [bytes(pair) for pair in pairs]

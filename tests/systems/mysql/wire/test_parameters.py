@@ -25,8 +25,8 @@ COLUMNS = (
 )
 LENGTHS = (0, 1, 249, 250, 251, 252, 65_535, 65_536, 70_000)
 texts = st.one_of(st.none(), st.text(max_size=20), st.sampled_from(LENGTHS).map(lambda n: "x" * n))
-octets = st.one_of(st.none(), st.binary(max_size=20), st.sampled_from(LENGTHS).map(bytes))
-rows = st.lists(st.tuples(texts, octets, st.integers(0, 511)), min_size=1, max_size=12)
+data = st.one_of(st.none(), st.binary(max_size=20), st.sampled_from(LENGTHS).map(bytes))
+rows = st.lists(st.tuples(texts, data, st.integers(0, 511)), min_size=1, max_size=12)
 Row = tuple[bytes | None, ...]
 
 

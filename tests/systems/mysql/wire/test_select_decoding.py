@@ -95,11 +95,11 @@ def _charset_table(server: SqlServer, database: str, charset: str) -> TableSchem
             )
             cursor.execute("START TRANSACTION")
             for code in range(32, 256):
-                octets = code.to_bytes(width, order)  # type: ignore[arg-type]
+                data = code.to_bytes(width, order)  # type: ignore[arg-type]
                 with suppress(pymysql.err.MySQLError):  # not a character of this charset
                     cursor.execute(
                         f"INSERT INTO {quote_table(table)} VALUES "
-                        f"({code}, _{charset} x'{octets.hex()}')"
+                        f"({code}, _{charset} x'{data.hex()}')"
                     )
             for code, text in (
                 (1000, "é"),

@@ -26,34 +26,34 @@ def damaged(what: str) -> CorruptLogError:
     )
 
 
-def as_text(octets: bytes) -> str:
+def as_text(data: bytes) -> str:
     """Read a name."""
     try:
-        return octets.decode()
+        return data.decode()
     except UnicodeDecodeError:
-        raise damaged(f"a name is no UTF-8: {octets[:64]!r}") from None
+        raise damaged(f"a name is no UTF-8: {data[:64]!r}") from None
 
 
 class ByteReader:
     """Reads numbers and strings one after another; reading past the end is an error."""
 
-    __slots__ = ("octets", "offset")
+    __slots__ = ("data", "offset")
 
-    def __init__(self, octets: bytes, offset: int = 0) -> None:
-        self.octets = octets
+    def __init__(self, data: bytes, offset: int = 0) -> None:
+        self.data = data
         self.offset = offset
 
     @property
     def left(self) -> int:
         """Return the number of bytes not read yet."""
-        return len(self.octets) - self.offset
+        return len(self.data) - self.offset
 
     def take(self, count: int) -> bytes:
         """Read `count` bytes."""
         end = self.offset + count
-        if count < 0 or end > len(self.octets):
-            raise damaged(f"an event ends after {len(self.octets)} bytes, {end} were expected")
-        taken = self.octets[self.offset : end]
+        if count < 0 or end > len(self.data):
+            raise damaged(f"an event ends after {len(self.data)} bytes, {end} were expected")
+        taken = self.data[self.offset : end]
         self.offset = end
         return taken
 

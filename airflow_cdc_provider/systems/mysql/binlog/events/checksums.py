@@ -15,10 +15,9 @@ from __future__ import annotations
 import zlib
 
 import numpy as np
-import numpy.typing as npt
 
+from airflow_cdc_provider.columns.numpy_types import ByteArray, IntArray
 from airflow_cdc_provider.systems.mysql.binlog.events.event_types import CHECKSUM_BYTES
-from airflow_cdc_provider.systems.mysql.binlog.octets import Ints
 
 _INITIAL = 0xFFFFFFFF
 _SETTLED = zlib.crc32(b"any event" + zlib.crc32(b"any event").to_bytes(4, "little")) ^ 0xFFFFFFFF
@@ -61,7 +60,9 @@ def _bytes_between(register: int, wanted: int) -> bytes:
     return bytes(found)
 
 
-def first_broken(buffer: bytes | bytearray | memoryview, starts: Ints, ends: Ints) -> int | None:
+def first_broken(
+    buffer: bytes | bytearray | memoryview, starts: IntArray, ends: IntArray
+) -> int | None:
     """Return the index of the first event whose checksum is wrong, None if all are right."""
     if not len(starts):
         return None
@@ -75,7 +76,7 @@ def first_broken(buffer: bytes | bytearray | memoryview, starts: Ints, ends: Int
     return _first_broken_alone(buffer, starts, ends)
 
 
-def _all_right(copied: npt.NDArray[np.uint8], inner: Ints, gap: int) -> bool:
+def _all_right(copied: ByteArray, inner: IntArray, gap: int) -> bool:
     words = np.ndarray((len(copied) - 3,), "<u4", copied.data, strides=(1,))
     if gap:
         for offset in range(gap - 4):
@@ -88,7 +89,7 @@ def _all_right(copied: npt.NDArray[np.uint8], inner: Ints, gap: int) -> bool:
 
 
 def _first_broken_alone(
-    buffer: bytes | bytearray | memoryview, starts: Ints, ends: Ints
+    buffer: bytes | bytearray | memoryview, starts: IntArray, ends: IntArray
 ) -> int | None:
     view = memoryview(buffer)
     for index, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):

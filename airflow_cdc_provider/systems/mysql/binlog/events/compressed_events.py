@@ -141,16 +141,16 @@ def _inflated(event: bytes, offset: int) -> bytes:
     return plain
 
 
-def frame_events(octets: bytes) -> tuple[EventChunk, int]:
-    """Find the whole events at the start of `octets`, and how many bytes they take."""
+def frame_events(data: bytes) -> tuple[EventChunk, int]:
+    """Find the whole events at the start of `data`, and how many bytes they take."""
     starts, ends, offset = [], [], 0
-    while offset + 19 <= len(octets):
-        end = offset + int.from_bytes(octets[offset + 9 : offset + 13], "little")
-        if end > len(octets):
+    while offset + 19 <= len(data):
+        end = offset + int.from_bytes(data[offset + 9 : offset + 13], "little")
+        if end > len(data):
             break
         if end < offset + 19:
             raise CorruptLogError(f"an event at byte {offset} says it is {end - offset} bytes long")
         starts.append(offset)
         ends.append(end)
         offset = end
-    return EventChunk(octets, np.array(starts, np.int64), np.array(ends, np.int64)), offset
+    return EventChunk(data, np.array(starts, np.int64), np.array(ends, np.int64)), offset

@@ -10,11 +10,11 @@ from __future__ import annotations
 from enum import IntEnum
 
 import numpy as np
-import numpy.typing as npt
 
+from airflow_cdc_provider.columns.byte_views import distinct
+from airflow_cdc_provider.columns.numpy_types import BoolArray, ByteArray, IntArray
 from airflow_cdc_provider.systems.mysql.binlog.events.event_types import HEADER_BYTES, EventType
 from airflow_cdc_provider.systems.mysql.binlog.events.frames import Frames
-from airflow_cdc_provider.systems.mysql.binlog.octets import Bools, Ints, distinct
 from airflow_cdc_provider.systems.mysql.binlog.rows.row_events import ROW_EVENTS
 
 
@@ -28,8 +28,6 @@ class Kind(IntEnum):
     ROWS = 4
     SPECIAL = 5
 
-
-Kinds = npt.NDArray[np.uint8]
 
 _BY_TYPE = np.full(256, Kind.SPECIAL, np.uint8)
 _BY_TYPE[ROW_EVENTS] = Kind.ROWS
@@ -71,7 +69,7 @@ _SKIP, _SPECIAL = int(Kind.SKIP), int(Kind.SPECIAL)
 _QUERY, _TABLE_MAP = int(EventType.QUERY), int(EventType.TABLE_MAP)
 
 
-def kinds_of(frames: Frames, known_maps: dict[int, bytes]) -> Kinds:
+def kinds_of(frames: Frames, known_maps: dict[int, bytes]) -> ByteArray:
     """Sort events; a table map is skipped only if it repeats, byte by byte, the known one."""
     kinds = _BY_TYPE[frames.types]
     queries = np.flatnonzero(frames.types == _QUERY)
@@ -83,10 +81,10 @@ def kinds_of(frames: Frames, known_maps: dict[int, bytes]) -> Kinds:
     return kinds
 
 
-def _query_kinds(frames: Frames, places: Ints) -> Kinds:
-    octets = frames.octets
+def _query_kinds(frames: Frames, places: IntArray) -> ByteArray:
+    data = frames.data
     starts = frames.starts[places] + HEADER_BYTES
-    text = starts + 13 + octets.little(starts + 11, 2) + octets.little(starts + 8, 1) + 1
+    text = starts + 13 + data.little(starts + 11, 2) + data.little(starts + 8, 1) + 1
     length = frames.ends[places] - text
     kinds = np.full(len(places), _SPECIAL, np.uint8)
     for words, kind, whole in _TEXTS:
@@ -95,16 +93,16 @@ def _query_kinds(frames: Frames, places: Ints) -> Kinds:
         if not len(candidates):
             continue
         wanted = np.frombuffer(words, np.uint8)
-        same = (octets.blocks(text[candidates], len(words)) == wanted).all(axis=1)
+        same = (data.blocks(text[candidates], len(words)) == wanted).all(axis=1)
         kinds[candidates[same]] = kind
     return kinds
 
 
-def _repeats(frames: Frames, places: Ints, known_maps: dict[int, bytes]) -> Bools:
+def _repeats(frames: Frames, places: IntArray, known_maps: dict[int, bytes]) -> BoolArray:
     """Tell which table maps say what is known already, with nothing else said in between."""
     starts = frames.starts[places] + HEADER_BYTES
     lengths = frames.ends[places] - starts
-    ids = frames.octets.little(starts, 6)
+    ids = frames.data.little(starts, 6)
     repeats = np.zeros(len(places), np.bool_)
     for table_id in distinct(ids):
         chosen = np.flatnonzero(ids == table_id)
@@ -117,7 +115,7 @@ def _repeats(frames: Frames, places: Ints, known_maps: dict[int, bytes]) -> Bool
             continue
         same = lengths[chosen] == len(known)
         wanted = np.frombuffer(known, np.uint8)
-        blocks = frames.octets.blocks(starts[chosen[same]], len(known))
+        blocks = frames.data.blocks(starts[chosen[same]], len(known))
         same[same] = (blocks == wanted).all(axis=1)
         different = np.flatnonzero(~same)
         if len(different):

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from airflow_cdc_provider.columns.byte_views import ByteViews
+from airflow_cdc_provider.columns.numpy_types import ByteArray, IntArray
 from airflow_cdc_provider.core.errors import RESTART, CorruptLogError
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import EventChunk
 from airflow_cdc_provider.systems.mysql.binlog.events.checksums import first_broken
@@ -28,7 +29,6 @@ from airflow_cdc_provider.systems.mysql.binlog.events.event_types import (
     EventType,
     type_name,
 )
-from airflow_cdc_provider.systems.mysql.binlog.octets import Ints, Octets
 
 _IN_USE_FLAG = 1
 _NO_CHECKSUM = 0
@@ -37,15 +37,15 @@ _CRC32 = 1
 
 @dataclass(slots=True)
 class Frames:
-    """Plain events: event i is `octets[starts[i]:ends[i]]`, without a checksum."""
+    """Plain events: event i is `data[starts[i]:ends[i]]`, without a checksum."""
 
-    octets: Octets
-    starts: Ints
-    ends: Ints
-    types: npt.NDArray[np.uint8]
-    log_pos: Ints
+    data: ByteViews
+    starts: IntArray
+    ends: IntArray
+    types: ByteArray
+    log_pos: IntArray
     """Where each event ends in its file, modulo 2^32; 0 if it lies in none."""
-    stored_bytes: Ints
+    stored_bytes: IntArray
     """How many bytes of the log each event took."""
 
     def __len__(self) -> int:
@@ -53,13 +53,13 @@ class Frames:
 
     def body(self, index: int) -> bytes:
         """Copy one event without its header."""
-        return self.octets.text_at(int(self.starts[index]) + HEADER_BYTES, int(self.ends[index]))
+        return self.data.text_at(int(self.starts[index]) + HEADER_BYTES, int(self.ends[index]))
 
     def part(self, first: int, last: int) -> Frames:
         """Return the events from `first` up to, not including, `last`."""
         cut = slice(first, last)
         return Frames(
-            self.octets,
+            self.data,
             self.starts[cut],
             self.ends[cut],
             self.types[cut],
@@ -79,16 +79,16 @@ class FrameReader:
         """Yield the chunk's events, unpacked, in order."""
         if not len(chunk.starts):
             return
-        octets = Octets(chunk.buffer)
+        data = ByteViews(chunk.buffer)
         starts, ends = chunk.starts, chunk.ends
         if int((ends - starts).min()) < HEADER_BYTES:
             raise CorruptLogError("an event is shorter than its own header")
         frames = Frames(
-            octets,
+            data,
             starts,
             ends,
-            octets.u8[starts + 4],
-            octets.little(starts + 13, 4),
+            data.u8[starts + 4],
+            data.little(starts + 13, 4),
             ends - starts,
         )
         first = 0
@@ -104,7 +104,7 @@ class FrameReader:
         if self._checksums is None:
             self._checksums = self._guess(frames)
         if self._checksums:
-            broken = first_broken(frames.octets.buffer, frames.starts, frames.ends)
+            broken = first_broken(frames.data.buffer, frames.starts, frames.ends)
             if broken is not None:
                 raise _corrupt(frames, broken)
             frames.ends = frames.ends - CHECKSUM_BYTES
@@ -116,12 +116,12 @@ class FrameReader:
         Only the ROTATE with which a dump begins comes so early; if its last four bytes are its
         CRC32, they are its checksum and no part of the file's name.
         """
-        return first_broken(frames.octets.buffer, frames.starts[:1], frames.ends[:1]) is None
+        return first_broken(frames.data.buffer, frames.starts[:1], frames.ends[:1]) is None
 
     def _format_description(self, frames: Frames) -> Frames:
         """Read the checksum algorithm; this event itself always ends with a checksum."""
         end = int(frames.ends[0]) - CHECKSUM_BYTES
-        algorithm = int(frames.octets.u8[end - 1])
+        algorithm = int(frames.data.u8[end - 1])
         if algorithm not in {_NO_CHECKSUM, _CRC32}:
             raise CorruptLogError(
                 f"checksum algorithm {algorithm} is not known",
@@ -131,7 +131,7 @@ class FrameReader:
             )
         self._checksums = algorithm == _CRC32
         if self._checksums:
-            event = bytearray(frames.octets.text_at(int(frames.starts[0]), int(frames.ends[0])))
+            event = bytearray(frames.data.text_at(int(frames.starts[0]), int(frames.ends[0])))
             event[17] &= 0xFF ^ _IN_USE_FLAG  # set while the file is written, after the checksum
             if first_broken(event, np.zeros(1, np.int64), np.array([len(event)])) is not None:
                 raise _corrupt(frames, 0)
@@ -167,15 +167,15 @@ def _payload_frames(frames: Frames, number: int) -> Iterator[Frames]:
     wrapper_bytes = int(frames.stored_bytes[number])
     for chunk in unpacked_payload(frames.body(number)):
         count = len(chunk.starts)
-        octets = Octets(chunk.buffer)
+        data = ByteViews(chunk.buffer)
         starts, ends = chunk.starts, chunk.ends
         yield Frames(
-            octets,
+            data,
             starts,
             ends,
-            octets.u8[starts + 4],
+            data.u8[starts + 4],
             np.full(count, frames.log_pos[number], np.int64),
-            np.maximum((ends - starts), wrapper_bytes * (ends - starts) // max(len(octets), 1)),
+            np.maximum((ends - starts), wrapper_bytes * (ends - starts) // max(len(data), 1)),
         )
 
 
@@ -187,7 +187,7 @@ def _rewritten(frames: Frames) -> Frames:
     packed = COMPRESSED_TYPES[frames.types].tolist()
     bounds = zip(frames.starts.tolist(), frames.ends.tolist(), strict=True)
     for index, (start, end) in enumerate(bounds):
-        event = frames.octets.text_at(start, end)
+        event = frames.data.text_at(start, end)
         if packed[index]:
             event = plain_event(event)
             types[index] = event[4]
@@ -195,7 +195,7 @@ def _rewritten(frames: Frames) -> Frames:
         buffer += event
         ends.append(len(buffer))
     return Frames(
-        Octets(bytes(buffer)),
+        ByteViews(bytes(buffer)),
         np.array(starts, np.int64),
         np.array(ends, np.int64),
         types,

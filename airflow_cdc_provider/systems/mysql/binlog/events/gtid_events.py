@@ -8,11 +8,12 @@ from functools import lru_cache
 
 import numpy as np
 
+from airflow_cdc_provider.columns.byte_views import distinct
+from airflow_cdc_provider.columns.numpy_types import IntArray
 from airflow_cdc_provider.core.errors import UnknownEventError
 from airflow_cdc_provider.systems.mysql.binlog.events.byte_reader import ByteReader, damaged
 from airflow_cdc_provider.systems.mysql.binlog.events.event_types import HEADER_BYTES, EventType
 from airflow_cdc_provider.systems.mysql.binlog.events.frames import Frames
-from airflow_cdc_provider.systems.mysql.binlog.octets import Ints, distinct
 from airflow_cdc_provider.systems.mysql.positions.gtid import (
     Gtid,
     GtidSet,
@@ -54,10 +55,10 @@ class GtidColumns:
 
     origins: list[GtidOrigin]
     """The distinct ones."""
-    origin: Ints
+    origin: IntArray
     """Index into `origins`, an entry a transaction."""
-    number: Ints
-    committed_us: Ints
+    number: IntArray
+    committed_us: IntArray
     """0 where the event does not say: MariaDB."""
 
     def __len__(self) -> int:
@@ -68,7 +69,7 @@ class GtidColumns:
         return gtid_of(self.origins[int(self.origin[index])], int(self.number[index]))
 
 
-def read_gtids(frames: Frames, places: Ints) -> GtidColumns:
+def read_gtids(frames: Frames, places: IntArray) -> GtidColumns:
     """Read the GTID events at these places, all of them of one type or one by one."""
     types = distinct(frames.types[places])
     if len(types) == 1:
@@ -83,14 +84,14 @@ def read_gtids(frames: Frames, places: Ints) -> GtidColumns:
     return joined([read_gtids(frames, places[i : i + 1]) for i in range(len(places))])
 
 
-def _require_length(frames: Frames, places: Ints, least: int) -> None:
+def _require_length(frames: Frames, places: IntArray, least: int) -> None:
     """Refuse an event cut short: what is read there would be of the event behind it."""
     shortest = int((frames.ends[places] - frames.starts[places]).min())
     if shortest < least:
         raise damaged(f"a GTID event is {shortest} bytes long, {least} are the least")
 
 
-def _counted_up(numbers: Ints) -> Ints:
+def _counted_up(numbers: IntArray) -> IntArray:
     if len(numbers) and int(numbers.min()) < 1:
         raise damaged(f"a transaction has the number {int(numbers.min())}")
     return numbers
@@ -113,11 +114,11 @@ def joined(parts: list[GtidColumns]) -> GtidColumns:
     )
 
 
-def _committed(frames: Frames, starts: Ints) -> Ints:
-    immediate = frames.octets.little(starts + _COMMITTED_AT, 7)
+def _committed(frames: Frames, starts: IntArray) -> IntArray:
+    immediate = frames.data.little(starts + _COMMITTED_AT, 7)
     replicated = (immediate & _ORIGINAL_FOLLOWS) != 0
     if replicated.any():
-        original = frames.octets.little(starts + np.where(replicated, _COMMITTED_AT + 7, 0), 7)
+        original = frames.data.little(starts + np.where(replicated, _COMMITTED_AT + 7, 0), 7)
         return np.where(replicated, original, immediate) & (_ORIGINAL_FOLLOWS - 1)
     return immediate
 
@@ -127,9 +128,9 @@ def _source(uuid_bytes: bytes) -> GtidSource:
     return GtidSource(str(uuid.UUID(bytes=uuid_bytes)))
 
 
-def _mysql(frames: Frames, starts: Ints) -> GtidColumns:
-    blocks = frames.octets.blocks(starts + HEADER_BYTES + 1, 16)
-    number = _counted_up(frames.octets.little(starts + _NUMBER_AT, 8))
+def _mysql(frames: Frames, starts: IntArray) -> GtidColumns:
+    blocks = frames.data.blocks(starts + HEADER_BYTES + 1, 16)
+    number = _counted_up(frames.data.little(starts + _NUMBER_AT, 8))
     committed = _committed(frames, starts)
     if bool((blocks == blocks[0]).all()):
         one = _source(blocks[0].tobytes())
@@ -140,16 +141,16 @@ def _mysql(frames: Frames, starts: Ints) -> GtidColumns:
     return GtidColumns(origins, inverse.astype(np.int64), number, committed)
 
 
-def _anonymous(frames: Frames, starts: Ints) -> GtidColumns:
+def _anonymous(frames: Frames, starts: IntArray) -> GtidColumns:
     none = np.zeros(len(starts), np.int64)
     return GtidColumns([None], none, none, _committed(frames, starts))
 
 
-def _mariadb(frames: Frames, starts: Ints) -> GtidColumns:
-    octets = frames.octets
-    number = _counted_up(octets.little(starts + HEADER_BYTES, 8))
-    domain = octets.little(starts + HEADER_BYTES + 8, 4)
-    server = octets.little(starts + 5, 4)
+def _mariadb(frames: Frames, starts: IntArray) -> GtidColumns:
+    data = frames.data
+    number = _counted_up(data.little(starts + HEADER_BYTES, 8))
+    domain = data.little(starts + HEADER_BYTES + 8, 4)
+    server = data.little(starts + 5, 4)
     different, inverse = np.unique(domain << 32 | server, return_inverse=True)
     origins: list[GtidOrigin] = [
         (code >> 32 & 0xFFFFFFFF, code & 0xFFFFFFFF) for code in different.tolist()
@@ -168,7 +169,7 @@ def is_prepared_xa(frames: Frames, place: int) -> bool:
 
 
 def _flags(frames: Frames, place: int) -> int:
-    return int(frames.octets.u8[int(frames.starts[place]) + HEADER_BYTES + 12])
+    return int(frames.data.u8[int(frames.starts[place]) + HEADER_BYTES + 12])
 
 
 _LAST_KNOWN_FIELD = 11
@@ -188,7 +189,7 @@ def _tagged(frames: Frames, place: int) -> GtidColumns:
     while reader.left:
         kind = reader.unsigned()
         if kind == 1:
-            uuid_bytes = bytes(reader.octet() for _ in range(16))
+            uuid_bytes = bytes(reader.byte() for _ in range(16))
         elif kind == 3:
             tag = reader.text(reader.unsigned())
         elif kind in {2, 4, 5}:
@@ -224,7 +225,7 @@ class _FieldReader(ByteReader):
         rest = self.number(extra) if extra else 0
         return (rest << 8 | first) >> (extra + 1)
 
-    def octet(self) -> int:
+    def byte(self) -> int:
         """Read a number of one byte."""
         number = self.unsigned()
         if number > 0xFF:
@@ -257,7 +258,7 @@ class GtidProgress:
             else:
                 self._move(origin, int(numbers[-1]))
 
-    def _add_numbers(self, source: GtidSource, numbers: Ints) -> None:
+    def _add_numbers(self, source: GtidSource, numbers: IntArray) -> None:
         cuts = np.flatnonzero(np.diff(numbers) != 1) + 1
         firsts = numbers[np.concatenate([np.zeros(1, np.int64), cuts])].tolist()
         lasts = numbers[np.concatenate([cuts - 1, np.array([-1])])].tolist()

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from airflow_cdc_provider.systems.mysql.binlog.octets import Ints
+from airflow_cdc_provider.columns.numpy_types import IntArray
 
 _TURN = 1 << 32
 
 
-def whole_offsets(log_pos: Ints, near: int) -> Ints:
+def whole_offsets(log_pos: IntArray, near: int) -> IntArray:
     """Return the whole offsets for header fields in log order, which grow from `near` on.
 
     0 stays 0: it lies in no file.
@@ -39,7 +39,7 @@ class LogPlace:
         """Start again in a file, at an offset."""
         self._last = offset
 
-    def ends(self, log_pos: Ints) -> Ints:
+    def ends(self, log_pos: IntArray) -> IntArray:
         """Return the whole offsets for header fields in log order."""
         ends = whole_offsets(log_pos, self._last)
         self._last = max(self._last, int(ends.max(initial=0)))

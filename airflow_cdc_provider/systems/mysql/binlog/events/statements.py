@@ -135,14 +135,14 @@ class _Status:
         return found
 
 
-def _texts(octets: bytes, collation: int) -> list[str]:
-    if octets.isascii() or not collation:
-        return [octets.decode("utf-8", "surrogateescape")]
+def _texts(data: bytes, collation: int) -> list[str]:
+    if data.isascii() or not collation:
+        return [data.decode("utf-8", "surrogateescape")]
     found = []
     for each in dict.fromkeys(("utf8mb4", charset_of(collation))):
         with suppress(ValueRefusedError):
-            found.append(decode_member(octets, each))
-    return found or [octets.decode("utf-8", "surrogateescape")]
+            found.append(decode_member(data, each))
+    return found or [data.decode("utf-8", "surrogateescape")]
 
 
 _WORDS = re.compile(r"\s*(\w+)\s*(\w*)")

@@ -74,9 +74,9 @@ def changed_document(document: bytes, diffs: bytes) -> bytes:
     return write_tree(tree)
 
 
-def _legs(octets: bytes) -> list[_Leg]:
+def _legs(data: bytes) -> list[_Leg]:
     try:
-        return _read_legs(octets.decode())
+        return _read_legs(data.decode())
     except ValueError as error:
         raise _misfit(f"its path is no text ({error})") from None
 

@@ -39,10 +39,10 @@ class Document(bytes):
     left: int
 
     @classmethod
-    def of(cls, octets: bytes) -> Document:
+    def of(cls, data: bytes) -> Document:
         """Begin to read."""
-        document = cls(octets)
-        document.left = len(octets)
+        document = cls(data)
+        document.left = len(data)
         return document
 
     def spend(self, size: int) -> None:
@@ -71,19 +71,19 @@ def json_text(document: bytes) -> str:
         raise broken_document(error) from None
 
 
-def _value(kind: int, octets: Document, offset: int) -> str:
+def _value(kind: int, data: Document, offset: int) -> str:
     if kind <= LARGE_ARRAY:
-        return _container(kind, octets, offset)
+        return _container(kind, data, offset)
     if kind == LITERAL:
-        return _LITERALS[octets[offset]]
+        return _LITERALS[data[offset]]
     if kind in INTEGERS:
-        return str(struct.unpack_from(INTEGERS[kind], octets, offset)[0])
+        return str(struct.unpack_from(INTEGERS[kind], data, offset)[0])
     if kind == DOUBLE:
-        return double_text(struct.unpack_from("<d", octets, offset)[0])
+        return double_text(struct.unpack_from("<d", data, offset)[0])
     if kind == STRING:
-        return quoted(_counted(octets, offset).decode())
+        return quoted(_counted(data, offset).decode())
     if kind == OPAQUE:
-        return _opaque(octets[offset], _counted(octets, offset + 1))
+        return _opaque(data[offset], _counted(data, offset + 1))
     raise unknown_kind(kind)
 
 
@@ -96,9 +96,9 @@ def unknown_kind(kind: int) -> UnknownTypeError:
     )
 
 
-def _container(kind: int, octets: Document, base: int) -> str:
-    keys, values_at = container_parts(kind, octets, base)
-    values = [_value(child, octets, at) for child, at in values_at]
+def _container(kind: int, data: Document, base: int) -> str:
+    keys, values_at = container_parts(kind, data, base)
+    values = [_value(child, data, at) for child, at in values_at]
     if kind in {SMALL_OBJECT, LARGE_OBJECT}:
         names = [quoted(key.decode()) for key in keys]
         pairs = (f"{name}: {value}" for name, value in zip(names, values, strict=True))
@@ -107,61 +107,61 @@ def _container(kind: int, octets: Document, base: int) -> str:
 
 
 def container_parts(
-    kind: int, octets: Document, base: int
+    kind: int, data: Document, base: int
 ) -> tuple[list[bytes], list[tuple[int, int]]]:
     """Return an object's keys (none of an array), and the type and offset of each value."""
     large = kind in {LARGE_OBJECT, LARGE_ARRAY}
     width = 4 if large else 2
     offset_form = "<I" if large else "<H"
-    count = struct.unpack_from(offset_form, octets, base)[0]
+    count = struct.unpack_from(offset_form, data, base)[0]
     entries = base + 2 * width
-    octets.spend(2 * width + count * (width + 1))
+    data.spend(2 * width + count * (width + 1))
     keys: list[bytes] = []
     if kind in {SMALL_OBJECT, LARGE_OBJECT}:
         for index in range(count):
             entry = entries + index * (width + 2)
-            start = base + struct.unpack_from(offset_form, octets, entry)[0]
-            length = struct.unpack_from("<H", octets, entry + width)[0]
-            keys.append(taken(octets, start, start + length))
+            start = base + struct.unpack_from(offset_form, data, entry)[0]
+            length = struct.unpack_from("<H", data, entry + width)[0]
+            keys.append(taken(data, start, start + length))
         entries += count * (width + 2)
     values = []
     for index in range(count):
         entry = entries + index * (width + 1)
-        child = octets[entry]
+        child = data[entry]
         if child == LITERAL or child in {5, 6} or (large and child in {7, 8}):
             values.append((child, entry + 1))
         else:
-            offset = struct.unpack_from(offset_form, octets, entry + 1)[0]
+            offset = struct.unpack_from(offset_form, data, entry + 1)[0]
             values.append((child, base + offset))
     return keys, values
 
 
-def taken(octets: Document, start: int, end: int) -> bytes:
+def taken(data: Document, start: int, end: int) -> bytes:
     """Copy a part of a document, which is read only once."""
-    octets.spend(end - start)
-    return copied(octets, start, end)
+    data.spend(end - start)
+    return copied(data, start, end)
 
 
-def copied(octets: Document, start: int, end: int) -> bytes:
+def copied(data: Document, start: int, end: int) -> bytes:
     """Copy a part of a document, all of which must be there."""
-    if end > len(octets):
-        raise IndexError(f"{end} bytes were expected of {len(octets)}")
-    return octets[start:end]
+    if end > len(data):
+        raise IndexError(f"{end} bytes were expected of {len(data)}")
+    return data[start:end]
 
 
-def _counted(octets: Document, offset: int) -> bytes:
-    length, start = read_length(octets, offset)
-    return taken(octets, start, start + length)
+def _counted(data: Document, offset: int) -> bytes:
+    length, start = read_length(data, offset)
+    return taken(data, start, start + length)
 
 
-def read_length(octets: bytes, offset: int) -> tuple[int, int]:
+def read_length(data: bytes, offset: int) -> tuple[int, int]:
     """Read a length of seven bits a byte; return it and where it ends."""
     length = 0
     for shift in range(0, 7 * _LENGTH_BYTES, 7):
-        octet = octets[offset]
+        byte = data[offset]
         offset += 1
-        length |= (octet & 0x7F) << shift
-        if not octet & 0x80:
+        length |= (byte & 0x7F) << shift
+        if not byte & 0x80:
             return length, offset
     raise IndexError(f"a length takes more than {_LENGTH_BYTES} bytes")
 
@@ -194,12 +194,12 @@ def double_text(number: float) -> str:
     return "-" + written if sign else written
 
 
-def _opaque(kind: int, octets: bytes) -> str:
+def _opaque(kind: int, data: bytes) -> str:
     if kind in {_DATE, _DATETIME, _TIMESTAMP, _TIME}:
-        return quoted(_temporal(kind, int.from_bytes(octets[:8], "little", signed=True)))
+        return quoted(_temporal(kind, int.from_bytes(data[:8], "little", signed=True)))
     if kind == _DECIMAL:
-        return _decimal(octets)
-    return quoted(f"base64:type{kind}:{base64.b64encode(octets).decode()}")
+        return _decimal(data)
+    return quoted(f"base64:type{kind}:{base64.b64encode(data).decode()}")
 
 
 def _temporal(kind: int, packed: int) -> str:
@@ -217,14 +217,14 @@ def _temporal(kind: int, packed: int) -> str:
     return f"{text} {second >> 12:02d}:{second >> 6 & 63:02d}:{second & 63:02d}.{micro:06d}"
 
 
-def _decimal(octets: bytes) -> str:
-    precision, scale = octets[0], octets[1]
+def _decimal(data: bytes) -> str:
+    precision, scale = data[0], data[1]
     if scale > precision:
         raise IndexError(f"a decimal has {scale} of {precision} digits behind its point")
-    packed = bytearray(octets[2 : 2 + decimal_bytes(precision, scale)])
+    packed = bytearray(data[2 : 2 + decimal_bytes(precision, scale)])
     negative = packed[0] < 0x80
     if negative:
-        packed = bytearray(octet ^ 0xFF for octet in packed)
+        packed = bytearray(byte ^ 0xFF for byte in packed)
     packed[0] ^= 0x80
     whole = precision - scale
     value, offset = 0, 0

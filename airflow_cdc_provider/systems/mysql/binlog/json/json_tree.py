@@ -47,19 +47,19 @@ def read_tree(document: bytes) -> Node:
         raise broken_document(error) from None
 
 
-def _node(kind: int, octets: Document, offset: int) -> Node:
+def _node(kind: int, data: Document, offset: int) -> Node:
     if kind > LARGE_ARRAY:
         # Small scalars may stand in an offset's place, which counts as read already.
         take = copied if kind in _INLINE else taken
-        return bytes([kind]) + take(octets, offset, _scalar_end(kind, octets, offset))
-    keys, parts = container_parts(kind, octets, offset)
-    values = [_node(child, octets, at) for child, at in parts]
+        return bytes([kind]) + take(data, offset, _scalar_end(kind, data, offset))
+    keys, parts = container_parts(kind, data, offset)
+    values = [_node(child, data, at) for child, at in parts]
     if kind in {SMALL_OBJECT, LARGE_OBJECT}:
         return dict(zip(keys, values, strict=True))
     return values
 
 
-def _scalar_end(kind: int, octets: bytes, offset: int) -> int:
+def _scalar_end(kind: int, data: bytes, offset: int) -> int:
     if kind == LITERAL:
         return offset + 1
     if kind in INTEGERS:
@@ -67,7 +67,7 @@ def _scalar_end(kind: int, octets: bytes, offset: int) -> int:
     if kind == DOUBLE:
         return offset + 8
     if kind in {STRING, OPAQUE}:
-        length, start = read_length(octets, offset + (kind == OPAQUE))
+        length, start = read_length(data, offset + (kind == OPAQUE))
         return start + length
     raise unknown_kind(kind)
 

@@ -55,10 +55,10 @@ class OptionalMetadata:
     visible: tuple[bool, ...] = ()
 
     @classmethod
-    def read(cls, octets: bytes, wires: Sequence[Wire]) -> OptionalMetadata:
+    def read(cls, data: bytes, wires: Sequence[Wire]) -> OptionalMetadata:
         """Read all fields; indexes in a field count only the columns it is about."""
         found = cls()
-        reader = ByteReader(octets)
+        reader = ByteReader(data)
         while reader.left:
             kind = reader.number(1)
             value = ByteReader(reader.counted())
@@ -141,8 +141,8 @@ def _indexes(wires: Sequence[Wire], group: str) -> list[int]:
 
 
 def _top_bits(value: ByteReader, count: int) -> list[bool]:
-    octets = value.take((count + 7) // 8)
-    return [bool(octets[index // 8] >> 7 - index % 8 & 1) for index in range(count)]
+    data = value.take((count + 7) // 8)
+    return [bool(data[index // 8] >> 7 - index % 8 & 1) for index in range(count)]
 
 
 def _miscounted(what: str) -> UnknownTypeError:

@@ -21,8 +21,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_cdc_provider.columns.arrow_arrays import as_arrow, validity_of
+from airflow_cdc_provider.columns.numpy_types import BoolArray, ByteArray, IntArray
 from airflow_cdc_provider.core.errors import ValueRefusedError
-from airflow_cdc_provider.systems.mysql.binlog.octets import Bools, Ints
 from airflow_cdc_provider.systems.mysql.binlog.rows.row_walk import Cells
 from airflow_cdc_provider.systems.mysql.binlog.rows.wire_types import Wire
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
@@ -36,12 +36,12 @@ _MONTHS_TO_EPOCH = 1970 * 12
 class _Parts:
     """Dates and clock times as the server keeps them, field by field."""
 
-    year: Ints
-    month: Ints
-    day: Ints
-    second: Ints
+    year: IntArray
+    month: IntArray
+    day: IntArray
+    second: IntArray
     """Seconds since midnight."""
-    micro: Ints
+    micro: IntArray
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class DateColumn:
 def times(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
     """Decode TIME(n): one signed number of hours, minutes, seconds and fraction."""
     extra = wire.width - 3
-    packed = cells.octets.big(cells.offsets, wire.width) - (0x800000 << (8 * extra))
+    packed = cells.data.big(cells.offsets, wire.width) - (0x800000 << (8 * extra))
     size = np.abs(packed)
     whole, part = size >> (8 * extra), size & ((1 << (8 * extra)) - 1)
     seconds = (whole >> 12 & 0x3FF) * 3600 + (whole >> 6 & 63) * 60 + (whole & 63)
@@ -65,7 +65,7 @@ def times(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
 
 def old_times(cells: Cells, wanted: pa.DataType) -> pa.Array:
     """Decode TIME of before MySQL 5.6: one signed number, written as hours, minutes, seconds."""
-    stored = cells.octets.little(cells.offsets, 3)
+    stored = cells.data.little(cells.offsets, 3)
     stored -= (stored >> 23) << 24
     value = _clock(np.abs(stored)) * _SECOND
     return as_arrow(np.where(stored < 0, -value, value), cells.nulls, wanted)
@@ -97,7 +97,7 @@ _DATETIME_FROM = 1 << 17
 
 
 @cache
-def _calendar(months: int, first: int, size: int) -> tuple[npt.NDArray[np.int32], Ints]:
+def _calendar(months: int, first: int, size: int) -> tuple[npt.NDArray[np.int32], IntArray]:
     """Return, by year * `months` + month + `first`: days from 1970 to the day 0 of it; its days."""
     cells = np.arange(_YEARS * months)
     month = cells % months
@@ -110,16 +110,16 @@ def _calendar(months: int, first: int, size: int) -> tuple[npt.NDArray[np.int32]
     return before, length
 
 
-def _date_values(cells: Cells, _wire: Wire) -> tuple[npt.NDArray[Any], Bools]:
-    packed = cells.octets.little(cells.offsets, 3)
+def _date_values(cells: Cells, _wire: Wire) -> tuple[npt.NDArray[Any], BoolArray]:
+    packed = cells.data.little(cells.offsets, 3)
     before, length = _calendar(_DATE_MONTHS, 0, 1 << 19)
     month, day = packed >> 5, packed & 31
     real = (day <= length[month]) & (day > 0)
     return before[month] + day.astype(np.int32), real
 
 
-def _datetime_values(cells: Cells, wire: Wire) -> tuple[npt.NDArray[Any], Bools]:
-    packed = cells.octets.big(cells.offsets, 5)
+def _datetime_values(cells: Cells, wire: Wire) -> tuple[npt.NDArray[Any], BoolArray]:
+    packed = cells.data.big(cells.offsets, 5)
     before, length = _calendar(_DATETIME_MONTHS, _DATETIME_FROM, 1 << 18)
     month, day = packed >> 22, packed >> 17 & 31
     real = (day <= length[month]) & (day > 0)
@@ -130,15 +130,15 @@ def _datetime_values(cells: Cells, wire: Wire) -> tuple[npt.NDArray[Any], Bools]
     return values, real
 
 
-def _timestamp_values(cells: Cells, wire: Wire) -> tuple[npt.NDArray[Any], Bools]:
+def _timestamp_values(cells: Cells, wire: Wire) -> tuple[npt.NDArray[Any], BoolArray]:
     """Read instants; second 0 can only be the zero date."""
-    values = cells.octets.big(cells.offsets, 4) * _SECOND
+    values = cells.data.big(cells.offsets, 4) * _SECOND
     if wire.length:
         values += _fraction(cells, 4, wire)
     return values, values != 0
 
 
-def _old_datetime_values(cells: Cells, wire: Wire) -> tuple[npt.NDArray[Any], Bools]:
+def _old_datetime_values(cells: Cells, wire: Wire) -> tuple[npt.NDArray[Any], BoolArray]:
     parts = _old_datetime_parts(cells, wire)
     before, length = _calendar(_DATE_MONTHS, 0, 1 << 19)
     there = (parts.year >= 0) & (parts.year < _YEARS) & (parts.month < _DATE_MONTHS)
@@ -147,8 +147,8 @@ def _old_datetime_values(cells: Cells, wire: Wire) -> tuple[npt.NDArray[Any], Bo
     return ((before[month] + parts.day) * _DAY_SECONDS + parts.second) * _SECOND, real
 
 
-def _old_timestamp_values(cells: Cells, _wire: Wire) -> tuple[npt.NDArray[Any], Bools]:
-    values = cells.octets.little(cells.offsets, 4) * _SECOND
+def _old_timestamp_values(cells: Cells, _wire: Wire) -> tuple[npt.NDArray[Any], BoolArray]:
+    values = cells.data.little(cells.offsets, 4) * _SECOND
     return values, values != 0
 
 
@@ -163,36 +163,36 @@ DATES = frozenset(_VALUES)
 """The kinds of columns that `dates` decodes."""
 
 
-def _clock(digits: Ints) -> Ints:
+def _clock(digits: IntArray) -> IntArray:
     """Return the seconds of a clock time that is written as one number."""
-    seconds: Ints = digits // 10_000 * 3600 + digits // 100 % 100 * 60 + digits % 100
+    seconds: IntArray = digits // 10_000 * 3600 + digits // 100 % 100 * 60 + digits % 100
     return seconds
 
 
-def _seconds(packed: Ints) -> Ints:
+def _seconds(packed: IntArray) -> IntArray:
     """Return the seconds since midnight of packed clock times."""
-    seconds: Ints = (packed >> 12 & 31) * 3600 + (packed >> 6 & 63) * 60 + (packed & 63)
+    seconds: IntArray = (packed >> 12 & 31) * 3600 + (packed >> 6 & 63) * 60 + (packed & 63)
     return seconds
 
 
 def _date_parts(cells: Cells, _wire: Wire) -> _Parts:
-    packed = cells.octets.little(cells.offsets, 3)
+    packed = cells.data.little(cells.offsets, 3)
     none = np.zeros(len(packed), np.int64)
     return _Parts(packed >> 9, packed >> 5 & 15, packed & 31, none, none)
 
 
 def _datetime_parts(cells: Cells, wire: Wire) -> _Parts:
-    packed = cells.octets.big(cells.offsets, 5) - 0x8000000000
+    packed = cells.data.big(cells.offsets, 5) - 0x8000000000
     months = packed >> 22
     micro = _fraction(cells, 5, wire)
     return _Parts(months // 13, months % 13, packed >> 17 & 31, _seconds(packed), micro)
 
 
 def _timestamp_parts(cells: Cells, wire: Wire) -> _Parts:
-    return _instant_parts(cells.octets.big(cells.offsets, 4), _fraction(cells, 4, wire))
+    return _instant_parts(cells.data.big(cells.offsets, 4), _fraction(cells, 4, wire))
 
 
-def _instant_parts(stored: Ints, micro: Ints) -> _Parts:
+def _instant_parts(stored: IntArray, micro: IntArray) -> _Parts:
     """Split instants into calendar fields; second 0 can only be the zero date."""
     day = (stored // _DAY_SECONDS).astype("datetime64[D]")
     month = day.astype("datetime64[M]")
@@ -209,13 +209,13 @@ def _instant_parts(stored: Ints, micro: Ints) -> _Parts:
 
 
 def _old_datetime_parts(cells: Cells, _wire: Wire) -> _Parts:
-    day, clock = np.divmod(cells.octets.little(cells.offsets, 8), 1_000_000)
+    day, clock = np.divmod(cells.data.little(cells.offsets, 8), 1_000_000)
     none = np.zeros(len(day), np.int64)
     return _Parts(day // 10_000, day // 100 % 100, day % 100, _clock(clock), none)
 
 
 def _old_timestamp_parts(cells: Cells, _wire: Wire) -> _Parts:
-    stored = cells.octets.little(cells.offsets, 4)
+    stored = cells.data.little(cells.offsets, 4)
     return _instant_parts(stored, np.zeros(len(stored), np.int64))
 
 
@@ -228,11 +228,11 @@ _PARTS = {
 }
 
 
-def _fraction(cells: Cells, behind: int, wire: Wire) -> Ints:
+def _fraction(cells: Cells, behind: int, wire: Wire) -> IntArray:
     width = wire.width - behind
     if not width:
         return np.zeros(len(cells.offsets), np.int64)
-    digits: Ints = cells.octets.big(cells.offsets + behind, width) * 10 ** (6 - 2 * width)
+    digits: IntArray = cells.data.big(cells.offsets + behind, width) * 10 ** (6 - 2 * width)
     return digits
 
 
@@ -245,7 +245,7 @@ def _no_day(parts: _Parts, row: int) -> ValueRefusedError:
     )
 
 
-def _as_text(parts: _Parts, nulls: Bools | None, wire: Wire) -> pa.Array:
+def _as_text(parts: _Parts, nulls: BoolArray | None, wire: Wire) -> pa.Array:
     """Write every value as the server does, digit by digit into fixed-width texts."""
     fields = [(parts.year, 4, ""), (parts.month, 2, "-"), (parts.day, 2, "-")]
     if wire.kind != "date":
@@ -253,7 +253,7 @@ def _as_text(parts: _Parts, nulls: Bools | None, wire: Wire) -> pa.Array:
         fields += [(second // 3600, 2, " "), (second // 60 % 60, 2, ":"), (second % 60, 2, ":")]
         if wire.length:
             fields.append((parts.micro // 10 ** (6 - wire.length), wire.length, "."))
-    columns: list[npt.NDArray[np.uint8]] = []
+    columns: list[ByteArray] = []
     for values, digits, before in fields:
         if before:
             columns.append(np.full(len(values), ord(before), np.uint8))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_cdc_provider.columns.arrow_arrays import as_arrow
+from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
 from airflow_cdc_provider.core.errors import CHECK_LOG, CorruptLogError
-from airflow_cdc_provider.systems.mysql.binlog.octets import Bools, Ints
 from airflow_cdc_provider.systems.mysql.binlog.rows.row_walk import Cells
 from airflow_cdc_provider.systems.mysql.binlog.rows.wire_types import Wire
 
@@ -23,28 +22,28 @@ def integers(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
     """Decode TINYINT to BIGINT."""
     unsigned = pa.types.is_unsigned_integer(wanted)
     if wire.width == 3:
-        values = cells.octets.little(cells.offsets, 3)
+        values = cells.data.little(cells.offsets, 3)
         if not unsigned:
             values = values - ((values & 0x800000) << 1)
         return as_arrow(values.astype(np.int32), cells.nulls, wanted)
     kind = f"<{'u' if unsigned else 'i'}{wire.width}"
-    return as_arrow(cells.octets.typed(cells.offsets, kind), cells.nulls, wanted)
+    return as_arrow(cells.data.typed(cells.offsets, kind), cells.nulls, wanted)
 
 
 def reals(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
     """Decode FLOAT and DOUBLE, bit by bit."""
-    return as_arrow(cells.octets.typed(cells.offsets, f"<f{wire.width}"), cells.nulls, wanted)
+    return as_arrow(cells.data.typed(cells.offsets, f"<f{wire.width}"), cells.nulls, wanted)
 
 
 def bits(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
     """Decode BIT(n): big-endian bytes."""
-    values = cells.octets.big(cells.offsets, wire.width)
+    values = cells.data.big(cells.offsets, wire.width)
     return as_arrow(values.view(np.uint64), cells.nulls, wanted)
 
 
 def years(cells: Cells, wanted: pa.DataType) -> pa.Array:
     """Decode YEAR: years since 1900, and 0 for 0000."""
-    stored = cells.octets.little(cells.offsets, 1)
+    stored = cells.data.little(cells.offsets, 1)
     values = np.where(stored == 0, 0, stored + 1900).astype(np.uint16)
     return as_arrow(values, cells.nulls, wanted)
 
@@ -63,11 +62,11 @@ def decimals(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
 def _narrow(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
     """Decode decimals of up to seven bytes as one number each, cut into groups by shifts."""
     left = 8 * wire.width
-    packed = cells.octets.big(cells.offsets, wire.width)
+    packed = cells.data.big(cells.offsets, wire.width)
     inverted = (packed >> (left - 1)) - 1
     packed ^= inverted
     packed &= (1 << (left - 1)) - 1
-    groups: list[tuple[int, Ints]] = []
+    groups: list[tuple[int, IntArray]] = []
     for digits, width in _group_widths(wire):
         left -= 8 * width
         groups.append((digits, packed >> left & ((1 << (8 * width)) - 1)))
@@ -75,7 +74,7 @@ def _narrow(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
     return _of_int64(_signed(_joined(groups), inverted), cells.nulls, wanted)
 
 
-def _require_digits(groups: list[tuple[int, Ints]], nulls: Bools | None) -> None:
+def _require_digits(groups: list[tuple[int, IntArray]], nulls: BoolArray | None) -> None:
     """Refuse a group that is more than its digits can say: it would run into those before it."""
     for digits, group in groups:
         limit = 10**digits
@@ -89,7 +88,7 @@ def _require_digits(groups: list[tuple[int, Ints]], nulls: Bools | None) -> None
             )
 
 
-def _joined(groups: list[tuple[int, Ints]]) -> Ints:
+def _joined(groups: list[tuple[int, IntArray]]) -> IntArray:
     value = groups[0][1]
     for digits, group in groups[1:]:
         value *= 10**digits
@@ -97,14 +96,14 @@ def _joined(groups: list[tuple[int, Ints]]) -> Ints:
     return value
 
 
-def _signed(size: Ints, inverted: Ints) -> Ints:
+def _signed(size: IntArray, inverted: IntArray) -> IntArray:
     """Negate where `inverted` is -1; it is 0 elsewhere."""
     size ^= inverted
     size -= inverted
     return size
 
 
-def _of_int64(value: Ints, nulls: Bools | None, wanted: pa.DataType) -> pa.Array:
+def _of_int64(value: IntArray, nulls: BoolArray | None, wanted: pa.DataType) -> pa.Array:
     limbs = np.empty((len(value), wanted.bit_width // 64), np.int64)
     limbs[:, 0] = value
     limbs[:, 1:] = (value >> 63)[:, None]
@@ -118,13 +117,13 @@ def _group_widths(wire: Wire) -> list[tuple[int, int]]:
     return [(digits, _DIGIT_BYTES[digits]) for digits in groups if digits]
 
 
-def _groups(cells: Cells, wire: Wire) -> tuple[list[tuple[int, Ints]], Ints]:
+def _groups(cells: Cells, wire: Wire) -> tuple[list[tuple[int, IntArray]], IntArray]:
     """Read each group; -1 marks negative numbers, all of whose bits are inverted, 0 the others."""
-    found: list[tuple[int, Ints]] = []
+    found: list[tuple[int, IntArray]] = []
     inverted = np.zeros(0, np.int64)
     offset = cells.offsets
     for digits, width in _group_widths(wire):
-        group = cells.octets.big(offset, width)
+        group = cells.data.big(offset, width)
         if not found:
             inverted = (group >> (8 * width - 1)) - 1
             group ^= 1 << (8 * width - 1)
@@ -135,9 +134,9 @@ def _groups(cells: Cells, wire: Wire) -> tuple[list[tuple[int, Ints]], Ints]:
 
 
 def _wide(
-    groups: list[tuple[int, npt.NDArray[np.int64]]],
-    positive: Bools,
-    nulls: Bools | None,
+    groups: list[tuple[int, IntArray]],
+    positive: BoolArray,
+    nulls: BoolArray | None,
     wanted: pa.DataType,
 ) -> pa.Array:
     """Add the groups up in limbs of 32 bits, as one would on paper."""

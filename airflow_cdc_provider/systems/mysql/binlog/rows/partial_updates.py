@@ -14,24 +14,25 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from airflow_cdc_provider.columns.byte_views import ByteViews
+from airflow_cdc_provider.columns.numpy_types import IntArray
 from airflow_cdc_provider.core.errors import CdcError, UnknownEventError
 from airflow_cdc_provider.systems.mysql.binlog.events.byte_reader import ByteReader
 from airflow_cdc_provider.systems.mysql.binlog.events.event_types import HEADER_BYTES, EventType
 from airflow_cdc_provider.systems.mysql.binlog.events.frames import Frames
 from airflow_cdc_provider.systems.mysql.binlog.json.json_diffs import changed_document
-from airflow_cdc_provider.systems.mysql.binlog.octets import Ints, Octets
 from airflow_cdc_provider.systems.mysql.binlog.rows.table_map import TableMap
 from airflow_cdc_provider.systems.mysql.binlog.rows.wire_types import Wire
 
 _PARTIAL_JSON = 1
 
 
-def whole_updates(frames: Frames, events: Ints, table: TableMap) -> Frames:
+def whole_updates(frames: Frames, events: IntArray, table: TableMap) -> Frames:
     """Return one table's row events of these numbers, with whole updates among them."""
     buffer = bytearray()
     starts, ends = [], []
     for number in events.tolist():
-        event = frames.octets.text_at(int(frames.starts[number]), int(frames.ends[number]))
+        event = frames.data.text_at(int(frames.starts[number]), int(frames.ends[number]))
         if frames.types[number] == EventType.PARTIAL_UPDATE_ROWS:
             event = _whole_update(event, table)
         starts.append(len(buffer))
@@ -39,7 +40,7 @@ def whole_updates(frames: Frames, events: Ints, table: TableMap) -> Frames:
         ends.append(len(buffer))
     types = frames.types[events]
     return Frames(
-        Octets(bytes(buffer)),
+        ByteViews(bytes(buffer)),
         np.array(starts, np.int64),
         np.array(ends, np.int64),
         np.where(types == EventType.PARTIAL_UPDATE_ROWS, EventType.UPDATE_ROWS, types).astype(

@@ -10,7 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_cdc_provider.columns.arrow_arrays import numbers_of
+from airflow_cdc_provider.columns.byte_views import ByteViews
 from airflow_cdc_provider.columns.changes import Op
+from airflow_cdc_provider.columns.numpy_types import BoolArray, ByteArray, IntArray
 from airflow_cdc_provider.core.errors import (
     CHECK_LOG,
     RESTART,
@@ -21,7 +23,6 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.mysql.binlog.events.event_types import HEADER_BYTES, EventType
 from airflow_cdc_provider.systems.mysql.binlog.events.frames import Frames
-from airflow_cdc_provider.systems.mysql.binlog.octets import Bools, Ints, Octets
 from airflow_cdc_provider.systems.mysql.binlog.rows.absent_rows import absent_rows
 from airflow_cdc_provider.systems.mysql.binlog.rows.cell_values import decode_cells
 from airflow_cdc_provider.systems.mysql.binlog.rows.partial_updates import whole_updates
@@ -43,7 +44,7 @@ ROW_EVENTS = _OPS > 0
 class RowChanges:
     """Decoded changes of some events."""
 
-    counts: Ints
+    counts: IntArray
     """Changes of each event."""
     op: npt.NDArray[np.int8]
     before: pa.RecordBatch
@@ -78,34 +79,34 @@ class TableDecoder:
         self._layout = RowLayout(table_map.wires)
         self._policies = date_policies(table_map, zero_dates)
 
-    def decode(self, frames: Frames, events: Ints) -> RowChanges:
+    def decode(self, frames: Frames, events: IntArray) -> RowChanges:
         """Decode the row events of these numbers."""
         if (frames.types[events] == EventType.PARTIAL_UPDATE_ROWS).any():
             frames = whole_updates(frames, events, self.map)
             events = np.arange(len(frames))
         types = frames.types[events]
         starts = self._row_starts(frames, events, types)
-        images = self._layout.walk(frames.octets, starts, frames.ends[events])
+        images = self._layout.walk(frames.data, starts, frames.ends[events])
         op = _OPS[types]
         counts = np.bincount(images.event, minlength=len(events))
         before, after, ops, changes = _sides(images, op, counts)
-        decoded = RowChanges(changes, ops, *self._both(frames.octets, images, before, after))
+        decoded = RowChanges(changes, ops, *self._both(frames.data, images, before, after))
         if self.map.row_end is None or not len(ops):
             return decoded
         return _current_only(decoded, self.map.row_end, self.map.hidden)
 
-    def _row_starts(self, frames: Frames, events: Ints, types: npt.NDArray[np.uint8]) -> Ints:
+    def _row_starts(self, frames: Frames, events: IntArray, types: ByteArray) -> IntArray:
         """Return where the first image of each event begins; the images must be whole."""
-        octets = frames.octets
+        data = frames.data
         offset = frames.starts[events] + HEADER_BYTES + 8
         second = types >= EventType.WRITE_ROWS  # version 2 has extra facts behind the table id
         if second.all():
-            offset = offset + octets.little(offset, 2)
+            offset = offset + data.little(offset, 2)
         elif second.any():
-            offset = offset + np.where(second, octets.little(offset, 2), 0)
-        columns = octets.little(offset, 1)
+            offset = offset + np.where(second, data.little(offset, 2), 0)
+        columns = data.little(offset, 1)
         if bool((columns == 0xFC).all()):
-            columns = octets.little(offset + 1, 2)
+            columns = data.little(offset + 1, 2)
             offset = offset + 2
         offset = offset + 1
         if not bool((columns == self._layout.columns).all()):
@@ -124,8 +125,8 @@ class TableDecoder:
             offset = offset + np.where(updates, size, 0)
         return offset
 
-    def _require_whole(self, frames: Frames, offsets: Ints) -> None:
-        bitmaps = frames.octets.blocks(offsets, self._layout.bitmap_bytes)
+    def _require_whole(self, frames: Frames, offsets: IntArray) -> None:
+        bitmaps = frames.data.blocks(offsets, self._layout.bitmap_bytes)
         spare = -self._layout.columns % 8
         last = 0xFF >> spare
         whole = (bitmaps[:, :-1] == 0xFF).all() and (bitmaps[:, -1] & last == last).all()
@@ -133,15 +134,15 @@ class TableDecoder:
             raise incomplete_image(self.map.table)
 
     def _both(
-        self, octets: Octets, images: Images, before: Ints, after: Ints
+        self, data: ByteViews, images: Images, before: IntArray, after: IntArray
     ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Decode both sides, in one go if there are rows on both: a step costs more than a cell."""
         count = len(before)
         if not (before >= 0).any():
-            return absent_rows(self.schema, count), self._rows(Side(octets, images, after))
+            return absent_rows(self.schema, count), self._rows(Side(data, images, after))
         if not (after >= 0).any():
-            return self._rows(Side(octets, images, before)), absent_rows(self.schema, count)
-        both = self._rows(Side(octets, images, np.concatenate([before, after])))
+            return self._rows(Side(data, images, before)), absent_rows(self.schema, count)
+        both = self._rows(Side(data, images, np.concatenate([before, after])))
         return both.slice(0, count), both.slice(count)
 
     def _rows(self, side: Side) -> pa.RecordBatch:
@@ -161,8 +162,8 @@ class TableDecoder:
 
 
 def _sides(
-    images: Images, op: npt.NDArray[np.int8], counts: Ints
-) -> tuple[Ints, Ints, npt.NDArray[np.int8], Ints]:
+    images: Images, op: npt.NDArray[np.int8], counts: IntArray
+) -> tuple[IntArray, IntArray, npt.NDArray[np.int8], IntArray]:
     """Pair the images: which is a change's before, which its after; -1 is none."""
     every = np.arange(len(images))
     updates = op == Op.UPDATE
@@ -180,7 +181,7 @@ def _sides(
         before = every[0::2]
         return before, before + 1, np.full(len(before), Op.UPDATE, np.int8), counts // 2
     first = np.cumsum(counts) - counts
-    odd: Bools = ((every - first[images.event]) & 1).astype(np.bool_)
+    odd: BoolArray = ((every - first[images.event]) & 1).astype(np.bool_)
     leading = every[~(odd & updates[images.event])]
     ops = op[images.event[leading]]
     before = np.where(ops == Op.INSERT, -1, leading)

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from airflow_cdc_provider.columns.byte_views import ByteViews
+from airflow_cdc_provider.columns.numpy_types import BoolArray, ByteArray, IntArray
 from airflow_cdc_provider.core.errors import CHECK_LOG, CorruptLogError
-from airflow_cdc_provider.systems.mysql.binlog.octets import Bools, Bytes2D, Ints, Octets
 from airflow_cdc_provider.systems.mysql.binlog.rows.wire_types import Wire
 
 _LOCKSTEP_FROM = 12
@@ -31,11 +32,11 @@ _BITS_OF = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitord
 class Images:
     """Row images in log order and where their cells lie."""
 
-    event: Ints
+    event: IntArray
     """Index of each image's event among the walked ones."""
-    nulls: Bools | None
+    nulls: BoolArray | None
     """Columns x images; None if there is no NULL at all."""
-    run_starts: list[Ints]
+    run_starts: list[IntArray]
     """For each run of columns that ends with one of variable length: where it starts."""
     layout: RowLayout
 
@@ -67,7 +68,7 @@ class RowLayout:
             used[-1] >>= -self.columns % 8
         self._used_bits = used
 
-    def _missing_widths(self, first: int, behind: int) -> list[tuple[int, Ints]]:
+    def _missing_widths(self, first: int, behind: int) -> list[tuple[int, IntArray]]:
         """For each byte of the bitmap about these columns: the bytes less, by the byte's value."""
         widths = np.zeros(8 * self.bitmap_bytes, np.int64)
         widths[first:behind] = self.widths[first:behind]
@@ -77,19 +78,19 @@ class RowLayout:
             for number in np.flatnonzero(by_byte.any(axis=1))
         ]
 
-    def walk(self, octets: Octets, starts: Ints, ends: Ints) -> Images:
-        """Find the images in `octets[starts[i]:ends[i]]` of every event i."""
+    def walk(self, data: ByteViews, starts: IntArray, ends: IntArray) -> Images:
+        """Find the images in `data[starts[i]:ends[i]]` of every event i."""
         if (starts > ends).any():
             raise _overrun()
         if len(starts) < _LOCKSTEP_FROM:
-            return self._walk_singly(octets, starts, ends)
-        return self._walk_lockstep(octets, starts, ends)
+            return self._walk_singly(data, starts, ends)
+        return self._walk_lockstep(data, starts, ends)
 
-    def _walk_lockstep(self, octets: Octets, starts: Ints, ends: Ints) -> Images:
+    def _walk_lockstep(self, data: ByteViews, starts: IntArray, ends: IntArray) -> Images:
         offset, bounds, index = starts, ends, np.arange(len(starts))
-        events: list[Ints] = []
-        bitmaps: list[Bytes2D] = []
-        found: list[list[Ints]] = [[] for _ in self.runs]
+        events: list[IntArray] = []
+        bitmaps: list[ByteArray] = []
+        found: list[list[IntArray]] = [[] for _ in self.runs]
         while len(offset):
             left = bounds - offset
             least = left.min()
@@ -99,8 +100,8 @@ class RowLayout:
                 going = left > 0
                 offset, bounds, index = offset[going], bounds[going], index[going]
                 continue
-            bits = octets.blocks(offset, self.bitmap_bytes)
-            offset = self._step(octets, offset + self.bitmap_bytes, bits, found)
+            bits = data.blocks(offset, self.bitmap_bytes)
+            offset = self._step(data, offset + self.bitmap_bytes, bits, found)
             events.append(index)
             bitmaps.append(bits)
         if not events:
@@ -114,9 +115,11 @@ class RowLayout:
         joined = [[np.concatenate(run)[order]] for run in found]
         return self._images(event[order], packed[order], joined)
 
-    def _step(self, octets: Octets, offset: Ints, bits: Bytes2D, found: list[list[Ints]]) -> Ints:
+    def _step(
+        self, data: ByteViews, offset: IntArray, bits: ByteArray, found: list[list[IntArray]]
+    ) -> IntArray:
         """Go over one image of every event; return the offsets behind it."""
-        lengths = octets.u8
+        lengths = data.u8
         any_null = bool((bits & self._used_bits).any())
         for run, (_, behind, prefix) in enumerate(self.runs):
             found[run].append(offset)
@@ -128,14 +131,14 @@ class RowLayout:
                 continue
             if any_null and (gone := bits[:, behind >> 3] & (1 << (behind & 7))).any():
                 filled = np.flatnonzero(gone == 0)
-                offset[filled] += octets.little(offset[filled], prefix) + prefix
+                offset[filled] += data.little(offset[filled], prefix) + prefix
             else:
-                offset += lengths[offset] if prefix == 1 else octets.little(offset, prefix)
+                offset += lengths[offset] if prefix == 1 else data.little(offset, prefix)
                 offset += prefix
         return offset
 
-    def _walk_singly(self, octets: Octets, starts: Ints, ends: Ints) -> Images:
-        buffer = memoryview(octets.buffer)
+    def _walk_singly(self, data: ByteViews, starts: IntArray, ends: IntArray) -> Images:
+        buffer = memoryview(data.buffer)
         events: list[int] = []
         bitmaps = bytearray()
         found: list[list[int]] = [[] for _ in self.runs]
@@ -162,7 +165,7 @@ class RowLayout:
         joined = [[np.array(run, np.int64)] for run in found]
         return self._images(np.array(events, np.int64), packed, joined)
 
-    def _images(self, event: Ints, packed: Bytes2D, found: list[list[Ints]]) -> Images:
+    def _images(self, event: IntArray, packed: ByteArray, found: list[list[IntArray]]) -> Images:
         empty = np.zeros(0, np.int64)
         runs = [np.concatenate(run) if run else empty for run in found]
         nulls = None
@@ -184,21 +187,21 @@ def _overrun() -> CorruptLogError:
 class Cells:
     """One column of some images: where its values are."""
 
-    octets: Octets
-    offsets: Ints
-    lengths: Ints | None
+    data: ByteViews
+    offsets: IntArray
+    lengths: IntArray | None
     """None for a fixed width."""
-    nulls: Bools | None
+    nulls: BoolArray | None
     """True where there is no value; the offset is then any readable one."""
 
 
 class Side:
     """The before or the after rows among images, `chosen` in log order; -1 is no row at all."""
 
-    def __init__(self, octets: Octets, images: Images, chosen: Ints) -> None:
-        self._octets = octets
+    def __init__(self, data: ByteViews, images: Images, chosen: IntArray) -> None:
+        self._views = data
         self._images = images
-        self._missing: Bools | None = None
+        self._missing: BoolArray | None = None
         missing = chosen < 0
         if missing.any():
             self._missing = missing
@@ -210,7 +213,7 @@ class Side:
     def __len__(self) -> int:
         return len(self._chosen)
 
-    def _pick(self, values: Ints) -> Ints:
+    def _pick(self, values: IntArray) -> IntArray:
         return values if self._all else values[self._chosen]
 
     def columns(self) -> list[Cells]:
@@ -229,7 +232,11 @@ class Side:
         return cells
 
     def _run_cells(
-        self, offset: Ints, behind_run: Ints | None, nulls: Bools | None, run: tuple[int, int, int]
+        self,
+        offset: IntArray,
+        behind_run: IntArray | None,
+        nulls: BoolArray | None,
+        run: tuple[int, int, int],
     ) -> list[Cells]:
         first, behind, prefix = run
         widths = self._images.layout.widths
@@ -241,7 +248,7 @@ class Side:
                 absent = nulls[column]
             if column < behind:
                 readable = offset if absent is None else np.where(absent, 0, offset)
-                cells.append(Cells(self._octets, readable, None, self._without(absent)))
+                cells.append(Cells(self._views, readable, None, self._without(absent)))
                 width = int(widths[column])
                 offset = offset + (width if absent is None else width * ~absent)
             else:
@@ -249,19 +256,19 @@ class Side:
         return cells
 
     def _variable(
-        self, offset: Ints, behind: Ints | None, prefix: int, absent: Bools | None
+        self, offset: IntArray, behind: IntArray | None, prefix: int, absent: BoolArray | None
     ) -> Cells:
         """Find values behind their lengths; each ends where the next run of columns begins."""
         if absent is not None:
             offset = np.where(absent, 0, offset)
         offsets = offset + prefix
-        lengths = self._octets.little(offset, prefix) if behind is None else behind - offsets
+        lengths = self._views.little(offset, prefix) if behind is None else behind - offsets
         if absent is not None:
             lengths = np.where(absent, 0, lengths)
             offsets = np.where(absent, 0, offsets)
-        return Cells(self._octets, offsets, lengths, self._without(absent))
+        return Cells(self._views, offsets, lengths, self._without(absent))
 
-    def _without(self, absent: Bools | None) -> Bools | None:
+    def _without(self, absent: BoolArray | None) -> BoolArray | None:
         if self._missing is None:
             return absent
         return self._missing if absent is None else self._missing | absent

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 
 from airflow_cdc_provider.columns.arrow_arrays import as_numpy
 from airflow_cdc_provider.columns.changes import Op
+from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
 from airflow_cdc_provider.core.errors import UnsupportedTableError
 from airflow_cdc_provider.core.table_schema import Column, TableSchema
-from airflow_cdc_provider.systems.mysql.binlog.octets import Bools, Ints
 from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 
 _END_OF_TIME_US = (2_147_483_647_999_999, 4_294_967_295_999_999)
@@ -67,8 +67,8 @@ def hidden_columns(columns: Sequence[Column], schema: TableSchema | None) -> int
 
 
 def current_changes(
-    op: Ints, before: pa.RecordBatch, after: pa.RecordBatch, row_end: int
-) -> tuple[Bools, Ints, pa.RecordBatch]:
+    op: IntArray, before: pa.RecordBatch, after: pa.RecordBatch, row_end: int
+) -> tuple[BoolArray, IntArray, pa.RecordBatch]:
     """Return which changes count, their kinds, and the after rows with those gone made null."""
     was, becomes = _is_current(before, row_end), _is_current(after, row_end)
     gone = (op == Op.UPDATE) & was & ~becomes
@@ -80,8 +80,8 @@ def current_changes(
     return kept, kinds, after
 
 
-def _is_current(rows: pa.RecordBatch, row_end: int) -> Bools:
+def _is_current(rows: pa.RecordBatch, row_end: int) -> BoolArray:
     instants = rows.column(row_end).cast(pa.int64())
     found = pc.is_in(instants, value_set=pa.array(_END_OF_TIME_US, pa.int64()))
-    current: Bools = as_numpy(found)
+    current: BoolArray = as_numpy(found)
     return current

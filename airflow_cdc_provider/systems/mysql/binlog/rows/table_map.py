@@ -109,13 +109,13 @@ def read_table_map(body: bytes, schemas: SchemaSource, flavour: str) -> TableMap
     return TableMap(table, columns, wires, metadata.primary_key, row_end, hidden)
 
 
-def _bits(octets: bytes, count: int) -> tuple[bool, ...]:
-    return tuple(bool(octets[index // 8] >> index % 8 & 1) for index in range(count))
+def _bits(data: bytes, count: int) -> tuple[bool, ...]:
+    return tuple(bool(data[index // 8] >> index % 8 & 1) for index in range(count))
 
 
-def _metadata(table: TableId, octets: bytes, wires: tuple[Wire, ...]) -> OptionalMetadata:
+def _metadata(table: TableId, data: bytes, wires: tuple[Wire, ...]) -> OptionalMetadata:
     try:
-        return OptionalMetadata.read(octets, wires)
+        return OptionalMetadata.read(data, wires)
     except UnknownTypeError as error:
         raise error.located(str(table)) from None
 

@@ -17,26 +17,26 @@ from airflow_cdc_provider.columns.arrow_arrays import (
     texts_of,
     validity_of,
 )
+from airflow_cdc_provider.columns.numpy_types import IntArray
 from airflow_cdc_provider.core.errors import CHECK_LOG, CorruptLogError, UnknownTypeError
 from airflow_cdc_provider.core.table_schema import ColumnType
 from airflow_cdc_provider.systems.mysql.binlog.json.json_text import json_text
-from airflow_cdc_provider.systems.mysql.binlog.octets import Ints
 from airflow_cdc_provider.systems.mysql.binlog.rows.compressed_cells import inflated
 from airflow_cdc_provider.systems.mysql.binlog.rows.row_walk import Cells
 from airflow_cdc_provider.systems.mysql.binlog.rows.wire_types import Wire
 from airflow_cdc_provider.systems.mysql.dialect.charsets import to_utf8
 
 
-def gathered(cells: Cells, lengths: Ints) -> pa.Array:
+def gathered(cells: Cells, lengths: IntArray) -> pa.Array:
     """Copy the cells' bytes into a binary array."""
     count = len(cells.offsets)
     if not count:
         return binaries_of([])
     bounds = np.empty(2 * count + 2, np.int32)
-    bounds[0], bounds[-1] = 0, len(cells.octets)
+    bounds[0], bounds[-1] = 0, len(cells.data)
     bounds[1:-1:2] = cells.offsets
     bounds[2:-1:2] = cells.offsets + lengths
-    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(cells.octets.buffer)]
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(cells.data.buffer)]
     everything = pa.Array.from_buffers(pa.binary(), 2 * count + 1, buffers, 0)
     wanted = np.arange(1, 2 * count, 2, dtype=np.int32)
     return everything.take(as_arrow(wanted, cells.nulls, pa.int32()))
@@ -64,7 +64,7 @@ def _json(raw: pa.Array) -> pa.Array:
     return texts_of([None if cell is None else json_text(cell) for cell in raw.to_pylist()])
 
 
-def _padded(cells: Cells, lengths: Ints, width: int) -> pa.Array:
+def _padded(cells: Cells, lengths: IntArray, width: int) -> pa.Array:
     """Put back the zeros at the end of BINARY(n), which the log leaves out."""
     present = lengths if cells.nulls is None else lengths[~cells.nulls]
     if bool((present > width).any()):
@@ -78,7 +78,7 @@ def _padded(cells: Cells, lengths: Ints, width: int) -> pa.Array:
     steps = np.arange(width)
     inside = steps < lengths[:, None]
     offsets = np.where(inside, cells.offsets[:, None] + steps, 0)
-    blocks = np.where(inside, cells.octets.u8[offsets], 0).astype(np.uint8)
+    blocks = np.where(inside, cells.data.u8[offsets], 0).astype(np.uint8)
     ends = np.arange(len(lengths) + 1, dtype=np.int32) * width
     validity, nulls = validity_of(cells.nulls)
     buffers = [validity, pa.py_buffer(ends), pa.py_buffer(blocks)]
@@ -87,7 +87,7 @@ def _padded(cells: Cells, lengths: Ints, width: int) -> pa.Array:
 
 def enums(cells: Cells, wire: Wire, column: ColumnType) -> pa.Array:
     """Decode ENUM by the members of that event's table map; index 0 is the value that is none."""
-    index = cells.octets.little(cells.offsets, wire.width)
+    index = cells.data.little(cells.offsets, wire.width)
     if cells.nulls is not None:
         index = np.where(cells.nulls, 0, index)
     if len(index) and int(index.max()) > len(column.members):
@@ -122,12 +122,12 @@ def sets(cells: Cells, wire: Wire, column: ColumnType) -> pa.Array:
     return texts_of(texts).take(chosen)
 
 
-def _mask(cells: Cells, width: int) -> Ints:
-    masks = cells.octets.little(cells.offsets, width)
+def _mask(cells: Cells, width: int) -> IntArray:
+    masks = cells.data.little(cells.offsets, width)
     return masks if cells.nulls is None else np.where(cells.nulls, 0, masks)
 
 
-def _uuids(cells: Cells, lengths: Ints) -> pa.Array:
+def _uuids(cells: Cells, lengths: IntArray) -> pa.Array:
     """Write MariaDB's UUID, whose 16 bytes the log keeps in the order of the text."""
     raw = _padded(cells, lengths, 16).to_pylist()
     return texts_of([None if cell is None else _uuid_text(cell) for cell in raw])
@@ -138,13 +138,13 @@ def _uuid_text(stored: bytes) -> str:
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
-def _inet4(cells: Cells, lengths: Ints) -> pa.Array:
+def _inet4(cells: Cells, lengths: IntArray) -> pa.Array:
     raw = _padded(cells, lengths, 4).to_pylist()
     texts = [None if cell is None else str(ipaddress.IPv4Address(cell)) for cell in raw]
     return texts_of(texts)
 
 
-def _inet6(cells: Cells, lengths: Ints) -> pa.Array:
+def _inet6(cells: Cells, lengths: IntArray) -> pa.Array:
     raw = _padded(cells, lengths, 16).to_pylist()
     return texts_of([None if cell is None else _inet6_text(cell) for cell in raw])
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from airflow_cdc_provider.columns.changes import ChangeBatch, Statement
+from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
 from airflow_cdc_provider.core.errors import IntegrityError
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
 from airflow_cdc_provider.systems.mysql.binlog.events.gtid_events import GtidColumns, GtidProgress
-from airflow_cdc_provider.systems.mysql.binlog.octets import Bools, Ints
 from airflow_cdc_provider.systems.mysql.binlog.transactions.pending import (
     PendingChanges,
     Piece,
@@ -27,13 +27,13 @@ from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition
 class Commits:
     """Transactions that ended, in log order."""
 
-    number: Ints
+    number: IntArray
     """The decoder's own count of transactions."""
-    ordinal_after: Ints
+    ordinal_after: IntArray
     """The place among all changes behind each one's last."""
-    bytes_after: Ints
+    bytes_after: IntArray
     """Bytes of log read up to its end."""
-    captured: Bools
+    captured: BoolArray
     """Whether it has rows, or had rows handed on, of captured tables."""
     points: TransactionPoints
 
@@ -54,7 +54,7 @@ class BatchAssembly:
         self._start = start
         self._moved = False
         self._points: list[TransactionPoints] = []
-        self._numbers: list[Ints] = []
+        self._numbers: list[IntArray] = []
         self._first_ordinal = 0
         self._committed_ordinal = 0
         self._first_byte = 0

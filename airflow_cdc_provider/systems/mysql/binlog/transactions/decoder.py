@@ -18,11 +18,12 @@ from dataclasses import replace
 import numpy as np
 
 from airflow_cdc_provider.columns.changes import ChangeBatch, Statement
+from airflow_cdc_provider.columns.numpy_types import ByteArray, IntArray
 from airflow_cdc_provider.core.errors import CdcError, IntegrityError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits, EventChunk
 from airflow_cdc_provider.systems.mysql.binlog.events.byte_reader import UNREADABLE, damaged
-from airflow_cdc_provider.systems.mysql.binlog.events.event_kinds import Kind, Kinds, kinds_of
+from airflow_cdc_provider.systems.mysql.binlog.events.event_kinds import Kind, kinds_of
 from airflow_cdc_provider.systems.mysql.binlog.events.event_types import (
     ARTIFICIAL_FLAG,
     EventType,
@@ -39,7 +40,6 @@ from airflow_cdc_provider.systems.mysql.binlog.events.statements import (
     Meaning,
     judged,
 )
-from airflow_cdc_provider.systems.mysql.binlog.octets import Ints
 from airflow_cdc_provider.systems.mysql.binlog.rows.table_map import SchemaSource, no_schema
 from airflow_cdc_provider.systems.mysql.binlog.rows.table_maps import TableMaps
 from airflow_cdc_provider.systems.mysql.binlog.transactions.assembly import BatchAssembly
@@ -150,11 +150,11 @@ class ColumnDecoder:
             first = place + 1
         yield from self._run(frames.part(first, len(frames)), kinds[first:])
 
-    def _run(self, frames: Frames, kinds: Kinds) -> Iterator[ChangeBatch]:
+    def _run(self, frames: Frames, kinds: ByteArray) -> Iterator[ChangeBatch]:
         if len(frames):
             yield from self._runs.follow(frames, kinds, self._ends(frames))
 
-    def _ends(self, frames: Frames) -> Ints:
+    def _ends(self, frames: Frames) -> IntArray:
         return self._place.ends(frames.log_pos)
 
     def _single(self, frames: Frames) -> Iterator[ChangeBatch]:
@@ -174,7 +174,7 @@ class ColumnDecoder:
                 self._rotate(rotate_target(frames.body(0)))
             case EventType.FORMAT_DESCRIPTION:
                 self._maps.begin_file()
-                artificial = frames.octets.u8[start + 17] & ARTIFICIAL_FLAG
+                artificial = frames.data.u8[start + 17] & ARTIFICIAL_FLAG
                 if not artificial and frames.log_pos[0]:
                     self._assembly.move_to(self._assembly.at(int(self._ends(frames)[0])))
             case EventType.HEARTBEAT | EventType.HEARTBEAT_V2:
@@ -207,7 +207,7 @@ class ColumnDecoder:
         """Take a statement: transaction control or DDL."""
         self._assembly.note_others(self._runs.byte)
         end = int(self._ends(frames)[0])
-        second = int(frames.octets.little(frames.starts, 4)[0])
+        second = int(frames.data.little(frames.starts, 4)[0])
         readings = LoggedStatement.readings(frames.body(0))
         logged, meaning = judged(readings, self._captured, self._captures_in)
         match meaning:
@@ -291,7 +291,7 @@ class ColumnDecoder:
 
     def _xa_prepare(self, frames: Frames) -> Iterator[ChangeBatch]:
         end = int(self._ends(frames)[0])
-        second = int(frames.octets.little(frames.starts, 4)[0])
+        second = int(frames.data.little(frames.starts, 4)[0])
         one_phase, name = read_xa_prepare(frames.body(0))
         opened = self._runs.open
         is_shed = opened is not None and opened.shed

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from airflow_cdc_provider.columns.arrow_arrays import as_arrow
 from airflow_cdc_provider.columns.changes import TableChanges
+from airflow_cdc_provider.columns.numpy_types import IntArray
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.systems.mysql.binlog.octets import Ints
 from airflow_cdc_provider.systems.mysql.binlog.rows.absent_rows import absent_rows, are_absent
 
 
@@ -27,8 +27,8 @@ class Piece:
     """Some changes of one table, in log order."""
 
     table: TableId
-    transaction: Ints
-    ordinal: Ints
+    transaction: IntArray
+    ordinal: IntArray
     op: npt.NDArray[np.int8]
     before: pa.RecordBatch
     after: pa.RecordBatch
@@ -111,7 +111,7 @@ def restamped(pieces: Sequence[Piece], transaction: int, ordinal: int) -> list[P
 
 
 def table_changes(
-    pieces: Sequence[Piece], transactions: Ints, first_ordinal: int
+    pieces: Sequence[Piece], transactions: IntArray, first_ordinal: int
 ) -> tuple[TableChanges, ...]:
     """Put the pieces of each table together; `transactions` are the batch's, in order."""
     groups: dict[TableId, list[list[Piece]]] = {}
@@ -125,7 +125,7 @@ def table_changes(
     )
 
 
-def _joined(pieces: list[Piece], transactions: Ints, first_ordinal: int) -> TableChanges:
+def _joined(pieces: list[Piece], transactions: IntArray, first_ordinal: int) -> TableChanges:
     numbers = np.concatenate([piece.transaction for piece in pieces])
     index = np.searchsorted(transactions, numbers).astype(np.int32)
     ordinal = np.concatenate([piece.ordinal for piece in pieces]) - first_ordinal

@@ -11,8 +11,8 @@ from typing import overload
 
 import numpy as np
 
+from airflow_cdc_provider.columns.numpy_types import IntArray
 from airflow_cdc_provider.systems.mysql.binlog.events.gtid_events import GtidColumns, joined
-from airflow_cdc_provider.systems.mysql.binlog.octets import Ints
 from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPoint
 
 
@@ -22,12 +22,12 @@ class TransactionPoints(Sequence[MySqlPoint]):
 
     server_uuid: str
     base: str
-    start_file: Ints
-    start: Ints
-    end_file: Ints
-    end: Ints
+    start_file: IntArray
+    start: IntArray
+    end_file: IntArray
+    end: IntArray
     gtids: GtidColumns
-    committed_us: Ints
+    committed_us: IntArray
 
     def __len__(self) -> int:
         return len(self.end)
@@ -60,7 +60,7 @@ class TransactionPoints(Sequence[MySqlPoint]):
     def __hash__(self) -> int:
         return hash((self.server_uuid, self.end.tobytes(), self.end_file.tobytes()))
 
-    def chosen(self, places: Ints) -> TransactionPoints:
+    def chosen(self, places: IntArray) -> TransactionPoints:
         """Return some of the points."""
         gtids = GtidColumns(
             self.gtids.origins,

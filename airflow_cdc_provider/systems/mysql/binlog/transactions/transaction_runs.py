@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from airflow_cdc_provider.columns.byte_views import distinct
 from airflow_cdc_provider.columns.changes import ChangeBatch
+from airflow_cdc_provider.columns.numpy_types import BoolArray, ByteArray, IntArray
 from airflow_cdc_provider.core.errors import CHECK_LOG, RESTART, CorruptLogError, IntegrityError
-from airflow_cdc_provider.systems.mysql.binlog.events.event_kinds import Kind, Kinds
+from airflow_cdc_provider.systems.mysql.binlog.events.event_kinds import Kind
 from airflow_cdc_provider.systems.mysql.binlog.events.event_types import EventType
 from airflow_cdc_provider.systems.mysql.binlog.events.frames import Frames
 from airflow_cdc_provider.systems.mysql.binlog.events.gtid_events import (
@@ -25,7 +27,6 @@ from airflow_cdc_provider.systems.mysql.binlog.events.gtid_events import (
     read_gtids,
 )
 from airflow_cdc_provider.systems.mysql.binlog.events.statements import LoggedStatement
-from airflow_cdc_provider.systems.mysql.binlog.octets import Bools, Ints, distinct
 from airflow_cdc_provider.systems.mysql.binlog.rows.table_maps import TableMaps
 from airflow_cdc_provider.systems.mysql.binlog.transactions.assembly import BatchAssembly, Commits
 from airflow_cdc_provider.systems.mysql.binlog.transactions.pending import Piece
@@ -86,7 +87,7 @@ class TransactionRuns:
         self._number = 0
         """The open transaction's number, or the next one's."""
 
-    def follow(self, frames: Frames, kinds: Kinds, log_ends: Ints) -> Iterator[ChangeBatch]:
+    def follow(self, frames: Frames, kinds: ByteArray, log_ends: IntArray) -> Iterator[ChangeBatch]:
         """Take a run of ordinary events."""
         self._check_order(kinds, log_ends)
         opens = np.flatnonzero(kinds == _OPEN)
@@ -127,7 +128,12 @@ class TransactionRuns:
             self._assembly.move_to(self._assembly.at(int(log_ends.max())))
 
     def _note_savepoints(
-        self, opened: OpenTransaction, frames: Frames, kinds: Kinds, ordinals: Ints, since: int
+        self,
+        opened: OpenTransaction,
+        frames: Frames,
+        kinds: ByteArray,
+        ordinals: IntArray,
+        since: int,
     ) -> None:
         """Note the savepoints of the transaction that stays open; others are over."""
         found = (frames.types[since:] == _QUERY) & (kinds[since:] == _SKIP)
@@ -147,7 +153,7 @@ class TransactionRuns:
         self.ordinal = place
         opened.captured = place > opened.first_ordinal
 
-    def _check_order(self, kinds: Kinds, log_ends: Ints) -> None:
+    def _check_order(self, kinds: ByteArray, log_ends: IntArray) -> None:
         structure = (kinds >= _COMMIT) & (kinds <= _BEGIN)
         places = np.flatnonzero(structure)
         before = np.empty(len(places), np.int64)
@@ -176,23 +182,23 @@ class TransactionRuns:
             remedy=f"{CHECK_LOG}; a log without GTID events (MySQL before 5.7) is not supported",
         )
 
-    def _note_others(self, frames: Frames, kinds: Kinds, bytes_after: Ints) -> None:
+    def _note_others(self, frames: Frames, kinds: ByteArray, bytes_after: IntArray) -> None:
         """Note up to where there are rows of other tables than pipelines' ledgers."""
         rows = np.flatnonzero(kinds == _ROWS)
         if not len(rows):
             return
-        ids = frames.octets.little(frames.starts[rows] + 19, 6)
+        ids = frames.data.little(frames.starts[rows] + 19, 6)
         others = rows[~np.isin(ids, list(self._maps.ledgers))]
         if len(others):
             self._assembly.note_others(int(bytes_after[others[-1]]))
 
-    def _rows(self, frames: Frames, kinds: Kinds, opens: Ints) -> tuple[Ints, Ints]:
+    def _rows(self, frames: Frames, kinds: ByteArray, opens: IntArray) -> tuple[IntArray, IntArray]:
         """Decode all rows; return changes by event, and the place behind each event's last."""
         counts = np.zeros(len(frames), np.int64)
         rows = np.flatnonzero(kinds == _ROWS)
         if not len(rows):
             return counts, np.full(len(frames), self.ordinal, np.int64)
-        ids = frames.octets.little(frames.starts[rows] + 19, 6)
+        ids = frames.data.little(frames.starts[rows] + 19, 6)
         decoded = []
         for table_id in distinct(ids):
             decoder = self._maps.decoder(table_id)
@@ -225,7 +231,9 @@ class TransactionRuns:
             )
         return counts, after
 
-    def _captured(self, kinds: Kinds, counts: Ints, opens: Ints, ended: int) -> Bools:
+    def _captured(
+        self, kinds: ByteArray, counts: IntArray, opens: IntArray, ended: int
+    ) -> BoolArray:
         """Tell which of the ended transactions have captured rows."""
         carried = 0 if self.open is None else 1
         with_rows = np.flatnonzero((kinds == _ROWS) & (counts > 0))
@@ -237,7 +245,7 @@ class TransactionRuns:
         return captured[:ended]
 
     def _ended(
-        self, frames: Frames, opens: Ints, commits: Ints, log_ends: Ints
+        self, frames: Frames, opens: IntArray, commits: IntArray, log_ends: IntArray
     ) -> TransactionPoints:
         """Return the points of the transactions that end in this run."""
         inner = opens[: len(commits) - (self.open is not None)]
@@ -245,16 +253,16 @@ class TransactionRuns:
         if len(inner):
             parts.append(read_gtids(frames, inner))
         gtids = joined(parts)
-        sizes = frames.octets.little(frames.starts[inner] + 9, 4)
+        sizes = frames.data.little(frames.starts[inner] + 9, 4)
         starts = log_ends[inner] - sizes
         if self.open is not None:
             starts = np.concatenate([[self.open.start.offset], starts])
         ends = log_ends[commits]
-        seconds = frames.octets.little(frames.starts[commits], 4)
+        seconds = frames.data.little(frames.starts[commits], 4)
         return self._points(gtids, starts, ends, seconds)
 
     def _points(
-        self, gtids: GtidColumns, starts: Ints, ends: Ints, seconds: Ints
+        self, gtids: GtidColumns, starts: IntArray, ends: IntArray, seconds: IntArray
     ) -> TransactionPoints:
         file = self._assembly.at(0)
         files = np.full(len(ends), file.file_number, np.int64)
@@ -264,7 +272,7 @@ class TransactionRuns:
         )
 
     def _opened(self, frames: Frames, place: int, log_end: int, ordinal: int) -> OpenTransaction:
-        size = int(frames.octets.little(frames.starts[place : place + 1] + 9, 4)[0])
+        size = int(frames.data.little(frames.starts[place : place + 1] + 9, 4)[0])
         grouped = frames.types[place] == EventType.MARIADB_GTID and not is_standalone(frames, place)
         return OpenTransaction(
             gtids=read_gtids(frames, np.array([place])),
