@@ -14,6 +14,10 @@ from typing import Any, ClassVar, Self
 RESTART = "`restart` the pipeline: the next run reads all tables again"
 """The remedy where only a new snapshot brings the sink to the source."""
 
+NOTHING_STARTED = "none: nothing was started"
+NOTHING_CHANGED = "none: nothing was changed"
+"""The risk where something was refused before it was begun."""
+
 SEE_LOG = "see what stands there with `log`"
 """The beginning of a remedy where a stream stops at an event."""
 CHECK_LOG = f"{SEE_LOG}, and check the file with mysqlbinlog"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from airflow_cdc_provider.core.errors import StateMovedError
+from airflow_cdc_provider.core.errors import NOTHING_CHANGED, StateMovedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
@@ -33,7 +33,7 @@ def _require_not_behind(stored: StreamSplit, stream: StreamSplit) -> None:
             raise StateMovedError(
                 f"the ledger streams at {stored.start} already, beyond {stream.start}",
                 where=f"hand-off of table {progress.table}",
-                risk="none: nothing was changed",
+                risk=NOTHING_CHANGED,
                 remedy="go on from the ledger's stream; the hand-off was done before",
             )
 
@@ -52,7 +52,7 @@ def _require_current_reports(
                 raise StateMovedError(
                     f"split {split.split_id} was published again since its report was read",
                     where=f"hand-off at {stream.start}",
-                    risk="none: nothing was changed",
+                    risk=NOTHING_CHANGED,
                     remedy="hand off again",
                 )
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from airflow_cdc_provider.core.errors import StateMovedError
+from airflow_cdc_provider.core.errors import NOTHING_CHANGED, StateMovedError
 
 
 class Wanted(StrEnum):
@@ -75,6 +75,6 @@ def check_move(current: Phase, to: Phase) -> None:
     if to not in _MOVES[current]:
         raise StateMovedError(
             f"a pipeline does not go from {current.value} to {to.value}",
-            risk="none: nothing was changed",
+            risk=NOTHING_CHANGED,
             remedy="look at the pipeline's status; another run may have moved it",
         )

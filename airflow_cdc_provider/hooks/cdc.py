@@ -7,7 +7,7 @@ from typing import Any
 from airflow.sdk import BaseHook
 
 from airflow_cdc_provider.core.endpoint import Endpoint
-from airflow_cdc_provider.core.errors import CdcError, RefusedError
+from airflow_cdc_provider.core.errors import NOTHING_STARTED, CdcError, RefusedError
 from airflow_cdc_provider.hooks.dsn import dsn_of, remembered
 from airflow_cdc_provider.systems.registry import open_source
 
@@ -37,7 +37,7 @@ class CdcHook(BaseHook):
             raise RefusedError(
                 str(error),
                 where=f"connection {self.cdc_conn_id}",
-                risk="none: nothing was started",
+                risk=NOTHING_STARTED,
                 remedy="correct the connection",
             ) from None
 

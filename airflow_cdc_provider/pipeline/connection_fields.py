@@ -15,7 +15,7 @@ from typing import Any, Self
 from urllib.parse import quote, unquote, urlencode
 
 from airflow_cdc_provider.core.dsn import DsnError, parse_dsn
-from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
 
 MYSQL_TYPES = frozenset({"mysql", "mariadb", "cdc_mysql"})
 POSTGRES_TYPES = frozenset({"postgres", "postgresql"})
@@ -93,7 +93,7 @@ class ConnectionFields:
         raise RefusedError(
             f"connection {self.conn_id!r} is of type {self.kind!r}",
             where=f"connection {self.conn_id}",
-            risk="none: nothing was started",
+            risk=NOTHING_STARTED,
             remedy=f"wanted is one of {', '.join(sorted(MYSQL_TYPES | POSTGRES_TYPES))} or sqlite; "
             "where Airflow makes such a type generic, add the connection as a URI",
         )
@@ -109,7 +109,7 @@ class ConnectionFields:
             raise RefusedError(
                 f"connection {self.conn_id!r} names no Spark master",
                 where=f"spark.conn_id, connection {self.conn_id}",
-                risk="none: nothing was started",
+                risk=NOTHING_STARTED,
                 remedy="make it one of type spark with a host such as spark://host, and its port",
             )
         has_port = ":" in master.removeprefix(_STANDALONE)
@@ -167,7 +167,7 @@ class ConnectionFields:
         return RefusedError(
             what,
             where=f"extra of connection {self.conn_id}",
-            risk="none: nothing was started",
+            risk=NOTHING_STARTED,
             remedy=remedy,
         )
 
@@ -177,7 +177,7 @@ def not_encoded(conn_id: str, why: str) -> RefusedError:
     return RefusedError(
         f"the URI of connection {conn_id!r} is not one: {why}",
         where=f"connection {conn_id}",
-        risk="none: nothing was started",
+        risk=NOTHING_STARTED,
         remedy="write user and password of the URI URL-encoded, or the connection as JSON",
     )
 

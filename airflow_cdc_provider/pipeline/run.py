@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_cdc_provider.core.errors import CdcError, LeaseHeldError
+from airflow_cdc_provider.core.errors import NOTHING_STARTED, CdcError, LeaseHeldError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.records import PipelineState
 from airflow_cdc_provider.pipeline.connections import DsnOf, Servers, resolve_servers
@@ -96,7 +96,7 @@ def take_over(run: Run, ledger: SinkLedger) -> PipelineState:
         raise LeaseHeldError(
             f"{state.owner} runs the pipeline {run.name}",
             where=f"state of {run.name}, generation {state.generation}",
-            risk="none: nothing was started",
+            risk=NOTHING_STARTED,
             remedy="let it end, or pause it and try again; if it was killed, its lease ends in "
             f"{lease_left_s(run, state)} s",
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from airflow_cdc_provider.columns.sink_port import Owner, Sink, SinkSettings
 from airflow_cdc_provider.columns.source_port import Source
 from airflow_cdc_provider.core.endpoint import Endpoint, SinkPlace, parse_sink
-from airflow_cdc_provider.core.errors import RefusedError, StateMovedError
+from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError, StateMovedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.jobspec import JobSpec
 from airflow_cdc_provider.core.lifecycle import Phase
@@ -88,7 +88,7 @@ class Job:
             raise RefusedError(
                 f"pipeline {self.spec.pipeline} has no plan",
                 where="state store",
-                risk="none: nothing was started",
+                risk=NOTHING_STARTED,
                 remedy="`run` the pipeline, against the same state store",
             )
         return state
@@ -111,7 +111,7 @@ class Job:
                 f"the pipeline is in phase {state.phase.value}, so no {self.spec.kind.value} job "
                 "may start",
                 where=f"state of {self.spec.pipeline}",
-                risk="none: nothing was started",
+                risk=NOTHING_STARTED,
                 remedy="look at the pipeline's status; the step before this one is not done",
             )
         self.store.move(self.spec.pipeline, self.spec.generation, expected=state.phase, to=phase)
@@ -123,7 +123,7 @@ def _dsn(environ: Mapping[str, str], name: str, what: str) -> str:
         raise RefusedError(
             f"the environment variable {name} with the {what}'s DSN is not set",
             where="environment of the Spark driver",
-            risk="none: nothing was started",
+            risk=NOTHING_STARTED,
             remedy=f"set {name} for the driver's process, never on its command line",
         )
     return dsn

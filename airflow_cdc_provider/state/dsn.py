@@ -19,7 +19,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from airflow_cdc_provider.core.dsn import Dsn, DsnError, parse_dsn
 from airflow_cdc_provider.core.endpoint import LOOPBACK, Endpoint
-from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
 
 BUSY_TIMEOUT_MS = 30_000
 _BEGIN = "cdc_sqlite_begin"
@@ -51,7 +51,7 @@ def _unusable(why: str) -> RefusedError:
     return RefusedError(
         f"the state DSN cannot be used: {why}",
         where="state",
-        risk="none: nothing was started",
+        risk=NOTHING_STARTED,
         remedy="use mysql://user:password@host:3306/database, postgresql://... or "
         "sqlite:////path/to/file, and install the database's driver",
     )
@@ -81,14 +81,14 @@ def _mysql_engine(dsn: str) -> Engine:
         raise RefusedError(
             str(error),
             where="state",
-            risk="none: nothing was started",
+            risk=NOTHING_STARTED,
             remedy="correct the state DSN",
         ) from None
     if not endpoint.database:
         raise RefusedError(
             "the state DSN names no database",
             where=f"state, {endpoint}",
-            risk="none: nothing was started",
+            risk=NOTHING_STARTED,
             remedy="create one and name it behind the port: mysql://user:...@host:3306/cdc_state",
         )
     url = URL.create(

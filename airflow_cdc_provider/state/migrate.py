@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine, String, select, table, text
 from sqlalchemy import column as sql_column
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
-from airflow_cdc_provider.core.errors import RefusedError, RetryableError
+from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError, RetryableError
 from airflow_cdc_provider.state.dsn import begin_writing
 from airflow_cdc_provider.state.tables import VERSION_TABLE
 
@@ -81,7 +81,7 @@ def _locked(connection: Connection) -> Iterator[None]:
             raise RetryableError(
                 f"the state store's migration lock was not free for {_LOCK_TIMEOUT_S} s",
                 where=f"state, lock {_LOCK_NAME}",
-                risk="none: nothing was changed",
+                risk=NOTHING_CHANGED,
                 remedy="try again; SHOW PROCESSLIST shows who holds the lock",
             )
         connection.commit()

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, insert, select, update
 
 from airflow_cdc_provider.core.codec import dumps, report_to_json
-from airflow_cdc_provider.core.errors import IntegrityError, StateMovedError
+from airflow_cdc_provider.core.errors import NOTHING_CHANGED, IntegrityError, StateMovedError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import SplitStatus
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
@@ -113,7 +113,7 @@ def _not_movable(
     return StateMovedError(
         f"split {split.split_id} {state}, it cannot become {status.value}",
         where=f"state of {name}",
-        risk="none: nothing was changed",
+        risk=NOTHING_CHANGED,
         remedy="read the splits again; another run may have planned anew",
     )
 

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Engine, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError as DuplicateRowError
 
 from airflow_cdc_provider.core.codec import dumps, stream_to_text
-from airflow_cdc_provider.core.errors import FencedError, StateMovedError
+from airflow_cdc_provider.core.errors import NOTHING_CHANGED, FencedError, StateMovedError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import (
     Phase,
@@ -277,7 +277,7 @@ class SqlStateStore(SqlStateReader):
                 raise StateMovedError(
                     f"table {table} is not in the plan of {name}",
                     where=f"state of {name}",
-                    risk="none: nothing was changed",
+                    risk=NOTHING_CHANGED,
                     remedy="plan again, or correct the table's name",
                 )
 
@@ -321,7 +321,7 @@ def _known(connection: Connection, name: PipelineName) -> PipelineState:
         raise StateMovedError(
             f"pipeline {name} is no longer in the state store",
             where="state",
-            risk="none: nothing was changed",
+            risk=NOTHING_CHANGED,
             remedy="someone removed its row; run the pipeline again",
         )
     return state
@@ -341,7 +341,7 @@ def _moved(name: PipelineName, expected: Phase, found: Phase) -> StateMovedError
     return StateMovedError(
         f"pipeline {name} is in phase {found.value}, not in {expected.value}",
         where=f"state of {name}",
-        risk="none: nothing was changed",
+        risk=NOTHING_CHANGED,
         remedy="read the state again and decide anew",
     )
 

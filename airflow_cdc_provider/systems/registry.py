@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast
 from airflow_cdc_provider.columns.sink_port import Owner, Sink, SinkSettings
 from airflow_cdc_provider.columns.source_port import Source
 from airflow_cdc_provider.core.endpoint import Endpoint, SinkPlace
-from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_schema import ColumnType
 from airflow_cdc_provider.systems.kinds import KINDS
@@ -33,7 +33,7 @@ def system(name: str) -> System:
         raise RefusedError(
             f"there is no system {name!r}",
             where="pipeline",
-            risk="none: nothing was started",
+            risk=NOTHING_STARTED,
             remedy=f"use one of {', '.join(KINDS)}",
         )
     return cast(System, import_module(KINDS[name].module))

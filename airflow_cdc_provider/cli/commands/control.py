@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_cdc_provider.cli.commands.opening import Options, opened, say_done
 from airflow_cdc_provider.cli.lookup import Lookup
-from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.pipeline.steps import control
 from airflow_cdc_provider.views.display import Screen
 
@@ -28,6 +28,6 @@ def _confirm(options: Options, screen: Screen, question: str) -> None:
         return
     raise RefusedError(
         "this was not confirmed",
-        risk="none: nothing was changed",
+        risk=NOTHING_CHANGED,
         remedy="give --yes, or answer yes on a terminal",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_cdc_provider.cli.commands.opening import Options, looked_at
 from airflow_cdc_provider.cli.lookup import Lookup
-from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
 from airflow_cdc_provider.pipeline.steps.looking_at_log import log_view
 from airflow_cdc_provider.views.display import Screen
 from airflow_cdc_provider.views.log_lines import log_lines
@@ -16,7 +16,7 @@ def log(options: Options, lookup: Lookup, screen: Screen) -> bool:
         raise RefusedError(
             f"{options.events} events are none",
             "--events",
-            "none: nothing was started",
+            NOTHING_STARTED,
             "write how many to show, 1 or more",
         )
     with looked_at(options, lookup, screen) as run:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 
-from airflow_cdc_provider.core.errors import PipelineFileError
+from airflow_cdc_provider.core.errors import NOTHING_STARTED, PipelineFileError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline, load_pipeline
 from airflow_cdc_provider.pipeline.file.problems import Path
@@ -65,7 +65,7 @@ def _read(path: FilePath) -> FolderFile:
             PipelineFileError(
                 f"the pipeline file cannot be understood: {type(error).__name__} {error}",
                 where=str(path),
-                risk="none: nothing was started",
+                risk=NOTHING_STARTED,
                 remedy="correct the file, and report this: the message should name a line",
             ),
         )

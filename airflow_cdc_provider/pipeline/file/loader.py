@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from airflow_cdc_provider.core.errors import PipelineFileError
+from airflow_cdc_provider.core.errors import NOTHING_STARTED, PipelineFileError
 from airflow_cdc_provider.pipeline.file.messages import explained
 from airflow_cdc_provider.pipeline.file.model import PipelineFile
 from airflow_cdc_provider.pipeline.file.problems import Path, Problem, refusal
@@ -45,7 +45,7 @@ def load_pipeline(path: FilePath | str) -> LoadedPipeline:
         raise PipelineFileError(
             f"the pipeline file cannot be read: {getattr(error, 'strerror', None) or error}",
             where=str(path),
-            risk="none: nothing was started",
+            risk=NOTHING_STARTED,
             remedy="give the path of a YAML file in UTF-8",
         ) from None
     return parse_pipeline(text, path)

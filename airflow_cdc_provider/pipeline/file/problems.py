@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from airflow_cdc_provider.core.errors import PipelineFileError
+from airflow_cdc_provider.core.errors import NOTHING_STARTED, PipelineFileError
 
 Path = tuple[str | int, ...]
 
@@ -56,6 +56,6 @@ def refusal(file: str, problems: Sequence[Problem]) -> PipelineFileError:
     return PipelineFileError(
         f"the pipeline file has {count}:\n{lines}",
         where=file,
-        risk="none: nothing was started",
+        risk=NOTHING_STARTED,
         remedy="correct the lines above; `check` shows what is left",
     )

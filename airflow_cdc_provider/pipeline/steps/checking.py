@@ -15,7 +15,12 @@ from typing import Any
 
 from airflow_cdc_provider.columns.sink_port import Targets
 from airflow_cdc_provider.columns.source_port import PreflightQuestion
-from airflow_cdc_provider.core.errors import AccessDeniedError, CdcError, PreflightError
+from airflow_cdc_provider.core.errors import (
+    NOTHING_STARTED,
+    AccessDeniedError,
+    CdcError,
+    PreflightError,
+)
 from airflow_cdc_provider.core.findings import Finding, Level, PipelineCode, sorted_findings
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
@@ -75,7 +80,7 @@ class CheckReport:
         raise PreflightError(
             f"{count} not allow a correct copy:\n{lines}",
             where=f"preflight of {self.pipeline}",
-            risk="none: nothing was started",
+            risk=NOTHING_STARTED,
             remedy="apply the fixes above and check again",
         )
 

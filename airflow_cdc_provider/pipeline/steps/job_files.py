@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
 from airflow_cdc_provider.core.jobspec import JobSpec
 
 MadeT = TypeVar("MadeT")
@@ -141,7 +141,7 @@ def _unusable(path: Path, why: str) -> RefusedError:
     return RefusedError(
         f"the folder {path} cannot hold a job's files: {why}",
         where="job files",
-        risk="none: nothing was started",
+        risk=NOTHING_STARTED,
         remedy="remove it, or name another folder: --log-folder, under Airflow [cdc] "
         "job_log_folder, or XDG_STATE_HOME in the environment",
     )

@@ -8,7 +8,12 @@ from pathlib import Path
 
 from airflow_cdc_provider.columns.sink_port import Owner, StreamCounts
 from airflow_cdc_provider.core.codec import position_to_json, stream_to_text
-from airflow_cdc_provider.core.errors import FencedError, IntegrityError, RefusedError
+from airflow_cdc_provider.core.errors import (
+    NOTHING_CHANGED,
+    FencedError,
+    IntegrityError,
+    RefusedError,
+)
 from airflow_cdc_provider.core.hand_off_check import Report, require_may_hand_off
 from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.stream_split import StreamSplit
@@ -40,7 +45,7 @@ class ChangelogLedger:
                 raise FencedError(
                     f"generation {state.generation} owns {self._owner.pipeline}, not {generation}",
                     where=f"manifest {state.version} in {self._manifest.root}",
-                    risk="none: nothing was changed",
+                    risk=NOTHING_CHANGED,
                     remedy="a newer run is the owner; look at the pipeline's status",
                 )
             return None if state.generation == generation else {"do": "take over"}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from airflow_cdc_provider.columns.sink_port import Owner, SinkSettings
 from airflow_cdc_provider.columns.source_port import Source
 from airflow_cdc_provider.core.endpoint import Endpoint, Folder, SinkPlace
-from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.systems.changelog.changelog_sink import ChangelogSink
 
@@ -17,7 +17,7 @@ def source(endpoint: Endpoint) -> Source:
     raise RefusedError(
         "a change log is no source",
         where=str(endpoint),
-        risk="none: nothing was started",
+        risk=NOTHING_STARTED,
         remedy="name a server as the source",
     )
 
@@ -30,7 +30,7 @@ def sink(
         raise RefusedError(
             "a change log needs a folder, and this is a server",
             where=str(place),
-            risk="none: nothing was started",
+            risk=NOTHING_STARTED,
             remedy="name the folder as the sink's path",
         )
     return ChangelogSink(place, owner, tuple(plans), settings)

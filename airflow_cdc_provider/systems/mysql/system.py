@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from airflow_cdc_provider.columns.sink_port import Owner, SinkSettings
 from airflow_cdc_provider.core.endpoint import Endpoint, SinkPlace
-from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink
 from airflow_cdc_provider.systems.mysql.mysql_source import MySqlSource
@@ -25,7 +25,7 @@ def sink(
         raise RefusedError(
             "MySQL needs a server, and this is a folder",
             where=str(place),
-            risk="none: nothing was started",
+            risk=NOTHING_STARTED,
             remedy="name the server as the sink",
         )
     return MySqlSink(place, owner, tuple(plans), settings)

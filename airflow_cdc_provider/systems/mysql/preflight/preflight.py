@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_cdc_provider.columns.source_port import PreflightQuestion, SourceLook
 from airflow_cdc_provider.core.endpoint import Endpoint
-from airflow_cdc_provider.core.errors import CdcError, RefusedError
+from airflow_cdc_provider.core.errors import NOTHING_STARTED, CdcError, RefusedError
 from airflow_cdc_provider.core.findings import Finding, Level
 from airflow_cdc_provider.core.identifiers import LEDGER_DATABASE, quote_identifier, quote_table
 from airflow_cdc_provider.core.records import TablePlan
@@ -109,7 +109,7 @@ def sink_look(sink: Endpoint, plans: Sequence[TablePlan], source: object) -> tup
         raise RefusedError(
             "preflight does not know this kind of source beside a MySQL or MariaDB sink",
             where=str(sink),
-            risk="none: nothing was started",
+            risk=NOTHING_STARTED,
             remedy="copy from MySQL or MariaDB, or into another kind of sink",
         )
     with closing(connect(sink, purpose="preflight", role=Role.SINK)) as connection:

@@ -110,7 +110,7 @@ class RowValues:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _RowRange:
     """Some of the rows of `values`."""
 
     values: RowValues
@@ -141,7 +141,7 @@ class _Execution:
 
     sql: bytes
     types: bytes
-    runs: tuple[_Run, ...]
+    runs: tuple[_RowRange, ...]
 
     @property
     def count(self) -> int:
@@ -169,21 +169,21 @@ class _Execution:
 class _Filling:
     """Rows that wait to fill an execution."""
 
-    runs: list[_Run] = field(default_factory=list)
+    runs: list[_RowRange] = field(default_factory=list)
     count: int = 0
     size: int = 0
 
-    def add(self, run: _Run) -> None:
+    def add(self, run: _RowRange) -> None:
         self.runs.append(run)
         self.count += run.count
         self.size += len(run.body)
 
-    def take(self, count: int) -> tuple[_Run, ...]:
+    def take(self, count: int) -> tuple[_RowRange, ...]:
         """Take the first `count` rows out."""
-        taken: list[_Run] = []
+        taken: list[_RowRange] = []
         while count:
             run = self.runs[0]
-            some = _Run(run.values, run.first, run.first + min(count, run.count))
+            some = _RowRange(run.values, run.first, run.first + min(count, run.count))
             taken.append(some)
             count -= some.count
             self.count -= some.count
@@ -191,7 +191,7 @@ class _Filling:
             if some.end == run.end:
                 del self.runs[0]
             else:
-                self.runs[0] = _Run(run.values, some.end, run.end)
+                self.runs[0] = _RowRange(run.values, some.end, run.end)
         return tuple(taken)
 
 
@@ -290,12 +290,12 @@ class InsertStatements:
             while at < some.parameters.rows:
                 end = self._reach(some, at, filling)
                 if end > at:
-                    filling.add(_Run(some, at, end))
+                    filling.add(_RowRange(some, at, end))
                     at = end
                     if filling.count < self._full_rows:
                         continue
                 elif not filling.count:
-                    yield from self._single(_Run(some, at, at + 1))
+                    yield from self._single(_RowRange(some, at, at + 1))
                     at += 1
                     continue
                 yield self._execution(filling)
@@ -320,7 +320,7 @@ class InsertStatements:
         count = next((size for size in often if size <= filling.count), filling.count)
         return _Execution(self._sql(count), self._types, filling.take(count))
 
-    def _single(self, run: _Run) -> Iterator[Statement]:
+    def _single(self, run: _RowRange) -> Iterator[Statement]:
         """Send a row that is larger than statements are filled up to by itself."""
         size = self._overhead(1) + len(run.body)
         if size > self._session.capabilities.largest_statement:

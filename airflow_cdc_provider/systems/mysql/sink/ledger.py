@@ -38,6 +38,7 @@ from airflow_cdc_provider.core.codec import (
     stream_to_text,
 )
 from airflow_cdc_provider.core.errors import (
+    NOTHING_CHANGED,
     CdcError,
     FencedError,
     SnapshotRequiredError,
@@ -111,7 +112,7 @@ class MySqlLedger:
                 raise FencedError(
                     f"generation {found} owns {self._owner.pipeline}, not {generation}",
                     where=f"ledger on {self._session.where}",
-                    risk="none: nothing was changed",
+                    risk=NOTHING_CHANGED,
                     remedy="a newer run is the owner; look at the pipeline's status",
                 )
             self._session.execute(

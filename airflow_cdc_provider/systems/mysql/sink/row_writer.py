@@ -157,7 +157,7 @@ class RowWriter:
         pending = iter(texts)
         text = next(pending, None)
         while text is not None:
-            run = _Run(text, pending)
+            run = _LoadedTexts(text, pending)
             sql = f"LOAD DATA LOCAL INFILE 'rows' {verb}INTO TABLE {self._name} {text.clause}"
             try:
                 outcome = self._session.raw.load_rows(sql, run.bodies())
@@ -315,7 +315,7 @@ class RowWriter:
         )
 
 
-class _Run:
+class _LoadedTexts:
     """Texts that go into one LOAD statement: as long as the clause stays the same."""
 
     def __init__(self, first: LoadText, pending: Iterator[LoadText]) -> None:

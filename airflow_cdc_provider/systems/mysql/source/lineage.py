@@ -43,7 +43,10 @@ COMMIT_WAIT_S = 10.0
 """How long a transaction may seem to be missing."""
 _POLL_S = 0.1
 _RISK = "rows of these transactions are in the sink and no log will ever change them back"
-_REMEDY = "connect to a server that has them, or `restart`: the next run reads all tables again"
+_REMEDY = (
+    "connect to a server whose history has these transactions, or `restart`: the next run reads "
+    "all tables again"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow_cdc_provider.core.endpoint import Endpoint
-from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import Key, KeyRange
 from airflow_cdc_provider.core.records import TablePlan
@@ -318,6 +318,6 @@ def _not_there(table: TableId, role: Role) -> RefusedError:
     return RefusedError(
         f"table {table} does not exist on the {role}, or the account may not see it",
         where=f"verify, the {role}",
-        risk="none: nothing was changed",
+        risk=NOTHING_CHANGED,
         remedy="run the pipeline first" if role is Role.SINK else "check the name and the grants",
     )
