@@ -22,6 +22,8 @@ from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.verify_report import VerifyReport
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from airflow_cdc_provider.columns.changes import ChangeBatch
     from airflow_cdc_provider.columns.rows import SplitRows
 
@@ -265,5 +267,5 @@ class Sink(Protocol):
     def open_splits(self) -> SplitSink:
         """Open what publishes splits."""
 
-    def open_changes(self) -> ChangeSink:
-        """Open what applies changes."""
+    def open_changes(self, columns: Mapping[TableId, pa.Schema]) -> ChangeSink:
+        """Open what applies changes; `columns` are those that the changes of each table have."""

@@ -24,6 +24,8 @@ from airflow_cdc_provider.core.table_facts import TableFacts
 from airflow_cdc_provider.core.table_schema import TableSchema
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from airflow_cdc_provider.columns.changes import ChangeBatch
     from airflow_cdc_provider.columns.rows import SplitRows
 
@@ -212,6 +214,9 @@ class Source(Protocol):
         self, at: str, position: LogPosition | None, *, count: int, values: bool
     ) -> LogView:
         """Return events around `at` if it is given, else around a position, else at the end."""
+
+    def change_columns(self, reading: LogReading) -> Mapping[TableId, pa.Schema]:
+        """Return the columns that the changes of each table have, in the value model."""
 
     def log_end(self, *, purpose: str) -> LogEnd:
         """Open what tells where the log ends."""

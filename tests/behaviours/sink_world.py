@@ -27,7 +27,7 @@ from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, Split
 from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
 from airflow_cdc_provider.core.table_schema import Column, TableSchema, UniqueKey
 from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
-from airflow_cdc_provider.systems.mysql.dialect.value_model import arrow_schema
+from airflow_cdc_provider.systems.mysql.dialect.value_model import arrow_schema, arrow_schemas
 from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink
 from airflow_cdc_provider.systems.mysql.positions.position import (
     BinlogPosition,
@@ -128,7 +128,12 @@ class SinkWorld:
         return self.opened(self.under(generation).open_splits())
 
     def changes(self, generation: int = 1, **options: Any) -> Any:
-        return self.opened(self.under(generation, **options).open_changes())
+        return self.opened(self.under(generation, **options).open_changes(self.columns))
+
+    @property
+    def columns(self) -> dict[TableId, pa.Schema]:
+        """The columns that changes of each table have."""
+        return arrow_schemas(plan.schema for plan in (self.orders, self.seats))
 
     def held(self, table: str = "orders") -> list[Row]:
         """What the sink holds now."""

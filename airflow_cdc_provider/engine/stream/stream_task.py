@@ -64,6 +64,10 @@ class StreamTask:
         """The tables whose changes are read."""
         return frozenset(self.reading.schemas)
 
+    def open_changes(self) -> ChangeSink:
+        """Open what applies the source's changes."""
+        return self.sink.open_changes(self.source.change_columns(self.reading))
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -149,7 +153,7 @@ def apply_changes(
     is_whole = False
     changes = 0
     try:
-        sink = _change_sink.take(turn) or task.sink.open_changes()
+        sink = _change_sink.take(turn) or task.open_changes()
         sink.quiet = quiet
         for encoded in joined(_parts(rows)):
             committed = sink.apply(decode(encoded))

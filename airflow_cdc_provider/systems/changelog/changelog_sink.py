@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import airflow_cdc_provider
 from airflow_cdc_provider.columns.sink_port import Owner, SinkAbilities, SinkSettings
@@ -23,7 +24,9 @@ from airflow_cdc_provider.systems.changelog.ledger import ChangelogLedger
 from airflow_cdc_provider.systems.changelog.preflight import folder_look
 from airflow_cdc_provider.systems.changelog.splits import ChangelogSplitSink
 from airflow_cdc_provider.systems.changelog.targets import ChangelogTables, ChangelogTargets
-from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates, arrow_schemas
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 ABILITIES = SinkAbilities(
     transactional=True, upserts=False, needs_exact_filter=True, takes_native_chunks=False
@@ -84,13 +87,11 @@ class ChangelogSink:
             self._root, self.owner, self.plans, form=self._form, origin=self._origin
         )
 
-    def open_changes(self) -> ChangelogChangeSink:
+    def open_changes(self, columns: Mapping[TableId, pa.Schema]) -> ChangelogChangeSink:
         return ChangelogChangeSink(
             self._root,
             self.owner,
-            CapturedTables(
-                self.plans, arrow_schemas(self.plans, ZeroDates(self.settings.zero_dates))
-            ),
+            CapturedTables(self.plans, columns),
             form=self._form,
             origin=self._origin,
         )

@@ -7,7 +7,7 @@ or makes tables does without.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -33,6 +33,8 @@ from airflow_cdc_provider.systems.mysql.sink.table_builder import MySqlTableBuil
 from airflow_cdc_provider.systems.mysql.sink.targets import MySqlTargets
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from airflow_cdc_provider.systems.mysql.sink.change_sink import MySqlChangeSink
     from airflow_cdc_provider.systems.mysql.sink.split_sink import MySqlSplitSink
 
@@ -103,7 +105,8 @@ class MySqlSink:
         session = self._session("publishing splits")
         return MySqlSplitSink(session, self.owner, self.plans, zero_dates=self._zero_dates)
 
-    def open_changes(self) -> MySqlChangeSink:
+    def open_changes(self, columns: Mapping[TableId, pa.Schema]) -> MySqlChangeSink:
+        from airflow_cdc_provider.engine.stream.selection import CapturedTables  # noqa: PLC0415
         from airflow_cdc_provider.systems.mysql.sink.change_sink import (  # noqa: PLC0415
             MySqlChangeSink,
         )
@@ -112,9 +115,8 @@ class MySqlSink:
         return MySqlChangeSink(
             lambda: self._session("applying changes"),
             self.owner,
-            self.plans,
+            CapturedTables(self.plans, columns),
             slots=slots,
-            zero_dates=self._zero_dates,
         )
 
     @property

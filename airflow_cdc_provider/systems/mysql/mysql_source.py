@@ -47,6 +47,8 @@ from airflow_cdc_provider.systems.mysql.source.log_end import MySqlLogEnd
 from airflow_cdc_provider.systems.mysql.source.log_start import check_start
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
     from airflow_cdc_provider.systems.mysql.source.log_reader import LogReader
     from airflow_cdc_provider.systems.mysql.source.snapshot_reader import SnapshotReader
@@ -189,6 +191,13 @@ class MySqlSource:
 
         around = None if position is None else own(position)
         return look_at_log(self.endpoint, at, around, count=count, values=values)
+
+    def change_columns(self, reading: LogReading) -> Mapping[TableId, pa.Schema]:
+        from airflow_cdc_provider.systems.mysql.dialect.value_model import (  # noqa: PLC0415
+            arrow_schemas,
+        )
+
+        return arrow_schemas(reading.schemas.values(), ZeroDates(reading.zero_dates))
 
     def log_end(self, *, purpose: str) -> MySqlLogEnd:
         return MySqlLogEnd(self.endpoint, purpose=purpose)

@@ -12,6 +12,7 @@ import pymysql
 
 from airflow_cdc_provider.core.jobspec import ApplyMode
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
+from airflow_cdc_provider.systems.mysql.dialect.value_model import arrow_schemas
 from airflow_cdc_provider.systems.mysql.positions.position import own
 from airflow_cdc_provider.systems.mysql.source.log_reader import LogReader
 from tests.benchmarks import subject
@@ -40,7 +41,7 @@ def main() -> None:
         captured=frozenset({bench.schema.table}),
         limits=BatchLimits(changes=given["batch"]),
     )
-    sink = bench.sink.open_changes()
+    sink = bench.sink.open_changes(arrow_schemas([bench.schema]))
 
     def run() -> int:
         changes = 0

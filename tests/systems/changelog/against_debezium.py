@@ -24,6 +24,7 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
 from airflow_cdc_provider.systems.changelog.changelog_sink import ChangelogSink
 from airflow_cdc_provider.systems.changelog.reading import marker_files, sealed_files
+from airflow_cdc_provider.systems.mysql.dialect.value_model import arrow_schemas
 from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
 from tests.servers.throwaway import MySqlServer
@@ -102,7 +103,7 @@ def _ours(server: MySqlServer, start: Any, end: Any, root: Path) -> dict[str, li
     ledger.take_over(1)
     progress = tuple(TableProgress(table, start) for table in TABLES)
     ledger.store_stream(StreamSplit(start, None, progress))
-    changes = sink.open_changes()
+    changes = sink.open_changes(arrow_schemas(schemas.values()))
     with reading(server, start, *TABLES) as reader:
         for batch in reader.read_to(end.binlog):
             changes.apply(batch)

@@ -39,8 +39,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.core.table_schema import Column, ColumnType
+from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.column_types import (
     BINARY_TYPES,
     CHARACTER_TYPES,
@@ -58,6 +57,7 @@ __all__ = [
     "ZeroDates",
     "arrow_field",
     "arrow_schema",
+    "arrow_schemas",
     "arrow_type",
     "decimal_digits",
     "type_text",
@@ -156,7 +156,7 @@ def arrow_schema(columns: Iterable[Column], zero_dates: ZeroDates = ZeroDates.FA
 
 
 def arrow_schemas(
-    plans: Iterable[TablePlan], zero_dates: ZeroDates = ZeroDates.FAIL
+    tables: Iterable[TableSchema], zero_dates: ZeroDates = ZeroDates.FAIL
 ) -> dict[TableId, pa.Schema]:
     """Return the schema of each table's changes: all columns, in table order."""
-    return {plan.schema.table: arrow_schema(plan.schema.columns, zero_dates) for plan in plans}
+    return {table.table: arrow_schema(table.columns, zero_dates) for table in tables}

@@ -27,7 +27,6 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
 from airflow_cdc_provider.engine.stream.selection import CapturedTables, Selection
 from airflow_cdc_provider.engine.stream.slots import spread_columns, whole_table_slot
-from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates, arrow_schemas
 from airflow_cdc_provider.systems.mysql.sink import ledger, writers
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, create_ledger
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
@@ -46,14 +45,14 @@ class MySqlChangeSink:
         self,
         open_session: Callable[[], SinkSession],
         owner: Owner,
-        plans: Sequence[TablePlan],
+        captured: CapturedTables,
         *,
         slots: int = 1,
-        zero_dates: ZeroDates = ZeroDates.FAIL,
     ) -> None:
         self.quiet: QuietLog | None = None
         self._owner = owner
-        self._captured = CapturedTables(plans, arrow_schemas(plans, zero_dates))
+        self._captured = captured
+        plans = tuple(captured.plans.values())
         self._sessions: list[SinkSession] = []
         self._pool = ThreadPoolExecutor(slots, thread_name_prefix="cdc-slot") if slots > 1 else None
         opened = False

@@ -17,7 +17,7 @@ from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit
 from airflow_cdc_provider.core.stream_split import hand_off
-from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
+from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates, arrow_schemas
 from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, own
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
 from airflow_cdc_provider.systems.mysql.server.connection import connect
@@ -246,7 +246,8 @@ def _copy_and_follow(
         zero_dates=ZeroDates.TEXT,
         schemas={table: schema}.get,
     )
-    with closing(log), closing(sink.open_changes()) as changes:
+    columns = arrow_schemas([schema], ZeroDates.TEXT)
+    with closing(log), closing(sink.open_changes(columns)) as changes:
         for batch in log.read_to(BinlogPosition.of(file, offset)):
             changes.apply(batch)
             changes.apply(batch)

@@ -21,6 +21,7 @@ from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
 from airflow_cdc_provider.systems.mysql.dialect.table_ddl import sink_create_statement
+from airflow_cdc_provider.systems.mysql.dialect.value_model import arrow_schemas
 from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink
 from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schema
@@ -123,7 +124,7 @@ class Copy:
             schemas={schema.table: schema}.get,
         )
         end = position_of(self.server).binlog
-        with closing(reader), closing(self.sink.open_changes()) as changes:
+        with closing(reader), closing(self.sink.open_changes(arrow_schemas([schema]))) as changes:
             for batch in reader.read_to(end):
                 changes.apply(batch)
 

@@ -239,6 +239,6 @@ def test_a_row_that_is_larger_as_sql_than_a_statement_may_be_is_written_all_the_
         (1, large),
     )
     world.hand_off()
-    changes = world.opened(world.under(1, local_files=local_files).open_changes())
+    changes = world.opened(world.under(1, local_files=local_files).open_changes(world.columns))
     changes.apply(world.batch([insert(2, large), update((1, large), (1, "small"))]))
     assert [(key, len(name)) for key, name in world.held()] == [(1, 5), (2, len(large))]
