@@ -6,11 +6,12 @@ own transaction and raises `FencedError` when a newer owner has taken over (law 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from airflow_cdc_provider.columns.source_port import Source, SourceLook
+from airflow_cdc_provider.columns.source_port import SourceLook
+from airflow_cdc_provider.columns.verify_port import VerifySide
 from airflow_cdc_provider.core.findings import Finding
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.jobspec import ApplyMode
@@ -19,7 +20,6 @@ from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit
-from airflow_cdc_provider.core.verify_report import VerifyReport
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -204,6 +204,8 @@ class SinkAbilities:
     """Sinks that append: what cannot be filtered exactly is refused."""
     takes_native_chunks: bool
     """It may take the source's own bytes, where both speak the same protocol."""
+    verifiable: bool
+    """What it holds can be compared with the source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,18 +244,8 @@ class Sink(Protocol):
     def preflight(self, plans: Sequence[TablePlan], source: SourceLook) -> tuple[Finding, ...]:
         """Look at settings, privileges, room and tables; changes nothing."""
 
-    def compare(
-        self,
-        source: Source,
-        plans: Sequence[TablePlan],
-        *,
-        tables: Sequence[TableId] | None,
-        recheck: Callable[[], None],
-    ) -> VerifyReport:
-        """Compare the plans' tables, or some of them, with what the source has, both ways.
-
-        `recheck` waits until the sink has all that is committed at the source by now.
-        """
+    def open_side(self) -> VerifySide:
+        """Open the sink's side of a comparison; refused where `abilities` say it has none."""
 
     def open_ledger(self) -> SinkLedger:
         """Open the ledger."""

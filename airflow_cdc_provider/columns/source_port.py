@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from airflow_cdc_provider.columns.verify_port import VerifySide
 from airflow_cdc_provider.core.findings import Finding
 from airflow_cdc_provider.core.history import Held
 from airflow_cdc_provider.core.identifiers import TableId
@@ -217,6 +218,9 @@ class Source(Protocol):
 
     def change_columns(self, reading: LogReading) -> Mapping[TableId, pa.Schema]:
         """Return the columns that the changes of each table have, in the value model."""
+
+    def open_side(self) -> VerifySide:
+        """Open the source's side of a comparison."""
 
     def log_end(self, *, purpose: str) -> LogEnd:
         """Open what tells where the log ends."""

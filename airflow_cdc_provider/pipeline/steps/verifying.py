@@ -22,6 +22,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.verify_report import VerifyReport
+from airflow_cdc_provider.engine.verify.verify import verify as compare
 from airflow_cdc_provider.pipeline.run import Run, lease_is_live
 from airflow_cdc_provider.pipeline.steps.file_changes import require_unchanged
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, sink_of, source_of
@@ -65,7 +66,7 @@ def verify(
         else:
             wait_for_stream(run, timeout_s=settle_s)
 
-    found = sink_of(run).compare(source_of(run), plans, tables=tables, recheck=recheck)
+    found = compare(source_of(run), sink_of(run), plans, tables=tables, recheck=recheck)
     planned = {plan.schema.table for plan in plans}
     return replace(found, not_copied=tuple(sorted(set(picked_now(run)) - planned)))
 

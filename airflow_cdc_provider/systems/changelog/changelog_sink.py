@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import airflow_cdc_provider
 from airflow_cdc_provider.columns.sink_port import Owner, SinkAbilities, SinkSettings
-from airflow_cdc_provider.columns.source_port import Source, SourceLook
+from airflow_cdc_provider.columns.source_port import SourceLook
+from airflow_cdc_provider.columns.verify_port import VerifySide
 from airflow_cdc_provider.core.endpoint import Folder
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.findings import Finding
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.core.verify_report import VerifyReport
 from airflow_cdc_provider.engine.stream.selection import CapturedTables
 from airflow_cdc_provider.systems.changelog.changes import ChangelogChangeSink
 from airflow_cdc_provider.systems.changelog.envelope import Origin
@@ -29,7 +29,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ABILITIES = SinkAbilities(
-    transactional=True, upserts=False, needs_exact_filter=True, takes_native_chunks=False
+    transactional=True,
+    upserts=False,
+    needs_exact_filter=True,
+    takes_native_chunks=False,
+    verifiable=False,
 )
 
 
@@ -58,16 +62,9 @@ class ChangelogSink:
     def preflight(self, plans: Sequence[TablePlan], source: SourceLook) -> tuple[Finding, ...]:  # noqa: ARG002 - the source's own findings say what its log lacks
         return tuple(folder_look(self._root, plans))
 
-    def compare(
-        self,
-        source: Source,
-        plans: Sequence[TablePlan],  # noqa: ARG002 - the port's
-        *,
-        tables: Sequence[TableId] | None,  # noqa: ARG002
-        recheck: Callable[[], None],  # noqa: ARG002
-    ) -> VerifyReport:
+    def open_side(self) -> VerifySide:
         raise RefusedError(
-            f"verify cannot compare {source} with a change log",
+            "a change log holds no rows that could be compared",
             where=str(self.folder),
             risk="none: nothing was compared",
             remedy="replay the log and compare that",

@@ -7,22 +7,19 @@ or makes tables does without.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columns.sink_port import Owner, SinkAbilities, SinkSettings
-from airflow_cdc_provider.columns.source_port import Source, SourceLook
+from airflow_cdc_provider.columns.source_port import SourceLook
 from airflow_cdc_provider.core.endpoint import Endpoint
-from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.findings import Finding
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.jobspec import ApplyMode
 from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.core.verify_report import VerifyReport
 from airflow_cdc_provider.systems.mysql.dialect.column_types import ZeroDates
-from airflow_cdc_provider.systems.mysql.mysql_source import MySqlSource
 from airflow_cdc_provider.systems.mysql.preflight.preflight import sink_look
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
 from airflow_cdc_provider.systems.mysql.server.catalogue import reserved_for
@@ -37,9 +34,14 @@ if TYPE_CHECKING:
 
     from airflow_cdc_provider.systems.mysql.sink.change_sink import MySqlChangeSink
     from airflow_cdc_provider.systems.mysql.sink.split_sink import MySqlSplitSink
+    from airflow_cdc_provider.systems.mysql.verify.verify_side import MySqlVerifySide
 
 ABILITIES = SinkAbilities(
-    transactional=True, upserts=True, needs_exact_filter=False, takes_native_chunks=True
+    transactional=True,
+    upserts=True,
+    needs_exact_filter=False,
+    takes_native_chunks=True,
+    verifiable=True,
 )
 
 
@@ -69,24 +71,13 @@ class MySqlSink:
     def preflight(self, plans: Sequence[TablePlan], source: SourceLook) -> tuple[Finding, ...]:
         return sink_look(self.endpoint, plans, source.facts)
 
-    def compare(
-        self,
-        source: Source,
-        plans: Sequence[TablePlan],
-        *,
-        tables: Sequence[TableId] | None,
-        recheck: Callable[[], None],
-    ) -> VerifyReport:
-        if not isinstance(source, MySqlSource):
-            raise RefusedError(
-                f"verify cannot compare {source} with {self}: they are different systems",
-                where="verify",
-                risk="none: nothing was compared",
-                remedy="compare the two by other means",
-            )
-        from airflow_cdc_provider.systems.mysql.verify.verify import verify  # noqa: PLC0415
+    def open_side(self) -> MySqlVerifySide:
+        from airflow_cdc_provider.systems.mysql.verify.verify_side import (  # noqa: PLC0415
+            MySqlVerifySide,
+        )
 
-        return verify(source.endpoint, self.endpoint, plans, tables=tables, recheck=recheck)
+        connection = connect(self.endpoint, purpose="verify", role=Role.SINK)
+        return MySqlVerifySide(connection, Role.SINK)
 
     def open_ledger(self) -> MySqlLedger:
         return MySqlLedger(self._session("ledger"), self.owner)

@@ -39,7 +39,7 @@ from airflow_cdc_provider.systems.mysql.server.capabilities import (
     read_capabilities,
 )
 from airflow_cdc_provider.systems.mysql.server.catalogue import picked_tables, reserved_for
-from airflow_cdc_provider.systems.mysql.server.connection import connect
+from airflow_cdc_provider.systems.mysql.server.connection import Role, connect
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
 from airflow_cdc_provider.systems.mysql.source.key_bounds import boundaries, split_middle
 from airflow_cdc_provider.systems.mysql.source.lineage import taken_over
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
     from airflow_cdc_provider.systems.mysql.source.log_reader import LogReader
     from airflow_cdc_provider.systems.mysql.source.snapshot_reader import SnapshotReader
+    from airflow_cdc_provider.systems.mysql.verify.verify_side import MySqlVerifySide
 
 _BATCH_LOG_BYTES = 32 * 1024 * 1024
 """Log behind one batch of changes: what the reader and the writer each hold of it, decoded."""
@@ -198,6 +199,14 @@ class MySqlSource:
         )
 
         return arrow_schemas(reading.schemas.values(), ZeroDates(reading.zero_dates))
+
+    def open_side(self) -> MySqlVerifySide:
+        from airflow_cdc_provider.systems.mysql.verify.verify_side import (  # noqa: PLC0415
+            MySqlVerifySide,
+        )
+
+        connection = connect(self.endpoint, purpose="verify")
+        return MySqlVerifySide(connection, Role.SOURCE)
 
     def log_end(self, *, purpose: str) -> MySqlLogEnd:
         return MySqlLogEnd(self.endpoint, purpose=purpose)

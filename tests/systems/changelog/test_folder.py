@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 
 from airflow_cdc_provider.columns.source_port import SourceLook
+from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import CorruptLogError, IntegrityError, RefusedError
 from airflow_cdc_provider.core.findings import Finding, Level
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.engine.verify.verify import verify
 from airflow_cdc_provider.systems.changelog import manifest as manifest_module
 from airflow_cdc_provider.systems.changelog.files import Format
 from airflow_cdc_provider.systems.changelog.manifest import Manifest
+from airflow_cdc_provider.systems.registry import open_source
 from tests.behaviours.sink_world import insert
 from tests.systems.changelog.world import ChangelogWorld
 
@@ -123,3 +126,9 @@ def test_a_manifest_that_is_not_understood_stops(world: ChangelogWorld) -> None:
 
 def _other(world: ChangelogWorld) -> Any:
     return type(world.pipeline)("another")
+
+
+def test_a_comparison_is_refused_before_anyone_is_asked(tmp_path: Path) -> None:
+    nowhere = open_source(Endpoint.parse("mysql://nobody@127.0.0.1:1/"))
+    with pytest.raises(RefusedError, match="verify cannot compare"):
+        verify(nowhere, ChangelogWorld(root=tmp_path / "log").sink, [])

@@ -9,15 +9,19 @@ from typing import Any
 
 import pytest
 
+from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import RefusedError
-from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.verify_report import DifferenceKind, VerifyReport
+from airflow_cdc_provider.engine.verify import comparison
+from airflow_cdc_provider.engine.verify import verify as verify_module
+from airflow_cdc_provider.engine.verify.verify import verify
+from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink
+from airflow_cdc_provider.systems.mysql.mysql_source import MySqlSource
 from airflow_cdc_provider.systems.mysql.server.connection import query
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schema
-from airflow_cdc_provider.systems.mysql.verify import verify as verify_module
-from airflow_cdc_provider.systems.mysql.verify.verify import verify
 from tests.servers.given import SqlServer
 from tests.systems.mysql.sessions import sink, source
 
@@ -52,8 +56,8 @@ class Pair:
 
     def verify(self, **options: Any) -> VerifyReport:
         return verify(
-            Endpoint.parse(self.here.dsn()),
-            Endpoint.parse(self.there.dsn()),
+            MySqlSource(Endpoint.parse(self.here.dsn())),
+            MySqlSink(Endpoint.parse(self.there.dsn()), Owner(PipelineName("verify"), 1)),
             [self.plan()],
             **options,
         )
@@ -264,7 +268,7 @@ def test_a_lost_change_is_reported_though_other_rows_change(pair: Pair) -> None:
 def test_a_table_that_differs_everywhere_ends_early(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verify_module, "_MOST_CANDIDATES", 100)
+    monkeypatch.setattr(comparison, "_MOST_CANDIDATES", 100)
     pair.both("CREATE TABLE {} (id INT PRIMARY KEY, v INT)")
     listed = ", ".join(f"({number}, 0)" for number in range(1000))
     pair.at_source(f"INSERT INTO {{}} VALUES {listed}")

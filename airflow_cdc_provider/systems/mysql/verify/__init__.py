@@ -1,1 +1,1 @@
-"""Verify: both sides compared by ranges of the key."""
+"""Verify, as servers of MySQL's protocol do it: each adds up hashes of its own rows."""

@@ -1,8 +1,4 @@
-"""One side of a comparison: a session, a table, and the questions asked of it.
-
-A *part* of a table is a condition in SQL: a range of its key where the key can bound one, else a
-set of hash buckets of the key.
-"""
+"""One server's side of a comparison: its session, its tables, and what is asked of them in SQL."""
 
 from __future__ import annotations
 
@@ -10,57 +6,44 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_cdc_provider.columns.verify_port import Hashes, Part, Sum, TablePair
 from airflow_cdc_provider.core.errors import IntegrityError
 from airflow_cdc_provider.core.identifiers import TableId, quote_table
-from airflow_cdc_provider.core.keys import Key
-from airflow_cdc_provider.systems.mysql.dialect.sql import literal
+from airflow_cdc_provider.core.keys import Key, KeyRange
+from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.systems.mysql.dialect.sql import literal, range_predicate
 from airflow_cdc_provider.systems.mysql.server.connection import Role, query
+from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
+from airflow_cdc_provider.systems.mysql.source.key_bounds import key_at
+from airflow_cdc_provider.systems.mysql.verify.verify_text import RowText, row_texts
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
-    from airflow_cdc_provider.systems.mysql.verify.verify_text import RowText
 
-BUCKETS = 1024
+_BUCKETS = 1024
 _KEYS_A_QUERY = 500
 
-Hashes = dict[Key, str]
-"""Each row's hash by its key."""
-
 
 @dataclass(frozen=True, slots=True)
-class Sum:
-    """What a part of a table adds up to."""
-
-    rows: int
-    number: int
-    bytes: int
-
-    def same_rows(self, other: Sum) -> bool:
-        """Tell whether both parts hold the same rows."""
-        return (self.rows, self.number) == (other.rows, other.number)
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
+class MySqlTableSide:
     """One server's table."""
 
     connection: ServerConnection
     table: TableId
+    key: tuple[str, ...]
     text: RowText
     role: Role
 
-    def sum_of(self, part: str) -> Sum:
-        """Add up the rows of a part."""
+    def sum_of(self, keys: KeyRange) -> Sum:
         # rows whose text the server could not make would vanish from the sum
         rows, made, number, size = self._ask(
             f"SELECT COUNT(*), {self._made}, BIT_XOR({self.text.number}), SUM({self.text.size}) "
-            f"{self._rows(part)}"
+            f"{self._rows(range_predicate(self.key, keys))}"
         )[0]
         self._all_made(rows, made)
         return Sum(int(rows), int(number), int(size or 0))
 
     def bucket_sums(self) -> Mapping[int, Sum]:
-        """Add up the whole table by buckets of its key, in one pass."""
         found = self._ask(
             f"SELECT {self._bucket}, COUNT(*), {self._made}, BIT_XOR({self.text.number}), "
             f"SUM({self.text.size}) {self._rows('TRUE')} GROUP BY 1"
@@ -69,18 +52,25 @@ class Side:
             self._all_made(rows, made)
         return {int(b): Sum(int(n), int(x), int(size or 0)) for b, n, _, x, size in found}
 
-    def hashes(self, part: str) -> Hashes:
-        """Return each row of a part."""
+    def hashes(self, part: Part) -> Hashes:
+        if isinstance(part, KeyRange):
+            return self._hashes(range_predicate(self.key, part))
+        numbers = ", ".join(map(str, sorted(part.numbers)))
+        return self._hashes(f"{self._bucket} IN ({numbers})")
+
+    def key_at(self, keys: KeyRange, number: int) -> Key | None:
+        return key_at(self.connection, self.table, self.key, keys, number)
+
+    def _hashes(self, part: str) -> Hashes:
         keys = ", ".join(self.text.key)
         found = self._ask(f"SELECT {keys}, {self.text.hash} {self._rows(part)}")
         return {tuple(row[:-1]): str(row[-1]) for row in found}
 
     def hashes_of(self, keys: Collection[Key]) -> Hashes:
-        """Return the rows that have one of these keys."""
         wanted: list[Key] = list(keys)
         found: Hashes = {}
         for at in range(0, len(wanted), _KEYS_A_QUERY):
-            found.update(self.hashes(self._one_of(wanted[at : at + _KEYS_A_QUERY])))
+            found.update(self._hashes(self._one_of(wanted[at : at + _KEYS_A_QUERY])))
         # a collation may find more rows than were meant
         return {key: found[key] for key in wanted if key in found}
 
@@ -92,13 +82,9 @@ class Side:
         )
         return " OR ".join(f"({condition})" for condition in equal)
 
-    def buckets(self, numbers: Collection[int]) -> str:
-        """Return the condition for these buckets."""
-        return f"{self._bucket} IN ({', '.join(map(str, sorted(numbers)))})"
-
     @property
     def _bucket(self) -> str:
-        return f"CRC32(CONCAT_WS('/', {', '.join(self.text.key)})) % {BUCKETS}"
+        return f"CRC32(CONCAT_WS('/', {', '.join(self.text.key)})) % {_BUCKETS}"
 
     @property
     def _made(self) -> str:
@@ -120,3 +106,28 @@ class Side:
 
     def _ask(self, statement: str) -> Sequence[tuple[Any, ...]]:
         return query(self.connection, statement, role=self.role)
+
+
+@dataclass(frozen=True, slots=True)
+class MySqlVerifySide:
+    """One server's session."""
+
+    connection: ServerConnection
+    role: Role
+
+    @property
+    def digest(self) -> str:
+        return "SHA-256 of the text that servers of MySQL's protocol make of a row"
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def definition(self, table: TableId) -> TableSchema | None:
+        found = read_schemas(self.connection, [table], with_statement=False, role=self.role)
+        return found.get(table)
+
+    def table(self, pair: TablePair) -> MySqlTableSide:
+        left, right = row_texts(pair.source, pair.sink)
+        own, text = (pair.source, left) if self.role is Role.SOURCE else (pair.sink, right)
+        key = pair.source.primary_key
+        return MySqlTableSide(self.connection, own.table, key, text, self.role)

@@ -14,11 +14,12 @@ from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.split_planner import splits_between
+from airflow_cdc_provider.engine.verify.verify import verify
+from airflow_cdc_provider.systems.mysql.mysql_source import MySqlSource
 from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schema
 from airflow_cdc_provider.systems.mysql.source.key_bounds import boundaries
 from airflow_cdc_provider.systems.mysql.source.snapshot_reader import SnapshotReader
-from airflow_cdc_provider.systems.mysql.verify.verify import verify
 from airflow_cdc_provider.systems.registry import open_sink
 from tests.servers.families import FAMILIES
 from tests.servers.given import SqlServer
@@ -71,11 +72,11 @@ def test_splits_by_leading_columns_read_again_replace_their_own_rows_only(
         with closing(reader), closing(sink.open_splits()) as publisher:
             for split in splits:
                 publisher.publish(split, *reader.read(split))
-            assert verify(endpoint, endpoint, [plan]).equal
+            assert verify(MySqlSource(endpoint), sink, [plan]).equal
             server.execute("DELETE FROM t ORDER BY a, b LIMIT 4", database=table.database)
             server.execute("UPDATE t SET v = 1 ORDER BY a DESC LIMIT 4", database=table.database)
             for split in splits:
                 publisher.publish(split, *reader.read(split))
-    report = verify(endpoint, endpoint, [plan])
+    report = verify(MySqlSource(endpoint), sink, [plan])
     assert report.equal
     assert report.tables[0].rows_sink == len(rows) - 4

@@ -1,0 +1,1 @@
+"""Verify: source and sink compared both ways, whatever systems they are of."""

@@ -1,0 +1,91 @@
+"""One table while it is compared: what was counted, which rows are suspect, what is proven."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from airflow_cdc_provider.columns.verify_port import Hashes, Sum, TablePair, TableSide
+from airflow_cdc_provider.core.keys import Key
+from airflow_cdc_provider.core.verify_report import (
+    Difference,
+    DifferenceKind,
+    TableVerdict,
+    shown_key,
+)
+
+_MOST_CANDIDATES = 100_000
+_SAMPLES = 20
+
+
+@dataclass(slots=True)
+class Comparison:
+    """One table while it is compared."""
+
+    tables: TablePair
+    source: TableSide
+    sink: TableSide
+    rows_source: int = 0
+    rows_sink: int = 0
+    bytes: int = 0
+    candidates: set[Key] = field(default_factory=set)
+    """The keys of rows that may differ."""
+    truncated: bool = False
+    confirmed: list[Difference] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def count(self, here: Sum, there: Sum) -> None:
+        """Count the rows of a part."""
+        self.rows_source += here.rows
+        self.rows_sink += there.rows
+        self.bytes += here.bytes
+
+    def suspect(self, here: Hashes, there: Hashes) -> None:
+        """Remember the keys whose rows are not the same on both sides."""
+        for key in here.keys() | there.keys():
+            if here.get(key) != there.get(key):
+                self.candidates.add(key)
+        self.truncated = len(self.candidates) >= _MOST_CANDIDATES
+
+    def judge(self, earlier: Hashes) -> None:
+        """Look at the candidates once more; `earlier` is how they stood at the source before."""
+        there = self.sink.hashes_of(self.candidates)
+        now = self.source.hashes_of(self.candidates)
+        moved = set()
+        for key in sorted(self.candidates, key=repr):
+            if now.get(key) == there.get(key):
+                continue
+            if now.get(key) == earlier.get(key):
+                self._confirm(key, now.get(key), there.get(key))
+            else:
+                moved.add(key)
+        self.candidates = moved
+
+    def verdict(self) -> TableVerdict:
+        """Return what was found."""
+        counts = dict.fromkeys(DifferenceKind, 0)
+        for difference in self.confirmed:
+            counts[difference.kind] += 1
+        missing, changed = counts[DifferenceKind.MISSING], counts[DifferenceKind.DIFFERENT]
+        return TableVerdict(
+            table=self.tables.source.table,
+            sink_table=self.tables.sink.table,
+            rows_source=self.rows_source,
+            rows_sink=self.rows_sink,
+            bytes=self.bytes,
+            equal_rows=max(0, self.rows_source - missing - changed - len(self.candidates)),
+            missing=missing,
+            extra=counts[DifferenceKind.EXTRA],
+            different=changed,
+            unsettled=len(self.candidates),
+            samples=tuple(self.confirmed[:_SAMPLES]),
+            truncated=self.truncated,
+            seconds=self.seconds,
+        )
+
+    def _confirm(self, key: Key, here: str | None, there: str | None) -> None:
+        kind = DifferenceKind.DIFFERENT
+        if here is None:
+            kind = DifferenceKind.EXTRA
+        elif there is None:
+            kind = DifferenceKind.MISSING
+        self.confirmed.append(Difference(kind, shown_key(key)))

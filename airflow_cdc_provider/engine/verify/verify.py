@@ -1,0 +1,225 @@
+"""Verify: prove source and sink equal, or name the rows that are not, both ways.
+
+Each side adds up hashes of its own rows, part by part; only sums travel. Both sides are asked
+for the same part at the same time, by ranges of the key that together cover every key, so rows
+the sink has too many are found like rows it lacks. A part that differs is halved until its rows
+can be compared one by one.
+
+Source and sink are never still while a stream runs, so a difference is at first only a
+*candidate*. It is looked at again: the source's row, then a wait until the stream has passed,
+then the sink's row, then the source's row once more. If the source's row stood still and the sink
+still has another, they differ. If the source's row moved, the next round decides. What moves in
+every round is counted as unsettled, neither equal nor different.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import TypeVar
+
+from airflow_cdc_provider.columns.sink_port import Sink
+from airflow_cdc_provider.columns.source_port import Source
+from airflow_cdc_provider.columns.verify_port import Buckets, Part, Sum, TablePair, VerifySide
+from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.keys import Key, KeyRange
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.verify_report import VerifyReport
+from airflow_cdc_provider.engine.verify.comparison import Comparison
+
+log = logging.getLogger(__name__)
+Answer = TypeVar("Answer")
+
+_LEAF_ROWS = 4_000
+_BUCKETS_AT_ONCE = 64
+_ROUNDS = 5
+
+
+def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
+    source: Source,
+    sink: Sink,
+    plans: Sequence[TablePlan],
+    *,
+    tables: Sequence[TableId] | None = None,
+    chunk_rows: int = 20_000,
+    recheck: Callable[[], None] | None = None,
+    settle_s: float = 0.0,
+) -> VerifyReport:
+    """Compare the plans' tables, all or those of `tables`, by what both sides hold.
+
+    `recheck` waits until the stream has passed all that is committed at the source by now;
+    without it `settle_s` seconds are waited instead.
+    """
+    started = time.monotonic()
+    wanted = [plan for plan in plans if tables is None or plan.schema.table in set(tables)]
+    if not sink.abilities.verifiable:
+        raise _incomparable(source, sink)
+    with (
+        closing(source.open_side()) as here,
+        closing(sink.open_side()) as there,
+        ThreadPoolExecutor(max_workers=1, thread_name_prefix="cdc-verify") as thread,
+    ):
+        if here.digest != there.digest:
+            raise _incomparable(source, sink)
+        run = _Run(here, there, thread, chunk_rows)
+        found = [run.compare(plan) for plan in wanted]
+        run.settle(found, recheck or (lambda: time.sleep(settle_s)))
+        verdicts = tuple(comparison.verdict() for comparison in found)
+    return VerifyReport(verdicts, time.monotonic() - started)
+
+
+class _Run:
+    """The two sessions, and how they are asked at the same time."""
+
+    def __init__(
+        self, source: VerifySide, sink: VerifySide, thread: ThreadPoolExecutor, chunk_rows: int
+    ) -> None:
+        self._source, self._sink = source, sink
+        self._thread = thread
+        self._chunk_rows = max(1, chunk_rows)
+
+    def compare(self, plan: TablePlan) -> Comparison:
+        """Find the keys whose rows differ now."""
+        started = time.monotonic()
+        tables = self._tables(plan)
+        comparison = Comparison(tables, self._source.table(tables), self._sink.table(tables))
+        if all(kind.splittable for kind in tables.source.key_kinds):
+            self._by_ranges(comparison)
+        else:
+            self._by_buckets(comparison)
+        comparison.seconds = time.monotonic() - started
+        log.info(
+            "table compared: table=%s rows=%d candidates=%d seconds=%.1f",
+            plan.schema.table,
+            comparison.rows_source,
+            len(comparison.candidates),
+            comparison.seconds,
+        )
+        return comparison
+
+    def settle(self, found: Sequence[Comparison], wait: Callable[[], None]) -> None:
+        """Look at the candidates again until each is equal, different, or moved every time."""
+        for _ in range(_ROUNDS):
+            open_ones = [comparison for comparison in found if comparison.candidates]
+            if not open_ones:
+                return
+            before = [c.source.hashes_of(c.candidates) for c in open_ones]
+            wait()
+            for comparison, earlier in zip(open_ones, before, strict=True):
+                comparison.judge(earlier)
+
+    def _tables(self, plan: TablePlan) -> TablePair:
+        table, target = plan.schema.table, plan.sink_table
+        here, there = self._source.definition(table), self._sink.definition(target)
+        if here is None:
+            raise _not_there(table, "source", "check the name and the grants")
+        if there is None:
+            raise _not_there(target, "sink", "run the pipeline first")
+        if not here.primary_key:
+            raise RefusedError(
+                f"table {table} has no primary key, so its rows cannot be told apart",
+                where="verify",
+                remedy="add a primary key, or leave the table out",
+            )
+        names = {column.name.casefold() for column in there.columns}
+        lacking = [c.name for c in here.copied_columns if c.name.casefold() not in names]
+        if lacking:
+            raise RefusedError(
+                f"table {target} lacks the columns {', '.join(lacking)} of {table}",
+                where="the sink",
+                risk="their values are not copied",
+                remedy="apply the source's definition to the sink, then read the table again",
+            )
+        return TablePair(here, there)
+
+    def _both(
+        self, here: Callable[[], Answer], there: Callable[[], Answer]
+    ) -> tuple[Answer, Answer]:
+        """Ask both sides at the same time."""
+        pending = self._thread.submit(there)
+        try:
+            answer = here()
+        finally:
+            other = pending.result()
+        return answer, other
+
+    def _by_ranges(self, comparison: Comparison) -> None:
+        for keys in self._ranges(comparison):
+            here, there = self._sums(comparison, keys)
+            comparison.count(here, there)
+            if not here.same_rows(there):
+                self._narrow(comparison, keys, here, there)
+            if comparison.truncated:
+                return
+
+    def _ranges(self, comparison: Comparison) -> Iterator[KeyRange]:
+        """Yield ranges that cover every key, of about as many source rows each."""
+        start: Key | None = None
+        while True:
+            end = comparison.source.key_at(KeyRange(start), self._chunk_rows)
+            yield KeyRange(start, end)
+            if end is None:
+                return
+            start = end
+
+    def _narrow(self, comparison: Comparison, keys: KeyRange, here: Sum, there: Sum) -> None:
+        """Halve a range that differs, on the side that holds more, down to single rows."""
+        most = max(here.rows, there.rows)
+        larger = comparison.source if here.rows >= there.rows else comparison.sink
+        middle = larger.key_at(keys, most // 2) if most > _LEAF_ROWS else None
+        if comparison.truncated:
+            return
+        if middle is None:
+            self._compare_rows(comparison, keys)
+            return
+        for half in (KeyRange(keys.start, middle), KeyRange(middle, keys.end)):
+            left, right = self._sums(comparison, half)
+            if not left.same_rows(right):
+                self._narrow(comparison, half, left, right)
+
+    def _sums(self, comparison: Comparison, keys: KeyRange) -> tuple[Sum, Sum]:
+        return self._both(
+            lambda: comparison.source.sum_of(keys), lambda: comparison.sink.sum_of(keys)
+        )
+
+    def _by_buckets(self, comparison: Comparison) -> None:
+        nothing = Sum(0, 0, 0)
+        here, there = self._both(comparison.source.bucket_sums, comparison.sink.bucket_sums)
+        differing = []
+        for bucket in sorted(here.keys() | there.keys()):
+            left, right = here.get(bucket, nothing), there.get(bucket, nothing)
+            comparison.count(left, right)
+            if not left.same_rows(right):
+                differing.append(bucket)
+        for at in range(0, len(differing), _BUCKETS_AT_ONCE):
+            some = Buckets(tuple(differing[at : at + _BUCKETS_AT_ONCE]))
+            if not comparison.truncated:
+                self._compare_rows(comparison, some)
+
+    def _compare_rows(self, comparison: Comparison, part: Part) -> None:
+        here, there = self._both(
+            lambda: comparison.source.hashes(part), lambda: comparison.sink.hashes(part)
+        )
+        comparison.suspect(here, there)
+
+
+def _not_there(table: TableId, side: str, remedy: str) -> RefusedError:
+    return RefusedError(
+        f"table {table} does not exist on the {side}, or the account may not see it",
+        where=f"verify, the {side}",
+        risk=NOTHING_CHANGED,
+        remedy=remedy,
+    )
+
+
+def _incomparable(source: Source, sink: Sink) -> RefusedError:
+    return RefusedError(
+        f"verify cannot compare {source} with {sink}",
+        where="verify",
+        risk="none: nothing was compared",
+        remedy="compare the two by other means",
+    )
