@@ -1,4 +1,4 @@
-"""Law 7 and what it needs, as every MySQL-protocol sink must keep it: rows and position together.
+"""Law 7 and what it needs, as every sink must keep it: changes and position together.
 
 Positions are offsets: the stream is handed off at 100, and each transaction takes 10 bytes of log.
 """
@@ -6,18 +6,14 @@ Positions are offsets: the stream is handed off at 100, and each transaction tak
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from airflow_cdc_provider.columns.changes import Statement
 from airflow_cdc_provider.core.errors import (
     CdcError,
     FencedError,
     PositionWentBackError,
-    RetryableError,
-    RowRefusedError,
     SnapshotRequiredError,
     StateMovedError,
     TableChangedError,
@@ -25,22 +21,15 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.splits import FinishedSplit
 from airflow_cdc_provider.core.stream_split import hand_off
-from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import effect_of
-from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPoint
-from airflow_cdc_provider.systems.mysql.sink import ledger as ledger_module
-from tests.behaviours.sink_world import SERVER, Change, Row, SinkWorld, at, delete, insert, update
-
-
-def _statement(sql: str, point: MySqlPoint) -> Statement:
-    return Statement("shop", sql, point, effect_of(sql, default_database="shop"))
+from tests.behaviours.sink_world import Change, Row, SinkWorld, altering, delete, insert, update
+from tests.behaviours.source_log import at, point
 
 
 class ChangeSinkBehaviours:
-    """A sink that applies changes, in whatever mode."""
+    """A sink that takes changes, in whatever mode."""
 
     def test_changes_and_position_are_committed(self, world: SinkWorld) -> None:
-        world.put((1, "a"), (2, "b"))
-        world.hand_off()
+        world.hand_off(orders=[(1, "a"), (2, "b")])
         sink = world.changes()
         applied = sink.apply(
             world.batch([insert(3, "c"), update((1, "a"), (1, "A"))], [delete(2, "b")])
@@ -52,8 +41,7 @@ class ChangeSinkBehaviours:
         assert sink.stream().start == at(120)
 
     def test_rows_in_quantity_are_upserted(self, world: SinkWorld) -> None:
-        world.put(*((i, "old") for i in range(50)))
-        world.hand_off()
+        world.hand_off(orders=[(i, "old") for i in range(50)])
         sink = world.changes()
         new = [(i, f"nëw'\\ {i}") for i in range(3000)]
         changes: list[Change] = [update((i, "old"), new[i]) for i in range(50)]
@@ -71,15 +59,6 @@ class ChangeSinkBehaviours:
         assert sink.apply(batch).changes == 0
         assert world.held() == [(1, "later")]
         assert world.ledger.stream().start == at(140)
-
-    def test_of_a_batch_half_committed_only_the_rest_is_applied(self, world: SinkWorld) -> None:
-        world.hand_off()
-        sink = world.changes()
-        sink.apply(world.batch([insert(1, "a")], [insert(2, "b")]))
-        world.server.execute(f"DELETE FROM `{world.database}`.orders WHERE id = 1")
-        applied = sink.apply(world.batch([insert(1, "a")], [insert(2, "b")], [insert(3, "c")]))
-        assert (applied.changes, applied.transactions) == (1, 1)
-        assert world.held() == [(2, "b"), (3, "c")]
 
     def test_a_gap_is_refused(self, world: SinkWorld) -> None:
         world.hand_off()
@@ -145,31 +124,8 @@ class ChangeSinkBehaviours:
         with pytest.raises(SnapshotRequiredError):
             world.changes().apply(world.batch([insert(1, "a")]))
 
-    def test_an_old_generation_is_refused_in_the_middle_of_a_transaction(
-        self, world: SinkWorld, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        world.hand_off()
-        old = world.changes(1)
-        monkeypatch.setattr(
-            "airflow_cdc_provider.systems.mysql.sink.writers.end_older", lambda *_: None
-        )
-        claim = ledger_module.claim_commit
-        overtaken: list[int] = []
-
-        def overtake(*arguments: Any) -> str:
-            if not overtaken:
-                overtaken.append(1)
-                world.ledger.take_over(2)
-            return claim(*arguments)
-
-        monkeypatch.setattr(ledger_module, "claim_commit", overtake)
-        with pytest.raises(FencedError):
-            old.apply(world.batch([insert(1, "zombie")]))
-        assert world.ledger.stream().start == at(100)
-
     def test_keys_that_move_and_swap_end_right(self, world: SinkWorld) -> None:
-        world.put((1, "one"), (2, "two"), (3, "three"))
-        world.hand_off()
+        world.hand_off(orders=[(1, "one"), (2, "two"), (3, "three")])
         world.changes().apply(
             world.batch(
                 [update((1, "one"), (9, "one"))],
@@ -180,8 +136,7 @@ class ChangeSinkBehaviours:
         assert world.held() == [(1, "two"), (2, "one"), (4, "three")]
 
     def test_unique_values_that_swap_end_right(self, world: SinkWorld) -> None:
-        world.put((1, 10), (2, 20), (3, 30), table="seats")
-        world.hand_off()
+        world.hand_off(seats=[(1, 10), (2, 20), (3, 30)])
         world.changes().apply(
             world.batch(
                 [update((1, 10), (1, 99)), update((2, 20), (2, 10)), update((1, 99), (1, 20))],
@@ -191,18 +146,8 @@ class ChangeSinkBehaviours:
         )
         assert world.held("seats") == [(1, 20), (2, 10), (4, 30)]
 
-    def test_a_taken_unique_value_is_refused_and_changes_no_other_row(
-        self, world: SinkWorld
-    ) -> None:
-        world.hand_off()
-        world.put((1, 10), table="seats")  # a row the source does not have
-        with pytest.raises(RowRefusedError, match="1062"):
-            world.changes().apply(world.batch([insert(2, 10)], table="seats"))
-        assert world.held("seats") == [(1, 10)]
-
     def test_a_huge_transaction_comes_in_parts_and_is_seen_whole(self, world: SinkWorld) -> None:
-        world.put((1, "a"))
-        world.hand_off()
+        world.hand_off(orders=[(1, "a")])
         sink = world.changes()
         assert sink.apply(world.batch([update((1, "a"), (1, "b"))], end=None)) is None
         assert sink.apply(world.batch([insert(2, "c"), insert(3, "d")], end=None)) is None
@@ -262,7 +207,7 @@ class ChangeSinkBehaviours:
         self, world: SinkWorld
     ) -> None:
         world.hand_off()
-        barrier = _statement("ALTER TABLE orders ADD COLUMN c INT", _point(110, 150))
+        barrier = altering("orders", point(110, 150))
         batch = world.batch([insert(1, "a")], end=150, barrier=barrier)
         for _ in range(2):
             with pytest.raises(TableChangedError, match="ALTER TABLE orders"):
@@ -272,7 +217,7 @@ class ChangeSinkBehaviours:
 
     def test_a_statement_on_another_table_is_passed(self, world: SinkWorld) -> None:
         world.hand_off()
-        barrier = _statement("ALTER TABLE other ADD COLUMN c INT", _point(110, 150))
+        barrier = altering("other", point(110, 150))
         world.changes().apply(world.batch([insert(1, "a")], end=150, barrier=barrier))
         assert world.held() == [(1, "a")]
         assert world.ledger.stream().start == at(150)
@@ -289,7 +234,7 @@ class ChangeSinkBehaviours:
         print(f"seed {seed}")
         rng = random.Random(seed)
         world.hand_off()
-        transactions, final = _history(rng, 60)
+        transactions, final = history(rng, 60)
         done, sink = 0, world.changes()
         while done < len(transactions):
             first = rng.randint(max(0, done - 3), done)
@@ -302,87 +247,40 @@ class ChangeSinkBehaviours:
             done = last
         assert dict(world.held()) == final
 
-
-class TransactionalBehaviours(ChangeSinkBehaviours):
-    """A sink with one slot: all of a batch is there or nothing, and the position with it."""
-
-    def test_a_refused_row_keeps_nothing_of_its_batch(self, world: SinkWorld) -> None:
-        world.put((1, "a"))
+    def test_of_a_batch_that_overlaps_only_the_rest_is_applied(self, world: SinkWorld) -> None:
         world.hand_off()
         sink = world.changes()
-        rows: list[Change] = [insert(i, "x") for i in range(100, 700)]
-        with pytest.raises(RowRefusedError, match=r"1406.*key 900\b"):
-            sink.apply(world.batch([delete(1, "a")], rows, [insert(900, "y" * 300)]))
-        assert world.held() == [(1, "a")]
-        assert world.ledger.stream().start == at(100)
-        sink.apply(world.batch([insert(2, "fits")]))
-        assert (2, "fits") in world.held()
+        sink.apply(world.batch([insert(1, "a")], [insert(2, "b")]))
+        applied = sink.apply(world.batch([insert(1, "a")], [insert(2, "b")], [insert(3, "c")]))
+        assert (applied.changes, applied.transactions) == (1, 1)
+        assert world.held() == [(1, "a"), (2, "b"), (3, "c")]
 
-    def test_a_huge_transaction_that_fails_half_way_is_undone(self, world: SinkWorld) -> None:
+    def test_an_old_generation_applies_nothing(self, world: SinkWorld) -> None:
         world.hand_off()
-        sink = world.changes()
-        sink.apply(world.batch([insert(1, "a")], end=None))
-        with pytest.raises(RowRefusedError):
-            sink.apply(world.batch([insert(2, "y" * 300)], end=None))
-        with pytest.raises(RetryableError, match="middle of a source transaction"):
-            sink.apply(world.batch([insert(3, "the end without the beginning")], end=110))
+        old = world.changes()
+        world.ledger.take_over(2)
+        with pytest.raises(CdcError):  # some sinks end the connection of the old owner
+            old.apply(world.batch([insert(1, "zombie")]))
         assert world.held() == []
         assert world.ledger.stream().start == at(100)
 
-    def test_a_connection_killed_between_any_two_statements_keeps_rows_and_position_together(
-        self, world: SinkWorld, monkeypatch: pytest.MonkeyPatch
+    def test_a_sink_opened_again_goes_on_where_the_last_commit_ended(
+        self, world: SinkWorld
     ) -> None:
-        world.put((1, "v0"))
         world.hand_off()
-        for version, step in enumerate(range(1, 20)):
-            sink = world.changes()
-            session = sink._sessions[0]
-            killed = kill_before(session, step, world, monkeypatch)
-            batch = world.batch(
-                [update((1, f"v{version}"), (1, f"v{version + 1}"))], start=100 + 10 * version
-            )
-            try:
-                sink.apply(batch)
-            except CdcError:
-                position = world.ledger.stream().start
-                assert world.held() == [(1, f"v{(position.binlog.offset - 100) // 10}")]
-                world.changes().apply(batch)
-            assert world.held() == [(1, f"v{version + 1}")]
-            assert world.ledger.stream().start == at(110 + 10 * version)
-            if not killed:
-                return
-        pytest.fail("the transaction never ran to its end")
+        first = world.changes()
+        first.apply(world.batch([insert(1, "a")]))
+        first.apply(
+            world.batch([insert(2, "of a transaction without its end")], start=110, end=None)
+        )
+        first.close()
+        again = world.changes()
+        assert again.stream().start == at(110)
+        again.apply(world.batch([insert(3, "c")], start=110))
+        assert world.held() == [(1, "a"), (3, "c")]
 
 
-def kill_before(
-    session: Any, step: int, world: SinkWorld, monkeypatch: pytest.MonkeyPatch
-) -> list[int]:
-    """Kill a session's connection before its `step`-th statement; the list says if that was."""
-    number = session.connection.thread_id()
-    count, killed = 0, []
-
-    def counting(original: Any) -> Any:
-        def run(*arguments: Any) -> Any:
-            nonlocal count
-            count += 1
-            if count == step:
-                killed.append(step)
-                world.server.execute(f"KILL {number}")
-            return original(*arguments)
-
-        return run
-
-    raw = session.raw
-    monkeypatch.setattr(session, "rows", counting(session.rows))
-    monkeypatch.setattr(raw, "send_statement", counting(raw.send_statement))
-    return killed
-
-
-def _point(start: int, end: int) -> MySqlPoint:
-    return MySqlPoint(SERVER, None, BinlogPosition(1, start), BinlogPosition(1, end), 7)
-
-
-def _history(rng: random.Random, count: int) -> tuple[list[list[Change]], dict[int, str]]:
+def history(rng: random.Random, count: int) -> tuple[list[list[Change]], dict[int, str]]:
     """Make transactions of inserts, updates, deletes and key moves, and what they leave."""
     held: dict[int, str] = {}
     transactions = []

@@ -1,51 +1,44 @@
 """What the sink behaviours stand on: one table of each shape, and a sink under a generation.
 
 There is no source server: rows, positions and changes are made here, so that each behaviour can
-say exactly what the source is to have done.
+say exactly what the source is to have done. What only a system knows is asked of its own world: how
+it makes a table, what it holds, how its sink is opened.
 """
 
 from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
 
 from airflow_cdc_provider.columns.changes import ChangeBatch, Op, Statement, TableChanges
 from airflow_cdc_provider.columns.rows import ArrowRows
-from airflow_cdc_provider.columns.sink_port import Owner, SinkSettings
-from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.columns.sink_port import Sink
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
-from airflow_cdc_provider.core.jobspec import ApplyMode
-from airflow_cdc_provider.core.keys import KeyRange
+from airflow_cdc_provider.core.keys import KeyKind, KeyRange
+from airflow_cdc_provider.core.positions import TransactionPoint
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
 from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
-from airflow_cdc_provider.core.table_schema import Column, TableSchema, UniqueKey
-from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
-from airflow_cdc_provider.systems.mysql.dialect.value_model import arrow_schema, arrow_schemas
-from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink
-from airflow_cdc_provider.systems.mysql.positions.position import (
-    BinlogPosition,
-    MySqlPoint,
-    MySqlPosition,
+from airflow_cdc_provider.core.table_schema import (
+    Column,
+    ColumnType,
+    TableSchema,
+    TypeKind,
+    UniqueKey,
 )
-from tests.servers.given import SqlServer
+from tests.behaviours.source_log import at, point
 
-SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
-INT = mysql_type("int")
-TEXT = mysql_type("varchar", length=200, charset="utf8mb4", collation="utf8mb4_0900_ai_ci")
 Row = tuple[Any, ...]
 Change = tuple[Op, Row | None, Row | None]
-
-
-def at(offset: int) -> MySqlPosition:
-    """A place in the source's log."""
-    return MySqlPosition(SERVER, BinlogPosition(1, offset))
+ARROW = {TypeKind.INTEGER: pa.int32(), TypeKind.TEXT: pa.string()}
 
 
 def insert(*row: Any) -> Change:
@@ -60,64 +53,61 @@ def delete(*row: Any) -> Change:
     return Op.DELETE, row, None
 
 
-@dataclass
-class SinkWorld:
-    """One sink server, a database on it, and a pipeline of its own."""
+def altering(table: str, place: TransactionPoint) -> Statement:
+    """A statement that changes a table's definition."""
+    effect = StatementEffect(StatementKind.ALTER, (TableId("shop", table),))
+    return Statement("shop", f"ALTER TABLE {table} ADD COLUMN c INT", place, effect)
 
-    server: SqlServer
-    database: str
-    local_files: bool = True
-    apply: ApplyMode = ApplyMode.TRANSACTIONS
-    writers: int = 1
+
+@dataclass(kw_only=True)
+class SinkWorld(ABC):
+    """A sink and a pipeline of its own; each system says how its tables are made and looked at."""
+
+    types: ClassVar[Mapping[TypeKind, ColumnType]] = {
+        TypeKind.INTEGER: ColumnType("whole number", TypeKind.INTEGER, KeyKind.INTEGER),
+        TypeKind.TEXT: ColumnType("text", TypeKind.TEXT, KeyKind.TEXT),
+    }
+    """The columns of the tables, as the source is to have stated them."""
+
+    database = "shop"
+    generation: int = 1
     pipeline: PipelineName = field(
         default_factory=lambda: PipelineName(f"p_{secrets.token_hex(6)}")
     )
     stack: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self) -> None:
-        text = "VARCHAR(200) CHARACTER SET utf8mb4"
-        self.server.execute(
-            f"CREATE TABLE `{self.database}`.orders (id INT PRIMARY KEY, name {text})"
-        )
-        self.server.execute(
-            f"CREATE TABLE `{self.database}`.seats "
-            "(id INT PRIMARY KEY, seat INT NOT NULL, UNIQUE KEY seat (seat))"
-        )
-        self.orders = self._plan("orders", Column("id", INT, nullable=False), Column("name", TEXT))
+        number, text = self.types[TypeKind.INTEGER], self.types[TypeKind.TEXT]
+        key = Column("id", number, nullable=False)
+        self.orders = self._plan("orders", key, Column("name", text))
         self.seats = self._plan(
             "seats",
-            Column("id", INT, nullable=False),
-            Column("seat", INT, nullable=False),
+            key,
+            Column("seat", number, nullable=False),
             unique_keys=(UniqueKey("seat", ("seat",)),),
         )
-        self.sink = self.under(1)
+        self.make_tables()
+        self.sink = self.under(self.generation)
         self.ledger = self.opened(self.sink.open_ledger())
-        self.ledger.take_over(1)
+        self.ledger.take_over(self.generation)
+
+    @abstractmethod
+    def make_tables(self) -> None:
+        """Make `orders` and `seats`, empty: texts of up to 200 characters, seats unique."""
+
+    @abstractmethod
+    def under(self, generation: int, **options: Any) -> Sink:
+        """The sink as an owner of this generation sees it."""
+
+    @abstractmethod
+    def held(self, table: str = "orders") -> list[Row]:
+        """What the sink holds now, by key."""
 
     def _plan(
         self, name: str, *columns: Column, unique_keys: tuple[UniqueKey, ...] = ()
     ) -> TablePlan:
         schema = TableSchema(TableId("shop", name), columns, ("id",), (0,), unique_keys)
         return TablePlan(schema, TableId(self.database, name), 0)
-
-    @property
-    def endpoint(self) -> Endpoint:
-        return Endpoint.parse(self.server.dsn())
-
-    def under(self, generation: int, **options: Any) -> MySqlSink:
-        """The sink as an owner of this generation sees it."""
-        settings: dict[str, Any] = {
-            "local_files": self.local_files,
-            "apply": self.apply,
-            "writers": self.writers,
-        }
-        settings |= options
-        return MySqlSink(
-            self.endpoint,
-            Owner(self.pipeline, generation),
-            (self.orders, self.seats),
-            SinkSettings(**settings),
-        )
 
     def opened(self, thing: Any) -> Any:
         """Close it with the world."""
@@ -133,17 +123,7 @@ class SinkWorld:
     @property
     def columns(self) -> dict[TableId, pa.Schema]:
         """The columns that changes of each table have."""
-        return arrow_schemas(plan.schema for plan in (self.orders, self.seats))
-
-    def held(self, table: str = "orders") -> list[Row]:
-        """What the sink holds now."""
-        return self.server.execute(f"SELECT * FROM `{self.database}`.{table} ORDER BY 1")
-
-    def put(self, *rows: Row, table: str = "orders") -> None:
-        """Write rows into the sink behind the pipeline's back."""
-        for row in rows:
-            marks = ", ".join(["%s"] * len(row))
-            self.server.execute(f"INSERT INTO `{self.database}`.{table} VALUES ({marks})", row)
+        return {plan.schema.table: arrow(plan.schema) for plan in (self.orders, self.seats)}
 
     # --- splits -------------------------------------------------------------------------------
 
@@ -162,7 +142,7 @@ class SinkWorld:
         )
 
     def rows(self, *rows: Row, of: str = "orders") -> ArrowRows:
-        schema = arrow_schema(getattr(self, of).schema.copied_columns)
+        schema = arrow(getattr(self, of).schema)
         columns = list(zip(*rows, strict=True)) or [()] * len(schema)
         arrays = [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
         return ArrowRows(pa.Table.from_arrays(arrays, schema=schema))
@@ -180,13 +160,13 @@ class SinkWorld:
 
     # --- stream -------------------------------------------------------------------------------
 
-    def hand_off(self, *tables: str, high: int = 100) -> StreamSplit:
-        """Publish each table as it is in the sink, as one split, and hand off."""
+    def hand_off(self, *tables: str, high: int = 100, **rows: Sequence[Row]) -> StreamSplit:
+        """Publish each table, with these rows or as it is, as one split, and hand off."""
         finished = []
         splits = self.splits()
         for name in tables or ("orders", "seats"):
             split = self.split(of=name)
-            report = self.publish(splits, split, *self.held(name), high=high)
+            report = self.publish(splits, split, *rows.get(name, self.held(name)), high=high)
             finished.append(FinishedSplit.of(split, report, backfilled=True))
         stream = hand_off(finished)
         self.ledger.store_stream(stream)
@@ -201,16 +181,7 @@ class SinkWorld:
         barrier: Statement | None = None,
     ) -> ChangeBatch:
         """Transactions of one table, ten bytes of log each; `end` None makes it a part."""
-        points = tuple(
-            MySqlPoint(
-                SERVER,
-                None,
-                BinlogPosition(1, start + 10 * i),
-                BinlogPosition(1, start + 10 * i + 10),
-                7,
-            )
-            for i in range(len(transactions))
-        )
+        points = tuple(point(start + 10 * i, start + 10 * i + 10) for i in range(len(transactions)))
         last = start + 10 * len(transactions) if end == -1 else end
         changes = self.changes_of(table, transactions)
         return ChangeBatch(
@@ -219,7 +190,7 @@ class SinkWorld:
 
     def changes_of(self, table: str, transactions: Sequence[Sequence[Change]]) -> TableChanges:
         plan = getattr(self, table)
-        schema = arrow_schema(plan.schema.columns)
+        schema = arrow(plan.schema)
         flat = [(i, change) for i, changes in enumerate(transactions) for change in changes]
         count = itertools.count()
         return TableChanges(
@@ -239,7 +210,15 @@ def _image(rows: Sequence[Row | None], schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def worlds(world: SinkWorld) -> Iterator[SinkWorld]:
+def arrow(schema: TableSchema) -> pa.Schema:
+    """The columns that a table's rows have in the value model."""
+    return pa.schema([(column.name, ARROW[column.type.kind]) for column in schema.columns])
+
+
+World = TypeVar("World", bound=SinkWorld)
+
+
+def worlds(world: World) -> Iterator[World]:
     """Give a world to a fixture and close all it opened."""
     with world.stack:
         yield world

@@ -82,7 +82,8 @@ def test_files_of_others_in_a_tables_folder_are_a_conflict(world: ChangelogWorld
 
 
 def test_a_pipeline_finds_the_folder_of_another_taken(world: ChangelogWorld) -> None:
-    other = replace(world.sink, owner=replace(world.sink.owner, pipeline=_other(world)))
+    mine = world.under(1)
+    other = replace(mine, owner=replace(mine.owner, pipeline=_other(world)))
     assert [each.pipeline for each in other.open_targets().conflicts([world.orders])] == [
         str(world.pipeline)
     ]

@@ -14,11 +14,10 @@ from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.endpoint import Folder
 from airflow_cdc_provider.core.splits import FinishedSplit
 from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
-from airflow_cdc_provider.core.table_schema import Column, UniqueKey
 from airflow_cdc_provider.systems.changelog.changelog_sink import ChangelogSink
 from airflow_cdc_provider.systems.changelog.files import Format
 from airflow_cdc_provider.systems.changelog.reading import marker_files, sealed_files
-from tests.behaviours.sink_world import INT, TEXT, Row, SinkWorld
+from tests.behaviours.sink_world import Row, SinkWorld
 
 Event = dict[str, Any]
 
@@ -27,26 +26,13 @@ Event = dict[str, Any]
 class ChangelogWorld(SinkWorld):
     """The sinks' world in a folder."""
 
-    server: Any = None
-    database: str = "shop"
-    root: Path = Path()
+    root: Path
     form: Format = Format.JSON
 
-    generation: int = 1
+    def make_tables(self) -> None:
+        """Make nothing: a table's folder comes with its first file."""
 
-    def __post_init__(self) -> None:
-        self.orders = self._plan("orders", Column("id", INT, nullable=False), Column("name", TEXT))
-        self.seats = self._plan(
-            "seats",
-            Column("id", INT, nullable=False),
-            Column("seat", INT, nullable=False),
-            unique_keys=(UniqueKey("seat", ("seat",)),),
-        )
-        self.sink = self.under(self.generation)
-        self.ledger = self.opened(self.sink.open_ledger())
-        self.ledger.take_over(self.generation)
-
-    def under(self, generation: int, **_: Any) -> Any:
+    def under(self, generation: int, **_: Any) -> ChangelogSink:
         plans = (self.orders, self.seats)
         return ChangelogSink(
             Folder(str(self.root), self.form), Owner(self.pipeline, generation), plans

@@ -19,9 +19,12 @@ from airflow_cdc_provider.engine.stream.selection import Selection, TableWork
 from airflow_cdc_provider.engine.stream.slots import part_of, spread_columns
 from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.systems.mysql.dialect.value_model import arrow_schema
-from tests.behaviours.sink_change_behaviours import _history, kill_before
-from tests.behaviours.sink_world import INT, TEXT, SinkWorld, at, insert, update, worlds
+from tests.behaviours.sink_change_behaviours import history
+from tests.behaviours.sink_world import insert, update, worlds
+from tests.behaviours.source_log import at
 from tests.servers.given import SqlServer
+from tests.systems.mysql.sink.change_behaviours import kill_before
+from tests.systems.mysql.sink.world import INT, TEXT, MySqlSinkWorld
 
 BIG = mysql_type("bigint", unsigned=True)
 WHEN = mysql_type("datetime", fraction=6)
@@ -33,9 +36,11 @@ def schema(*key: Column, unique: tuple[UniqueKey, ...] = ()) -> TableSchema:
 
 
 @pytest.fixture
-def world(mysql_sink: SqlServer, fresh_database: Callable[[SqlServer], str]) -> Iterator[SinkWorld]:
+def world(
+    mysql_sink: SqlServer, fresh_database: Callable[[SqlServer], str]
+) -> Iterator[MySqlSinkWorld]:
     database = fresh_database(mysql_sink)
-    yield from worlds(SinkWorld(mysql_sink, database, apply=ApplyMode.MERGED, writers=3))
+    yield from worlds(MySqlSinkWorld(mysql_sink, database, apply=ApplyMode.MERGED, writers=3))
 
 
 @pytest.mark.parametrize(
@@ -69,14 +74,14 @@ def test_text_keys_and_unique_keys_are_not_spread() -> None:
 
 
 def test_slots_at_different_batches_each_skip_what_they_have(
-    world: SinkWorld, monkeypatch: pytest.MonkeyPatch
+    world: MySqlSinkWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One slot is killed at a random statement, again and again; the batches come again."""
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
     rng = random.Random(seed)
     world.hand_off()
-    transactions, final = _history(rng, 80)
+    transactions, final = history(rng, 80)
     for first in range(0, len(transactions), 4):
         batch = world.batch(*transactions[first : first + 4], start=100 + 10 * first)
         sink = world.changes()
@@ -90,7 +95,7 @@ def test_slots_at_different_batches_each_skip_what_they_have(
     assert world.ledger.stream().start == at(100 + 10 * len(transactions))
 
 
-def test_a_slot_that_has_a_batch_does_not_apply_it_again(world: SinkWorld) -> None:
+def test_a_slot_that_has_a_batch_does_not_apply_it_again(world: MySqlSinkWorld) -> None:
     world.hand_off()
     sink = world.changes()
     changes = [insert(i, "first") for i in range(30)]
@@ -109,7 +114,7 @@ def test_a_slot_that_has_a_batch_does_not_apply_it_again(world: SinkWorld) -> No
 
 @pytest.mark.parametrize(("before", "after"), [(3, 1), (3, 5), (1, 4)])
 def test_another_number_of_writers_goes_on_from_the_smallest_slot(
-    world: SinkWorld, before: int, after: int
+    world: MySqlSinkWorld, before: int, after: int
 ) -> None:
     world.put((1, 10), (2, 20), table="seats")
     world.hand_off()

@@ -7,59 +7,63 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from airflow_cdc_provider.core.jobspec import ApplyMode
-from tests.behaviours.sink_behaviours import SplitSinkBehaviours
-from tests.behaviours.sink_change_behaviours import ChangeSinkBehaviours, TransactionalBehaviours
-from tests.behaviours.sink_world import SinkWorld, worlds
+from tests.behaviours.sink_world import worlds
 from tests.servers.given import SqlServer
+from tests.systems.mysql.sink.change_behaviours import (
+    MySqlChangeBehaviours,
+    TransactionalBehaviours,
+)
+from tests.systems.mysql.sink.split_behaviours import MySqlSplitBehaviours
+from tests.systems.mysql.sink.world import MySqlSinkWorld
 
 Fresh = Callable[[SqlServer], str]
 
 
 class MySqlByLoad:
     @pytest.fixture
-    def world(self, mysql_sink: SqlServer, fresh_database: Fresh) -> Iterator[SinkWorld]:
-        yield from worlds(SinkWorld(mysql_sink, fresh_database(mysql_sink)))
+    def world(self, mysql_sink: SqlServer, fresh_database: Fresh) -> Iterator[MySqlSinkWorld]:
+        yield from worlds(MySqlSinkWorld(mysql_sink, fresh_database(mysql_sink)))
 
 
 class MySqlByInsert:
     @pytest.fixture
-    def world(self, mysql_sink: SqlServer, fresh_database: Fresh) -> Iterator[SinkWorld]:
-        yield from worlds(SinkWorld(mysql_sink, fresh_database(mysql_sink), local_files=False))
+    def world(self, mysql_sink: SqlServer, fresh_database: Fresh) -> Iterator[MySqlSinkWorld]:
+        yield from worlds(MySqlSinkWorld(mysql_sink, fresh_database(mysql_sink), local_files=False))
 
 
 class MariaDbByLoad:
     @pytest.fixture
-    def world(self, mariadb_server: SqlServer, fresh_database: Fresh) -> Iterator[SinkWorld]:
-        yield from worlds(SinkWorld(mariadb_server, fresh_database(mariadb_server)))
+    def world(self, mariadb_server: SqlServer, fresh_database: Fresh) -> Iterator[MySqlSinkWorld]:
+        yield from worlds(MySqlSinkWorld(mariadb_server, fresh_database(mariadb_server)))
 
 
 class MariaDbByInsert:
     @pytest.fixture
-    def world(self, mariadb_server: SqlServer, fresh_database: Fresh) -> Iterator[SinkWorld]:
+    def world(self, mariadb_server: SqlServer, fresh_database: Fresh) -> Iterator[MySqlSinkWorld]:
         database = fresh_database(mariadb_server)
-        yield from worlds(SinkWorld(mariadb_server, database, local_files=False))
+        yield from worlds(MySqlSinkWorld(mariadb_server, database, local_files=False))
 
 
 class MySqlMerged:
     @pytest.fixture
-    def world(self, mysql_sink: SqlServer, fresh_database: Fresh) -> Iterator[SinkWorld]:
+    def world(self, mysql_sink: SqlServer, fresh_database: Fresh) -> Iterator[MySqlSinkWorld]:
         database = fresh_database(mysql_sink)
-        yield from worlds(SinkWorld(mysql_sink, database, apply=ApplyMode.MERGED, writers=3))
+        yield from worlds(MySqlSinkWorld(mysql_sink, database, apply=ApplyMode.MERGED, writers=3))
 
 
-class TestSplitsOnMySqlByLoad(MySqlByLoad, SplitSinkBehaviours):
+class TestSplitsOnMySqlByLoad(MySqlByLoad, MySqlSplitBehaviours):
     pass
 
 
-class TestSplitsOnMySqlByInsert(MySqlByInsert, SplitSinkBehaviours):
+class TestSplitsOnMySqlByInsert(MySqlByInsert, MySqlSplitBehaviours):
     pass
 
 
-class TestSplitsOnMariaDbByLoad(MariaDbByLoad, SplitSinkBehaviours):
+class TestSplitsOnMariaDbByLoad(MariaDbByLoad, MySqlSplitBehaviours):
     pass
 
 
-class TestSplitsOnMariaDbByInsert(MariaDbByInsert, SplitSinkBehaviours):
+class TestSplitsOnMariaDbByInsert(MariaDbByInsert, MySqlSplitBehaviours):
     pass
 
 
@@ -79,5 +83,5 @@ class TestChangesOnMariaDbByInsert(MariaDbByInsert, TransactionalBehaviours):
     pass
 
 
-class TestChangesMergedOnMySql(MySqlMerged, ChangeSinkBehaviours):
+class TestChangesMergedOnMySql(MySqlMerged, MySqlChangeBehaviours):
     pass

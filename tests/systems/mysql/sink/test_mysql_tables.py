@@ -20,7 +20,7 @@ from airflow_cdc_provider.core.stream_split import hand_off
 from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
 from airflow_cdc_provider.systems.registry import open_sink
-from tests.behaviours.sink_world import at
+from tests.behaviours.source_log import at
 from tests.servers.given import SqlServer
 
 CUSTOMERS = """CREATE TABLE customers (

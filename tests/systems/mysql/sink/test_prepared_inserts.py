@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from airflow_cdc_provider.core.errors import RowRefusedError
-from tests.behaviours.sink_world import Row, SinkWorld, insert, update, worlds
+from tests.behaviours.sink_world import Row, insert, update, worlds
 from tests.servers.given import SqlServer
 from tests.servers.throwaway import MySqlServer
+from tests.systems.mysql.sink.world import MySqlSinkWorld
 
 pytestmark = pytest.mark.mysql
 
@@ -25,8 +26,10 @@ def narrow() -> Iterator[MySqlServer]:
 
 
 @pytest.fixture
-def world(narrow: MySqlServer, fresh_database: Callable[[SqlServer], str]) -> Iterator[SinkWorld]:
-    yield from worlds(SinkWorld(narrow, fresh_database(narrow)))
+def world(
+    narrow: MySqlServer, fresh_database: Callable[[SqlServer], str]
+) -> Iterator[MySqlSinkWorld]:
+    yield from worlds(MySqlSinkWorld(narrow, fresh_database(narrow)))
 
 
 def executions(sink: Any) -> int:
@@ -34,7 +37,7 @@ def executions(sink: Any) -> int:
 
 
 def test_a_split_of_many_rows_arrives_by_executions_alone(
-    world: SinkWorld, monkeypatch: pytest.MonkeyPatch
+    world: MySqlSinkWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink = world.splits()
     sent: list[bytes] = []
@@ -51,7 +54,7 @@ def test_a_split_of_many_rows_arrives_by_executions_alone(
     assert not any(part.startswith(f"INSERT INTO `{world.database}".encode()) for part in sent)
 
 
-def test_the_next_split_uses_the_statements_of_the_last(world: SinkWorld) -> None:
+def test_the_next_split_uses_the_statements_of_the_last(world: MySqlSinkWorld) -> None:
     sink = world.splits()
     world.publish(sink, world.split(end=5_000), *MANY)
     kept = dict(sink._session._prepared)
@@ -62,7 +65,7 @@ def test_the_next_split_uses_the_statements_of_the_last(world: SinkWorld) -> Non
     }
 
 
-def test_a_row_refused_in_the_middle_of_an_execution_is_named(world: SinkWorld) -> None:
+def test_a_row_refused_in_the_middle_of_an_execution_is_named(world: MySqlSinkWorld) -> None:
     rows = [*MANY, (10_000, "x" * 201)]
     with pytest.raises(RowRefusedError, match="key 10000"):
         world.publish(world.splits(), world.split(), *rows)
@@ -72,7 +75,7 @@ def test_a_row_refused_in_the_middle_of_an_execution_is_named(world: SinkWorld) 
     assert world.held() == []
 
 
-def test_rows_that_fill_a_packet_arrive_among_small_ones(world: SinkWorld) -> None:
+def test_rows_that_fill_a_packet_arrive_among_small_ones(world: MySqlSinkWorld) -> None:
     world.server.execute(f"ALTER TABLE `{world.database}`.orders MODIFY name LONGTEXT")
     rows = [(i, "x" * (1_000_000 if i in {5, 1_500} else i % 9_000)) for i in range(3_000)]
     world.publish(world.splits(), world.split(), *rows)
@@ -82,7 +85,9 @@ def test_rows_that_fill_a_packet_arrive_among_small_ones(world: SinkWorld) -> No
     assert world.held() == rows
 
 
-def test_a_server_that_prepares_nothing_gets_text(world: SinkWorld, narrow: MySqlServer) -> None:
+def test_a_server_that_prepares_nothing_gets_text(
+    world: MySqlSinkWorld, narrow: MySqlServer
+) -> None:
     narrow.execute("SET GLOBAL max_prepared_stmt_count = 0")
     try:
         sink = world.splits()
@@ -93,7 +98,7 @@ def test_a_server_that_prepares_nothing_gets_text(world: SinkWorld, narrow: MySq
     assert world.held() == MANY
 
 
-def test_changes_of_many_rows_are_upserted_by_executions(world: SinkWorld) -> None:
+def test_changes_of_many_rows_are_upserted_by_executions(world: MySqlSinkWorld) -> None:
     world.put((1, "before"))
     world.hand_off("orders")
     sink = world.changes()
@@ -106,7 +111,7 @@ def test_changes_of_many_rows_are_upserted_by_executions(world: SinkWorld) -> No
     assert int(count) > 0
 
 
-def test_statements_held_at_the_server_are_few(world: SinkWorld) -> None:
+def test_statements_held_at_the_server_are_few(world: MySqlSinkWorld) -> None:
     session = world.splits()._session
     for rows in range(1, 60):
         row = ",".join(["?"] * 1_000)

@@ -18,9 +18,11 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.splits import FinishedSplit
 from airflow_cdc_provider.core.stream_split import hand_off
-from tests.behaviours.sink_world import SinkWorld, at, insert, update, worlds
+from tests.behaviours.sink_world import insert, update, worlds
+from tests.behaviours.source_log import at
 from tests.servers.given import SqlServer
 from tests.servers.throwaway import MySqlServer
+from tests.systems.mysql.sink.world import MySqlSinkWorld
 
 pytestmark = pytest.mark.mysql
 
@@ -35,13 +37,15 @@ def mortal() -> Iterator[MySqlServer]:
 @pytest.fixture
 def mortal_world(
     mortal: MySqlServer, fresh_database: Callable[[SqlServer], str]
-) -> Iterator[SinkWorld]:
-    yield from worlds(SinkWorld(mortal, fresh_database(mortal)))
+) -> Iterator[MySqlSinkWorld]:
+    yield from worlds(MySqlSinkWorld(mortal, fresh_database(mortal)))
 
 
 @pytest.fixture
-def world(mysql_sink: SqlServer, fresh_database: Callable[[SqlServer], str]) -> Iterator[SinkWorld]:
-    yield from worlds(SinkWorld(mysql_sink, fresh_database(mysql_sink)))
+def world(
+    mysql_sink: SqlServer, fresh_database: Callable[[SqlServer], str]
+) -> Iterator[MySqlSinkWorld]:
+    yield from worlds(MySqlSinkWorld(mysql_sink, fresh_database(mysql_sink)))
 
 
 def kill_server_before(
@@ -61,7 +65,7 @@ def kill_server_before(
 
 @pytest.mark.parametrize("words", ["REPLACE INTO `airflow_cdc`", "COMMIT"])
 def test_a_server_killed_before_the_end_keeps_neither_rows_nor_report(
-    mortal_world: SinkWorld, mortal: MySqlServer, words: str, monkeypatch: pytest.MonkeyPatch
+    mortal_world: MySqlSinkWorld, mortal: MySqlServer, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = mortal_world
     world.publish(world.splits(), world.split(), (1, "before"))
@@ -79,7 +83,7 @@ def test_a_server_killed_before_the_end_keeps_neither_rows_nor_report(
 
 @pytest.mark.parametrize("words", ["INSERT INTO", "UPDATE `airflow_cdc`", "COMMIT"])
 def test_a_server_killed_between_two_statements_has_rows_and_position_together(
-    mortal_world: SinkWorld, mortal: MySqlServer, words: str, monkeypatch: pytest.MonkeyPatch
+    mortal_world: MySqlSinkWorld, mortal: MySqlServer, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = mortal_world
     world.put((1, "a"))
@@ -98,7 +102,7 @@ def test_a_server_killed_between_two_statements_has_rows_and_position_together(
 
 
 def test_a_commit_whose_reply_was_lost_is_recognised(
-    world: SinkWorld, monkeypatch: pytest.MonkeyPatch
+    world: MySqlSinkWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink = world.splits()
     _lose_commit_replies(sink._session, monkeypatch)
@@ -110,7 +114,7 @@ def test_a_commit_whose_reply_was_lost_is_recognised(
 
 
 def test_a_batch_whose_commit_lost_its_reply_is_not_applied_again(
-    world: SinkWorld, monkeypatch: pytest.MonkeyPatch
+    world: MySqlSinkWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.hand_off()
     sink = world.changes()
@@ -134,7 +138,7 @@ def _lose_commit_replies(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "commit", committed_but_unheard)
 
 
-def test_a_lock_that_is_released_in_time_is_waited_out(world: SinkWorld) -> None:
+def test_a_lock_that_is_released_in_time_is_waited_out(world: MySqlSinkWorld) -> None:
     world.put((1, "locked"))
     sink = world.splits()
     sink._session.execute("SET SESSION innodb_lock_wait_timeout = 1")
@@ -150,7 +154,7 @@ def test_a_lock_that_is_released_in_time_is_waited_out(world: SinkWorld) -> None
     other.close()
 
 
-def test_a_lock_that_stays_is_named_as_busy(world: SinkWorld) -> None:
+def test_a_lock_that_stays_is_named_as_busy(world: MySqlSinkWorld) -> None:
     world.put((1, "locked"))
     sink = world.splits()
     sink._session.execute("SET SESSION innodb_lock_wait_timeout = 1")
@@ -163,7 +167,7 @@ def test_a_lock_that_stays_is_named_as_busy(world: SinkWorld) -> None:
 
 
 def test_statements_fill_the_packet_to_the_last_byte_and_never_more(
-    mortal_world: SinkWorld,
+    mortal_world: MySqlSinkWorld,
 ) -> None:
     world = mortal_world
     world.server.execute(f"ALTER TABLE `{world.database}`.orders MODIFY name LONGTEXT")
@@ -183,13 +187,15 @@ def test_statements_fill_the_packet_to_the_last_byte_and_never_more(
     assert world.held() == many
 
 
-def test_a_sink_of_small_packets_is_not_sent_large_ones_by_load(mortal_world: SinkWorld) -> None:
+def test_a_sink_of_small_packets_is_not_sent_large_ones_by_load(
+    mortal_world: MySqlSinkWorld,
+) -> None:
     rows = [(i, "x" * 190) for i in range(20_000)]
     mortal_world.publish(mortal_world.splits(), mortal_world.split(), *rows)
     assert mortal_world.held() == rows
 
 
-def test_rows_of_many_megabytes_are_loaded(world: SinkWorld) -> None:
+def test_rows_of_many_megabytes_are_loaded(world: MySqlSinkWorld) -> None:
     world.server.execute(f"ALTER TABLE `{world.database}`.orders MODIFY name LONGTEXT")
     rows = [(i, "x") for i in range(300)] + [(900, "z" * 20_000_000), (901, "end")]
     world.publish(world.splits(), world.split(), *rows)
@@ -197,7 +203,7 @@ def test_rows_of_many_megabytes_are_loaded(world: SinkWorld) -> None:
 
 
 def test_a_table_of_many_splits_is_handed_off_to_a_sink_of_small_packets(
-    mortal_world: SinkWorld,
+    mortal_world: MySqlSinkWorld,
 ) -> None:
     world, count = mortal_world, 1500
     bounds = [None, *range(1, count), None]
@@ -216,7 +222,7 @@ def test_a_table_of_many_splits_is_handed_off_to_a_sink_of_small_packets(
 @pytest.mark.parametrize("local_files", [True, False])
 @pytest.mark.parametrize("count", [1, 300, 1500])
 def test_digits_that_a_column_altered_at_the_sink_has_no_place_for_are_not_dropped(
-    world: SinkWorld, local_files: bool, count: int
+    world: MySqlSinkWorld, local_files: bool, count: int
 ) -> None:
     world.server.execute(f"ALTER TABLE `{world.database}`.orders MODIFY name DECIMAL(9,1)")
     sink = world.opened(world.under(1, local_files=local_files).open_splits())
@@ -227,7 +233,7 @@ def test_digits_that_a_column_altered_at_the_sink_has_no_place_for_are_not_dropp
 
 @pytest.mark.parametrize("local_files", [True, False])
 def test_a_row_that_is_larger_as_sql_than_a_statement_may_be_is_written_all_the_same(
-    world: SinkWorld, local_files: bool
+    world: MySqlSinkWorld, local_files: bool
 ) -> None:
     """As SQL text each byte of such a row takes two."""
     world.server.execute(f"ALTER TABLE `{world.database}`.orders MODIFY name LONGTEXT")
