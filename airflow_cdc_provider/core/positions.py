@@ -61,6 +61,12 @@ class LogPosition(Protocol):
     def reaches(self, end: LogPosition) -> bool:
         """Tell whether nothing is left to read up to `end`; False where that cannot be told."""
 
+    def placed_by(self, passed: Iterable[LogPosition]) -> LogPosition:
+        """Return this position with a place in the log, if it has none but has all of `passed`.
+
+        The place is that of the latest of them: nothing up to there is missing here.
+        """
+
     def may_be_purged(self, end: LogPosition) -> bool:
         """Tell whether a server whose log ends at `end` may have purged it here, if in doubt so."""
 

@@ -1,10 +1,11 @@
 """Whether a catch-up has anything to do: where it has not, no Spark is started.
 
 It has nothing to do where the ledger's position is at the end of the source's log and every table
-is consistent there. The source is then asked what a stream job would ask of it: whether the log is
-still the one that was read, and whether the server has all that the sink holds. Whatever speaks
-against it, an answer that does not come too, is left to the job, which tells it and tries again as
-it always does.
+is consistent there. The first position after a snapshot may have no place in the log; where it has
+all that the log held at the splits' H, it is at the last H's place as well. The source is then asked
+what a stream job would ask of it: whether the log is still the one that was read, and whether the
+server has all that the sink holds. Whatever speaks against it, an answer that does not come too, is
+left to the job, which tells it and tries again as it always does.
 
 A distributed transaction that is prepared and not committed does not matter here. The position has
 passed its rows, and its commit will be new log, whose reader looks for them.
@@ -44,7 +45,8 @@ def nothing_to_stream(run: Run, generation: int) -> JobResult | None:
     if stored is None or state.phase not in _MAY_STREAM:
         return None
     stream = stored.passed(stored.start)
-    end = _end_if_reached(run, stream)
+    highs = [high for progress in stored.tables for high in progress.consistent_at]
+    end = _end_if_reached(run, stream, stream.start.placed_by(highs))
     if end is None:
         return None
     _tell(run, generation, stream, counts, end)
@@ -60,18 +62,18 @@ def nothing_to_stream(run: Run, generation: int) -> JobResult | None:
     )
 
 
-def _end_if_reached(run: Run, stream: StreamSplit) -> LogPosition | None:
-    """Return the end of the log if the sink has all of it; None also where that is in doubt."""
+def _end_if_reached(run: Run, stream: StreamSplit, at: LogPosition) -> LogPosition | None:
+    """Return the end of the log if `at` is there; None also where that is in doubt."""
     if stream.inconsistent:
         return None
     source = source_of(run)
     try:
         with closing(source.log_end(purpose="end of the log")) as log_end:
             end = log_end.now()
-        if not stream.start.reaches(end):
+        if not at.reaches(end):
             return None
         captured = [progress.table for progress in stream.tables]
-        news = source.require_same_log(stream.start, held_by_stream(stream), captured)
+        news = source.require_same_log(at, held_by_stream(stream), captured)
     except CdcError as error:
         log.info("left to the stream job: pipeline=%s cause=%s", run.name, error.what)
         return None

@@ -188,6 +188,27 @@ class MySqlPosition:
         places = self._places(end)
         return places is not None and places[0] >= places[1]
 
+    def placed_by(self, passed: Iterable[LogPosition]) -> MySqlPosition:
+        """Return GTIDs alone with the place of the latest that they cover, in this server's log.
+
+        A position that has both has the names of all that lies before its place.
+        """
+        if self.binlog is not None or not isinstance(self.gtids, GtidSet):
+            return self
+        ours = [own(each) for each in passed]
+        covered = [
+            (each.binlog, each.imprint)
+            for each in ours
+            if each.binlog is not None
+            and each.server_uuid == self.server_uuid
+            and isinstance(each.gtids, GtidSet)
+            and self.gtids.covers(each.gtids)
+        ]
+        if not covered:
+            return self
+        binlog, imprint = max(covered, key=lambda each: each[0])
+        return replace(self, binlog=binlog, imprint=imprint)
+
     def may_be_purged(self, end: LogPosition) -> bool:
         """Tell whether the log goes on in a later file at `end`; True where that is in doubt."""
         places = self._places(end)

@@ -72,3 +72,26 @@ def test_moving_past_a_transaction_contains_it() -> None:
     assert moved.contains(point(2))
     assert str(moved.gtids) == f"{HERE}:1-2"
     assert moved.binlog == BinlogPosition(1, 300)
+
+
+def test_gtids_alone_are_at_the_latest_place_whose_gtids_they_cover() -> None:
+    start = MySqlPosition(HERE, None, GtidSet.parse(f"{HERE}:1-7"))
+    highs = [
+        MySqlPosition(HERE, BinlogPosition(1, 500), GtidSet.parse(f"{HERE}:1-5")),
+        MySqlPosition(HERE, BinlogPosition(2, 70), GtidSet.parse(f"{HERE}:1-7")),
+        MySqlPosition(HERE, BinlogPosition(2, 80), GtidSet.parse(f"{HERE}:1-8")),
+        MySqlPosition(THERE, BinlogPosition(9, 4), GtidSet.parse(f"{HERE}:1-2")),
+        MySqlPosition(HERE, BinlogPosition(9, 4)),
+    ]
+    placed = start.placed_by(highs)
+    assert (placed.binlog, placed.gtids) == (BinlogPosition(2, 70), start.gtids)
+    assert placed.reaches(highs[1])
+    assert not placed.reaches(highs[2])
+
+
+def test_a_position_that_has_a_place_keeps_it() -> None:
+    start = MySqlPosition(HERE, BinlogPosition(1, 4), GtidSet.parse(f"{HERE}:1-7"))
+    high = MySqlPosition(HERE, BinlogPosition(2, 70), GtidSet.parse(f"{HERE}:1-7"))
+    assert start.placed_by([high]) == start
+    by_file = MySqlPosition(HERE, BinlogPosition(1, 4))
+    assert by_file.placed_by([high]) == by_file
