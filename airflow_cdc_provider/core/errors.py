@@ -20,7 +20,6 @@ NOTHING_CHANGED = "none: nothing was changed"
 
 SEE_LOG = "see what stands there with `log`"
 """The beginning of a remedy where a stream stops at an event."""
-CHECK_LOG = f"{SEE_LOG}, and check the file with mysqlbinlog"
 _CODES = "CDC-"
 _MARKS = ("; where: ", "; at risk: ", "; what to do: ")
 
@@ -180,7 +179,7 @@ class SnapshotRequiredError(CdcError):
     ends_the_stream = True
 
 
-class BinlogPurgedError(SnapshotRequiredError):
+class LogPurgedError(SnapshotRequiredError):
     """The server has purged log that was not yet applied."""
 
     code = "CDC-LOG-002"

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+_NAMES = {"transaction": "gtid"}
+"""Names in the form for `--json` that are not the fields' own."""
+
 
 @dataclass(frozen=True, slots=True)
 class LoggedEvent:
@@ -20,7 +23,8 @@ class LoggedEvent:
     time_s: int
     """When its statement began, seconds since the epoch."""
     bytes: int
-    gtid: str = ""
+    transaction: str = ""
+    """The name of the transaction that it belongs to."""
     tables: tuple[str, ...] = ()
     rows: int | None = None
     statement: str = ""
@@ -34,7 +38,7 @@ class LoggedEvent:
 
     def to_json(self) -> dict[str, Any]:
         """Return the event as plain values; values of rows only where they were asked for."""
-        form = asdict(self)
+        form = {_NAMES.get(name, name): value for name, value in asdict(self).items()}
         if not self.values:
             del form["values"]
         return form

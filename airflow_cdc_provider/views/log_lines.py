@@ -27,7 +27,7 @@ def _event_lines(event: LoggedEvent) -> Iterator[str]:
     parts = [place, time, event.kind, f"{event.bytes} bytes"]
     if event.rows is not None:
         parts.append("1 row" if event.rows == 1 else f"{event.rows} rows")
-    told = (event.statement, ", ".join(event.tables), event.gtid, event.problem)
+    told = (event.statement, ", ".join(event.tables), event.transaction, event.problem)
     yield "  ".join([*parts, *filter(None, told)])
     for row in event.values:
         yield f"    {json.dumps(row, ensure_ascii=False)}"

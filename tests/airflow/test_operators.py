@@ -117,7 +117,7 @@ def test_an_error_that_trying_again_may_mend_is_retried(error: type[errors.CdcEr
     [
         errors.PreflightError,
         errors.PipelineFileError,
-        errors.BinlogPurgedError,
+        errors.LogPurgedError,
         errors.UnknownEventError,
         errors.RowRefusedError,
     ],

@@ -73,9 +73,9 @@ def test_a_job_spec_survives_json_and_refuses_what_it_does_not_know() -> None:
 
 
 def test_an_error_survives_pickling_with_what_where_risk_and_remedy() -> None:
-    error = errors.BinlogPurgedError("purged", "binlog.000001", "rows", "take a snapshot")
+    error = errors.LogPurgedError("purged", "binlog.000001", "rows", "take a snapshot")
     again = pickle.loads(pickle.dumps(error))
-    assert type(again) is errors.BinlogPurgedError
+    assert type(again) is errors.LogPurgedError
     assert str(again) == str(error)
     assert "take a snapshot" in str(again)
 

@@ -58,10 +58,10 @@ def test_an_error_of_an_unknown_code_keeps_its_words() -> None:
 
 
 def test_an_error_is_found_in_the_text_of_sparks_exception() -> None:
-    error = errors.BinlogPurgedError('gone "quoted"\nand broken', "bin.000001", "rows", "again")
+    error = errors.LogPurgedError('gone "quoted"\nand broken', "bin.000001", "rows", "again")
     text = f"[STREAM_FAILED] ...\nTraceback\n  {CarriedError(error)} SQLSTATE: 39000\n=== more"
     found = carried_error(text)
-    assert type(found) is errors.BinlogPurgedError
+    assert type(found) is errors.LogPurgedError
     assert found.args == error.args
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_cdc_provider.core.errors import BinlogPurgedError, CdcError, FencedError
+from airflow_cdc_provider.core.errors import CdcError, FencedError, LogPurgedError
 from airflow_cdc_provider.core.jobspec import ApplyMode, JobKind, StreamMode
 from airflow_cdc_provider.pipeline.file.loader import parse_pipeline
 from airflow_cdc_provider.pipeline.steps.jobs import (
@@ -28,7 +28,7 @@ def failed(error: CdcError) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "error",
     [
-        BinlogPurgedError("log is gone; really", "source", "changes", "take a snapshot"),
+        LogPurgedError("log is gone; really", "source", "changes", "take a snapshot"),
         FencedError("a newer one is there"),
     ],
 )

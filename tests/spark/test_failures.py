@@ -14,8 +14,8 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.pandas.utils import require_minimum_pandas_version
 
 from airflow_cdc_provider.core.errors import (
-    BinlogPurgedError,
     CdcError,
+    LogPurgedError,
     RefusedError,
     RetryableError,
     SparkInstallationError,
@@ -64,9 +64,9 @@ def test_a_python_worker_that_dies_is_worth_a_retry(spark: SparkSession) -> None
 
 def test_an_error_that_a_task_carries_out_keeps_its_class(spark: SparkSession) -> None:
     def purged() -> None:
-        raise CarriedError(BinlogPurgedError("gone"))
+        raise CarriedError(LogPurgedError("gone"))
 
-    assert type(failure_of(mapped(spark, purged))) is BinlogPurgedError
+    assert type(failure_of(mapped(spark, purged))) is LogPurgedError
 
 
 def test_what_a_task_raises_is_told_in_its_own_words_and_without_the_password(

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_cdc_provider.core.errors import (
-    BinlogPurgedError,
     FencedError,
+    LogPurgedError,
     SourceIdentityError,
 )
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec, StreamMode
@@ -203,12 +203,12 @@ def test_a_purged_log_ends_the_stream_with_its_name(
         source.execute("PURGE BINARY LOGS TO %s", (file,))
         spec = pipeline.spec(JobKind.STREAM, pipeline.take_over())
         result = run_job(spec, spark, servers=pipeline.servers())
-    assert result.error_code == BinlogPurgedError.code, result.error
+    assert result.error_code == LogPurgedError.code, result.error
     assert result.exit_code is ExitCode.FAILED
     state = pipeline.store.pipeline(pipeline.name)
     assert state is not None
     assert state.phase is Phase.FAILED
-    assert BinlogPurgedError.code in state.error
+    assert LogPurgedError.code in state.error
     assert not state.lease_until_us
 
 

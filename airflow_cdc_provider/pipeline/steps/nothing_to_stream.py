@@ -2,10 +2,10 @@
 
 It has nothing to do where the ledger's position is at the end of the source's log and every table
 is consistent there. The first position after a snapshot may have no place in the log; where it has
-all that the log held at the splits' H, it is at the last H's place as well. The source is then asked
-what a stream job would ask of it: whether the log is still the one that was read, and whether the
-server has all that the sink holds. Whatever speaks against it, an answer that does not come too, is
-left to the job, which tells it and tries again as it always does.
+all that the log held at the splits' H, it is at the last H's place as well. The source is then
+asked what a stream job would ask of it: whether the log is still the one that was read, and whether
+the server has all that the sink holds. Whatever speaks against it, an answer that does not come
+too, is left to the job, which tells it and tries again as it always does.
 
 A distributed transaction that is prepared and not committed does not matter here. The position has
 passed its rows, and its commit will be new log, whose reader looks for them.

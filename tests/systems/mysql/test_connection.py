@@ -16,9 +16,9 @@ import pytest
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import (
     AccessDeniedError,
-    BinlogPurgedError,
     CdcError,
     IntegrityError,
+    LogPurgedError,
     RefusedError,
     RetryableError,
     RowRefusedError,
@@ -171,7 +171,7 @@ def test_a_server_that_is_not_there_may_come_back() -> None:
         (1792, "in a READ ONLY transaction.", Role.SINK, SinkUnreachableError),
         (1290, "running with the --secure-file-priv option", Role.SINK, RefusedError),
         (1062, "Duplicate entry '1'", Role.SINK, RowRefusedError),
-        (1236, "... the master has purged binary logs ...", Role.SOURCE, BinlogPurgedError),
+        (1236, "... the master has purged binary logs ...", Role.SOURCE, LogPurgedError),
         (1236, "a replica with the same server_uuid has connected", Role.SOURCE, RetryableError),
         (1236, "Slave has more GTIDs than the master has", Role.SOURCE, SourceIdentityError),
         (1236, "something new", Role.SOURCE, IntegrityError),

@@ -14,7 +14,7 @@ import pytest
 from airflow_cdc_provider.columns.changes import ChangeBatch, Op
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import (
-    BinlogPurgedError,
+    LogPurgedError,
     RetryableError,
     SourceIdentityError,
     SourceUnreachableError,
@@ -298,10 +298,10 @@ def test_mariadbs_purged_log_is_named() -> None:
             server.execute(f"PURGE BINARY LOGS TO '{last}'")
             time.sleep(0.1)
         by_set = MySqlPosition(start.server_uuid, None, start.gtids)
-        with pytest.raises(BinlogPurgedError), reading(server, by_set) as reader:
+        with pytest.raises(LogPurgedError), reading(server, by_set) as reader:
             list(reader.read_to(mariadb_position(server).binlog))
         by_file = MySqlPosition(start.server_uuid, start.binlog)
-        with pytest.raises(BinlogPurgedError, match="purged"), reading(server, by_file):
+        with pytest.raises(LogPurgedError, match="purged"), reading(server, by_file):
             pass
 
 
@@ -385,10 +385,10 @@ def test_a_purged_log_is_named_with_the_gap() -> None:
         server.execute("FLUSH BINARY LOGS")
         last = server.execute("SHOW BINARY LOGS")[-1][0]
         server.execute(f"PURGE BINARY LOGS TO '{last}'")
-        with pytest.raises(BinlogPurgedError, match=str(lost)), reading(server, start):
+        with pytest.raises(LogPurgedError, match=str(lost)), reading(server, start):
             pass
         by_file = MySqlPosition(start.server_uuid, start.binlog)
-        with pytest.raises(BinlogPurgedError, match="purged"), reading(server, by_file):
+        with pytest.raises(LogPurgedError, match="purged"), reading(server, by_file):
             pass
 
 

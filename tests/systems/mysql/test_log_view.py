@@ -15,7 +15,7 @@ import pytest
 
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import (
-    BinlogPurgedError,
+    LogPurgedError,
     RefusedError,
     SourceIdentityError,
 )
@@ -93,9 +93,9 @@ def test_the_events_around_a_place_are_told_with_tables_rows_and_kinds(world: Wo
     (ddl,) = [event for event in behind if event.statement == "alter"]
     assert ddl.tables == (world.table,)
     assert {event.tables for event in behind if event.rows} == {(world.table,)}
-    (gtid,) = {event.gtid for event in behind if event.rows}
+    (gtid,) = {event.transaction for event in behind if event.rows}
     assert gtid
-    assert gtid not in {event.gtid for event in before}
+    assert gtid not in {event.transaction for event in before}
     assert all(event.end - event.start == event.bytes for event in view.events)
 
 
@@ -145,7 +145,7 @@ def test_compressed_rows_are_told_like_others(world: World) -> None:
     assert kinds & {"TRANSACTION_PAYLOAD", "MARIADB_WRITE_ROWS_COMPRESSED_V1"}
     (rows,) = rows_in(view, world.table)
     assert (rows.rows, rows.problem) == (2, "")
-    assert rows.gtid
+    assert rows.transaction
 
 
 def test_of_a_large_compressed_transaction_only_the_first_events_are_told(
@@ -165,10 +165,10 @@ def test_a_gtid_is_a_place(world: World) -> None:
     world.at_source("INSERT INTO t VALUES (1, 'a')", "INSERT INTO t VALUES (2, 'b')")
     (_, second) = rows_in(world.look(), world.table)
     world.at_source(*(f"INSERT INTO t VALUES ({number}, 'c')" for number in range(10, 20)))
-    view = world.look(second.gtid)
+    view = world.look(second.transaction)
     assert second in view.events
     is_behind = isinstance(position_of(world.server).gtids, MariaDbGtidPosition | type(None))
-    named = [event for event in view.events if event.gtid == second.gtid]
+    named = [event for event in view.events if event.transaction == second.transaction]
     assert (named[-1].end if is_behind else named[0].start) == view.offset
 
 
@@ -238,7 +238,7 @@ def test_a_purged_place_is_refused(world: World) -> None:
         assert time.monotonic() < deadline
         world.server.execute(f"PURGE BINARY LOGS TO '{last}'")
         files = [row[0] for row in world.server.execute("SHOW BINARY LOGS")]
-    with pytest.raises(BinlogPurgedError, match=f"purged {place.file}"):
+    with pytest.raises(LogPurgedError, match=f"purged {place.file}"):
         world.look(place)
 
 

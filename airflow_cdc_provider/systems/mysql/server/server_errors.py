@@ -18,10 +18,10 @@ from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import (
     RESTART,
     AccessDeniedError,
-    BinlogPurgedError,
     CdcError,
     CorruptLogError,
     IntegrityError,
+    LogPurgedError,
     RefusedError,
     RetryableError,
     RowRefusedError,
@@ -244,7 +244,7 @@ def _log_error(text: str) -> tuple[type[CdcError], str]:
     if "same server" in words or "same server_uuid" in words or "zombie" in words:
         return RetryableError, "another reader uses this server_id; give each its own"
     if "purged" in words or "could not find first log" in words:
-        return BinlogPurgedError, f"{RESTART}; keep logs longer than the longest pause"
+        return LogPurgedError, f"{RESTART}; keep logs longer than the longest pause"
     if any(sign in words for sign in ("diverged", "more gtids", "position > file size", "> end")):
         return SourceIdentityError, f"connect to a server that has our history, or {RESTART}"
     lacking = ("not in the master's binlog", "impossible position", "missing the gtid")

@@ -25,7 +25,7 @@ import numpy as np
 
 from airflow_cdc_provider.columns.arrow_arrays import as_numpy
 from airflow_cdc_provider.columns.changes import ChangeBatch, TableChanges
-from airflow_cdc_provider.core.errors import BinlogPurgedError
+from airflow_cdc_provider.core.errors import LogPurgedError
 from airflow_cdc_provider.systems.mysql.binlog.transactions.pending import Piece
 from airflow_cdc_provider.systems.mysql.binlog.transactions.prepared import (
     Prepared,
@@ -87,7 +87,7 @@ class EarlierLog:
             with closing(self._open_reader(start, rows=True)) as reader:
                 for batch in reader.read_to(end):
                     yield RowsPart([_piece(changes) for changes in batch.tables], batch.bytes)
-        except BinlogPurgedError as error:
+        except LogPurgedError as error:
             raise rows_are_gone(f"an XA transaction logged at {start}") from error
 
     def _found(self, name: XaName, before: BinlogPosition) -> Prepared | None:
@@ -95,7 +95,7 @@ class EarlierLog:
         for end in (before, *reversed(ends)):
             try:
                 found = self._prepared_at(name, end)
-            except BinlogPurgedError:
+            except LogPurgedError:
                 return None  # the server has dropped the file since it listed it
             if found is not None:
                 return found

@@ -34,8 +34,8 @@ import numpy as np
 from airflow_cdc_provider.columns.byte_views import ByteViews
 from airflow_cdc_provider.columns.numpy_types import ByteArray, IntArray
 from airflow_cdc_provider.core.errors import (
-    BinlogPurgedError,
     IntegrityError,
+    LogPurgedError,
     SourceIdentityError,
 )
 from airflow_cdc_provider.core.history import Held
@@ -191,7 +191,7 @@ class KnownLog:
     def _received(self, wait_s: float) -> EventChunk | None:
         try:
             return self._transport.receive(wait_s)
-        except BinlogPurgedError:
+        except LogPurgedError:
             raise
         except (IntegrityError, SourceIdentityError) as error:
             if self.is_recognised:

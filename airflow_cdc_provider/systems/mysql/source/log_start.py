@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-from airflow_cdc_provider.core.errors import RESTART, BinlogPurgedError, SourceIdentityError
+from airflow_cdc_provider.core.errors import RESTART, LogPurgedError, SourceIdentityError
 from airflow_cdc_provider.core.history import Held
 from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet, MariaDbGtidPosition
 from airflow_cdc_provider.systems.mysql.positions.position import (
@@ -106,7 +106,7 @@ def _check_purged(connection: ServerConnection, ours: GtidSet) -> None:
     purged = GtidSet.parse(str(query(connection, "SELECT @@global.gtid_purged")[0][0]))
     missing = purged.subtract(ours)
     if missing:
-        raise BinlogPurgedError(
+        raise LogPurgedError(
             f"the server has purged transactions we have not read: {missing}",
             _where(connection),
             "their changes are lost to us",
@@ -134,7 +134,7 @@ def _check_place(
 
 def _refuse_file(capabilities: Capabilities, wanted: BinlogPosition, purged: bool) -> NoReturn:  # noqa: FBT001
     if purged:
-        raise BinlogPurgedError(
+        raise LogPurgedError(
             f"the server has purged {wanted.file}; we stopped at {wanted}",
             capabilities.server_uuid,
             f"the changes from {wanted} to the oldest file are lost to us",

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, NoReturn
 from pymysql.constants import COMMAND
 
 from airflow_cdc_provider.core.errors import (
-    BinlogPurgedError,
     CdcError,
+    LogPurgedError,
     SourceUnreachableError,
 )
 from airflow_cdc_provider.core.history import Held
@@ -157,21 +157,21 @@ class LogTransport:
                 remedy="the log is read on from the last boundary over a new connection",
             )
         error = self._raw.error_of(packet)
-        if isinstance(error, BinlogPurgedError):
+        if isinstance(error, LogPurgedError):
             raise self._with_gap(error)
         raise error
 
-    def _with_gap(self, error: BinlogPurgedError) -> CdcError:
+    def _with_gap(self, error: LogPurgedError) -> CdcError:
         """Ask a new connection what exactly is missing."""
         connection = connect(self._endpoint, purpose="log gap")
         try:
             check_start(connection, self.capabilities, self.start.position)
             oldest = query(connection, "SHOW BINARY LOGS")[0][0]
-        except BinlogPurgedError as exact:
+        except LogPurgedError as exact:
             return exact
         finally:
             connection.close()
-        return BinlogPurgedError(
+        return LogPurgedError(
             error.what,
             f"{self._where}; we have {self.start.position}, the oldest file is {oldest}",
             error.risk,

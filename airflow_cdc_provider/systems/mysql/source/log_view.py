@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from airflow_cdc_provider.core.errors import BinlogPurgedError, RefusedError
+from airflow_cdc_provider.core.errors import LogPurgedError, RefusedError
 from airflow_cdc_provider.core.logged_events import LogView
 from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet, MariaDbGtidPosition
 from airflow_cdc_provider.systems.mysql.positions.position import (
@@ -137,7 +137,7 @@ def _require_there(files: LogFiles, place: BinlogPosition) -> None:
             "it may be a place of another server: name a pipeline file of that one",
         )
     if files.lacks(place):
-        raise BinlogPurgedError(
+        raise LogPurgedError(
             f"the server has purged {place.file}",
             f"the oldest file is number {min(files.bytes):06d}",
             _NOTHING_DONE,

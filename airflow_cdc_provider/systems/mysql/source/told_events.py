@@ -114,7 +114,7 @@ def told_events(raw: RawEvent, flavour: str, *, most: int, values: bool) -> Iter
 def _told(raw: RawEvent, told: LoggedEvent, reading: _Reading, most: int) -> Iterator[LoggedEvent]:
     plain = _Plain(raw.format)
     if raw.gtid:
-        told = replace(told, gtid=_gtid(next(plain.events(raw.gtid))))
+        told = replace(told, transaction=_gtid(next(plain.events(raw.gtid))))
     if raw.table:
         reading.told(told, next(plain.events(raw.table)))
     if raw.kind != EventType.TRANSACTION_PAYLOAD:

@@ -15,10 +15,11 @@ from collections.abc import Iterator
 import numpy as np
 import zstandard
 
-from airflow_cdc_provider.core.errors import CHECK_LOG, CorruptLogError, UnknownEventError
+from airflow_cdc_provider.core.errors import CorruptLogError, UnknownEventError
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import EventChunk
 from airflow_cdc_provider.systems.mysql.binlog.events.byte_reader import ByteReader, damaged
 from airflow_cdc_provider.systems.mysql.binlog.events.event_types import HEADER_BYTES, EventType
+from airflow_cdc_provider.systems.mysql.binlog.remedies import CHECK_LOG
 
 PLAIN_TYPES = {
     EventType.MARIADB_QUERY_COMPRESSED: EventType.QUERY,

@@ -15,8 +15,9 @@ import json
 import struct
 from decimal import Decimal
 
-from airflow_cdc_provider.core.errors import CHECK_LOG, CorruptLogError, UnknownTypeError
+from airflow_cdc_provider.core.errors import CorruptLogError, UnknownTypeError
 from airflow_cdc_provider.systems.mysql.binlog.events.byte_reader import UNREADABLE
+from airflow_cdc_provider.systems.mysql.binlog.remedies import CHECK_LOG
 from airflow_cdc_provider.systems.mysql.binlog.rows.wire_types import decimal_bytes
 
 SMALL_OBJECT, LARGE_OBJECT, SMALL_ARRAY, LARGE_ARRAY, LITERAL = range(5)

@@ -7,7 +7,8 @@ import pyarrow as pa
 
 from airflow_cdc_provider.columns.arrow_arrays import as_arrow
 from airflow_cdc_provider.columns.numpy_types import BoolArray, IntArray
-from airflow_cdc_provider.core.errors import CHECK_LOG, CorruptLogError
+from airflow_cdc_provider.core.errors import CorruptLogError
+from airflow_cdc_provider.systems.mysql.binlog.remedies import CHECK_LOG
 from airflow_cdc_provider.systems.mysql.binlog.rows.row_walk import Cells
 from airflow_cdc_provider.systems.mysql.binlog.rows.wire_types import Wire
 

@@ -14,7 +14,6 @@ from airflow_cdc_provider.columns.byte_views import ByteViews
 from airflow_cdc_provider.columns.changes import Op
 from airflow_cdc_provider.columns.numpy_types import BoolArray, ByteArray, IntArray
 from airflow_cdc_provider.core.errors import (
-    CHECK_LOG,
     RESTART,
     CdcError,
     CorruptLogError,
@@ -23,6 +22,7 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.mysql.binlog.events.event_types import HEADER_BYTES, EventType
 from airflow_cdc_provider.systems.mysql.binlog.events.frames import Frames
+from airflow_cdc_provider.systems.mysql.binlog.remedies import CHECK_LOG
 from airflow_cdc_provider.systems.mysql.binlog.rows.absent_rows import absent_rows
 from airflow_cdc_provider.systems.mysql.binlog.rows.cell_values import decode_cells
 from airflow_cdc_provider.systems.mysql.binlog.rows.partial_updates import whole_updates

@@ -17,7 +17,8 @@ import numpy as np
 
 from airflow_cdc_provider.columns.byte_views import ByteViews
 from airflow_cdc_provider.columns.numpy_types import BoolArray, ByteArray, IntArray
-from airflow_cdc_provider.core.errors import CHECK_LOG, CorruptLogError
+from airflow_cdc_provider.core.errors import CorruptLogError
+from airflow_cdc_provider.systems.mysql.binlog.remedies import CHECK_LOG
 from airflow_cdc_provider.systems.mysql.binlog.rows.wire_types import Wire
 
 _LOCKSTEP_FROM = 12

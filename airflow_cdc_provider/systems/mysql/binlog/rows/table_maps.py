@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from airflow_cdc_provider.core.errors import CHECK_LOG, RESTART, CorruptLogError
+from airflow_cdc_provider.core.errors import RESTART, CorruptLogError
 from airflow_cdc_provider.core.identifiers import LEDGER_DATABASE, TableId
+from airflow_cdc_provider.systems.mysql.binlog.remedies import CHECK_LOG
 from airflow_cdc_provider.systems.mysql.binlog.rows.row_events import TableDecoder
 from airflow_cdc_provider.systems.mysql.binlog.rows.table_map import (
     SchemaSource,

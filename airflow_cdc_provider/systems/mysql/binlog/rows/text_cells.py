@@ -18,9 +18,10 @@ from airflow_cdc_provider.columns.arrow_arrays import (
     validity_of,
 )
 from airflow_cdc_provider.columns.numpy_types import IntArray
-from airflow_cdc_provider.core.errors import CHECK_LOG, CorruptLogError, UnknownTypeError
+from airflow_cdc_provider.core.errors import CorruptLogError, UnknownTypeError
 from airflow_cdc_provider.core.table_schema import ColumnType
 from airflow_cdc_provider.systems.mysql.binlog.json.json_text import json_text
+from airflow_cdc_provider.systems.mysql.binlog.remedies import CHECK_LOG
 from airflow_cdc_provider.systems.mysql.binlog.rows.compressed_cells import inflated
 from airflow_cdc_provider.systems.mysql.binlog.rows.row_walk import Cells
 from airflow_cdc_provider.systems.mysql.binlog.rows.wire_types import Wire

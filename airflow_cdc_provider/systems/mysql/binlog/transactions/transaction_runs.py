@@ -15,7 +15,7 @@ import numpy as np
 from airflow_cdc_provider.columns.byte_views import distinct
 from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.columns.numpy_types import BoolArray, ByteArray, IntArray
-from airflow_cdc_provider.core.errors import CHECK_LOG, RESTART, CorruptLogError, IntegrityError
+from airflow_cdc_provider.core.errors import RESTART, CorruptLogError, IntegrityError
 from airflow_cdc_provider.systems.mysql.binlog.events.event_kinds import Kind
 from airflow_cdc_provider.systems.mysql.binlog.events.event_types import EventType
 from airflow_cdc_provider.systems.mysql.binlog.events.frames import Frames
@@ -27,6 +27,7 @@ from airflow_cdc_provider.systems.mysql.binlog.events.gtid_events import (
     read_gtids,
 )
 from airflow_cdc_provider.systems.mysql.binlog.events.statements import LoggedStatement
+from airflow_cdc_provider.systems.mysql.binlog.remedies import CHECK_LOG
 from airflow_cdc_provider.systems.mysql.binlog.rows.table_maps import TableMaps
 from airflow_cdc_provider.systems.mysql.binlog.transactions.assembly import BatchAssembly, Commits
 from airflow_cdc_provider.systems.mysql.binlog.transactions.pending import Piece
