@@ -9,11 +9,13 @@ from __future__ import annotations
 import base64
 import json
 import zlib
+from collections.abc import Callable
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, assert_never
 
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.keys import Key, KeyKind, KeyPart, KeyRange
+from airflow_cdc_provider.core.keys import Key, KeyKind, KeyKinds, KeyPart, KeyRange
 from airflow_cdc_provider.core.kinds import kinds
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.quiet_log import QuietLog
@@ -38,6 +40,9 @@ def position_to_json(position: LogPosition) -> Json:
 def position_from_json(form: Json) -> LogPosition:
     """Read what `position_to_json` wrote, by the system whose position it is."""
     return kinds().read_position(form)
+
+
+ReadPosition = Callable[[Json], LogPosition]
 
 
 def quiet_log_to_json(quiet: QuietLog | None) -> Json:
@@ -88,6 +93,9 @@ def effect_from_json(form: Json) -> StatementEffect:
     )
 
 
+_PLAIN_PARTS = (int, str)
+
+
 def _part_to_json(part: KeyPart) -> Json:
     match part:
         case int() | str():
@@ -105,7 +113,7 @@ def _part_from_json(form: Json) -> KeyPart:
         if "decimal" in form:
             return Decimal(form["decimal"])
         return base64.b64decode(form["base64"])
-    if isinstance(form, int | str):
+    if isinstance(form, _PLAIN_PARTS):
         return form
     raise ValueError(f"not a key part: {form!r}")
 
@@ -134,13 +142,17 @@ def split_to_json(split: SnapshotSplit) -> Json:
 
 def split_from_json(form: Json) -> SnapshotSplit:
     """Read what `split_to_json` wrote."""
-    return SnapshotSplit(
-        table=TableId.parse(form["table"]),
-        number=form["number"],
-        key_columns=tuple(form["columns"]),
-        key_kinds=tuple(KeyKind(kind) for kind in form["kinds"]),
-        keys=KeyRange(key_from_json(form["start"]), key_from_json(form["end"])),
-    )
+    table, columns, kinds = _of_a_table(form["table"], (*form["columns"],), (*form["kinds"],))
+    keys = KeyRange(key_from_json(form["start"]), key_from_json(form["end"]))
+    return SnapshotSplit(table, form["number"], columns, kinds, keys)
+
+
+@lru_cache(maxsize=64)
+def _of_a_table(
+    table: str, columns: tuple[str, ...], kinds: tuple[str, ...]
+) -> tuple[TableId, tuple[str, ...], KeyKinds]:
+    """Return what all splits of a table have in common, the same objects for all."""
+    return TableId.parse(table), columns, tuple(map(KeyKind, kinds))
 
 
 def report_to_json(report: SplitReport) -> Json:
@@ -184,12 +196,12 @@ def finished_to_json(finished: FinishedSplit) -> Json:
     }
 
 
-def finished_from_json(form: Json) -> FinishedSplit:
+def finished_from_json(form: Json, read: ReadPosition = position_from_json) -> FinishedSplit:
     """Read what `finished_to_json` wrote."""
     return FinishedSplit(
         split=split_from_json(form["split"]),
-        watermark=position_from_json(form["watermark"]),
-        consistent_at=position_from_json(form["consistent_at"]),
+        watermark=read(form["watermark"]),
+        consistent_at=read(form["consistent_at"]),
     )
 
 
@@ -204,12 +216,21 @@ def progress_to_json(progress: TableProgress) -> Json:
 
 
 def progress_from_json(form: Json) -> TableProgress:
-    """Read what `progress_to_json` wrote."""
+    """Read what `progress_to_json` wrote; positions that are many times there are read once."""
+    known: dict[str, LogPosition] = {}
+
+    def read(position: Json) -> LogPosition:
+        text = str(position)
+        found = known.get(text)
+        if found is None:
+            found = known[text] = position_from_json(position)
+        return found
+
     return TableProgress(
         table=TableId.parse(form["table"]),
-        applied_through=position_from_json(form["applied_through"]),
-        finished=tuple(finished_from_json(part) for part in form["finished"]),
-        consistent_at=tuple(position_from_json(high) for high in form["consistent_at"]),
+        applied_through=read(form["applied_through"]),
+        finished=tuple(finished_from_json(part, read) for part in form["finished"]),
+        consistent_at=tuple(map(read, form["consistent_at"])),
     )
 
 

@@ -6,6 +6,7 @@ loaded by its name when it is first asked; this is the only place that knows the
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import Any, Protocol, cast
 
@@ -41,6 +42,7 @@ class Kinds(Protocol):
         """Return how the DSN of a server may look."""
 
 
+@cache
 def kinds() -> Kinds:
     """Return the list of systems."""
     return cast(Kinds, import_module(_LIST))

@@ -69,6 +69,9 @@ class StateReader(Protocol):
         self, name: PipelineName, table: TableId | None = None
     ) -> tuple[SplitState, ...]: ...
 
+    def is_handed_off(self, name: PipelineName) -> bool:
+        """Tell whether there is a hand-off; `hand_off` of many splits takes seconds to read."""
+
     def hand_off(self, name: PipelineName) -> StreamSplit | None:
         """Return the stream split as it was handed off."""
 

@@ -69,7 +69,7 @@ def reconcile(store: StateStore, ledger: Ledger, name: PipelineName, generation:
 def _follow_stream(
     store: StateStore, name: PipelineName, generation: int, stream: StreamSplit, phase: Phase
 ) -> None:
-    if store.hand_off(name) is None:
+    if not store.is_handed_off(name):
         store.store_hand_off(name, generation, stream)
     if phase in _BEFORE_HAND_OFF:
         steps = (

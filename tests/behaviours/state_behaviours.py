@@ -222,6 +222,7 @@ class StateStoreBehaviour:
         store.start_plan(SHOP, generation, "plan-2", [plan_of(TableId("shop", "items"))])
         assert store.splits(SHOP) == ()
         assert store.hand_off(SHOP) is None
+        assert not store.is_handed_off(SHOP)
         assert store.stream(SHOP) is None
         assert [str(table.table) for table in store.tables(SHOP)] == ["shop.items"]
         assert len(store.splits(OTHER)) == 4
@@ -285,6 +286,7 @@ class StateStoreBehaviour:
         store.store_hand_off(SHOP, generation, stream)
         store.store_hand_off(SHOP, generation, stream)
         assert store.hand_off(SHOP) == stream
+        assert store.is_handed_off(SHOP)
 
     def test_the_last_heartbeat_wins(self, store: SqlStateStore) -> None:
         generation, _ = self.planned(store)

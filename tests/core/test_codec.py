@@ -17,7 +17,11 @@ from airflow_cdc_provider.core.keys import KeyKind, KeyRange
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import hand_off
 from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet
-from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
+from airflow_cdc_provider.systems.mysql.positions.position import (
+    BinlogPosition,
+    Imprint,
+    MySqlPosition,
+)
 from tests.strategies import UUIDS, log_positions, reports, splits, table_ids
 
 
@@ -39,17 +43,28 @@ def test_a_split_survives_json(split: SnapshotSplit) -> None:
 @pytest.mark.parametrize("count", [1, 2, 3000])
 def test_a_stream_split_of_however_many_splits_survives_its_text(count: int) -> None:
     bounds = [None, *((number,) for number in range(1, count)), None]
-    high = MySqlPosition(str(UUIDS[0]), BinlogPosition(1, 4), GtidSet.parse(f"{UUIDS[0]}:1-77"))
+    gtids = GtidSet.parse(f"{UUIDS[0]}:1-77")
+    end = BinlogPosition(1, 400)
+    highs = [
+        MySqlPosition(str(UUIDS[0]), end, gtids, Imprint(end, 4, created, "ab"))
+        for created in (1, 2)
+    ]
     table = TableId("shop", "größe")
     finished = [
         FinishedSplit(
-            SnapshotSplit(table, number, ("id",), (KeyKind.INTEGER,), KeyRange(*ends)), high, high
+            SnapshotSplit(table, number, ("id",), (KeyKind.INTEGER,), KeyRange(*ends)),
+            highs[number % 2],
+            highs[number // 2 % 2],
         )
         for number, ends in enumerate(pairwise(bounds))
     ]
     stream = hand_off(finished)
     text = codec.stream_to_text(stream)
-    assert codec.stream_from_text(text) == stream
+    again = codec.stream_from_text(text)
+    assert again == stream
+    assert [
+        (each.watermark.exact, each.consistent_at.exact) for each in again.tables[0].finished
+    ] == [(highs[n % 2].exact, highs[n // 2 % 2].exact) for n in range(count)]
     assert len(text) < 40 * count + 2000
 
 

@@ -124,7 +124,7 @@ def check(run: Run) -> CheckReport:
             run.model.source.patterns,
             reader_ids=run.model.source.server_ids,
             readers=run.model.snapshot.max_connections // CONNECTIONS_A_READER,
-            is_snapshot_done=run.store.hand_off(run.name) is not None,
+            is_snapshot_done=run.store.is_handed_off(run.name),
         ),
     )
     if late:

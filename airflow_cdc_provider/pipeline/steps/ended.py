@@ -17,7 +17,7 @@ from airflow_cdc_provider.pipeline.run import Run
 def ended_with(run: Run) -> str:
     """Return the error that the stream ended with for good, empty if there is none."""
     state = run.store.pipeline(run.name)
-    if state is None or not _is_final(state) or run.store.hand_off(run.name) is None:
+    if state is None or not _is_final(state) or not run.store.is_handed_off(run.name):
         return ""
     return state.error
 

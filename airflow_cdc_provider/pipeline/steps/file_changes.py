@@ -42,7 +42,7 @@ def require_unchanged(
     found = list(_routes(run.loaded, sorted(stored), origin))
     found += _routes(run.loaded, sorted(set(claimed) - stored), origin, fix=_ANOTHER_NAME)
     if origin is not None:
-        handed_off = run.store.hand_off(run.name) is not None
+        handed_off = run.store.is_handed_off(run.name)
         found += _settings(run.loaded, origin, handed_off=handed_off)
         found += _added(run.loaded, origin, left_out)
     if found:

@@ -22,7 +22,7 @@ def _stream_position(run: Run) -> LogPosition | None:
 
     The state store was told of it a while ago, which has to do if the sink does not answer.
     """
-    if run.store.hand_off(run.name) is None:
+    if not run.store.is_handed_off(run.name):
         return None
     told = run.store.stream(run.name)
     try:

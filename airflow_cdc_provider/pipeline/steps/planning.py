@@ -99,7 +99,7 @@ def preview(run: Run) -> PlanPreview:
     return PlanPreview(
         report=report,
         stored_plan_id="" if state is None else state.plan_id,
-        handed_off=run.store.hand_off(run.name) is not None,
+        handed_off=run.store.is_handed_off(run.name),
     )
 
 
