@@ -71,6 +71,34 @@ def test_check_refuses_a_table_whose_key_only_the_server_orders(
     assert not run.log.exists()
 
 
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_a_log_is_begun_anew_by_restart_and_kept_by_drop(
+    mysql_server: SqlServer, mysql_database: str, tmp_path: Path
+) -> None:
+    table = f"{mysql_database}.t"
+    mysql_server.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY)")
+    mysql_server.execute(f"INSERT INTO {table} VALUES (1), (2)")
+    run = CommandLine(tmp_path, mysql_server.dsn(), table, form="json")
+    caught_up = ("run", "--until", "caught-up")
+    assert run(*caught_up)[0] == 0
+    assert "consistent, splits 1/1, 2 rows" in run("status")[1]
+    assert "verify cannot compare" in run("verify")[1]
+
+    mysql_server.execute(f"DELETE FROM {table} WHERE id = 1")
+    assert run("restart", "--yes")[0] == 0
+    run.file.write_text(run.file.read_text().replace("json", "parquet"))
+    assert run(*caught_up)[0] == 0
+    (file,) = (run.log / table).iterdir()
+    assert [event["after"] for event in events([file])] == [{"id": 2}]
+
+    assert run("drop", "--yes")[0] == 0
+    code, told = run(*caught_up)
+    assert code != 0
+    assert "holds files" in told
+    assert list((run.log / table).iterdir()) == [file]
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("kind", "form"),

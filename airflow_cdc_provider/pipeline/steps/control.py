@@ -8,7 +8,9 @@ from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.pipeline.run import Run, take_over
 from airflow_cdc_provider.pipeline.steps.claims import release_tables
 from airflow_cdc_provider.pipeline.steps.planning import new_plan
-from airflow_cdc_provider.pipeline.steps.sink import open_ledger
+from airflow_cdc_provider.pipeline.steps.sink import open_ledger, sink_of
+
+_UNLESS = ", unless its file says existing_rows: replace under sink"
 
 
 def restart(run: Run) -> str:
@@ -32,6 +34,6 @@ def drop(run: Run) -> str:
     return (
         f"{run.name} is forgotten: its plan, splits, position and events in the state store and "
         "its splits, position and tables in the sink's ledger. The sink's tables and rows stay. "
-        "Whoever copies to these tables next, this pipeline too, is refused while they hold rows, "
-        "unless its file says existing_rows: replace under sink."
+        "Whoever copies to these tables next, this pipeline too, is refused while they hold rows"
+        f"{_UNLESS if sink_of(run).abilities.upserts else ''}."
     )

@@ -17,7 +17,7 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.hand_off_check import Report, require_may_hand_off
 from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.stream_split import StreamSplit
-from airflow_cdc_provider.systems.changelog.layout import MANIFEST, generation_of
+from airflow_cdc_provider.systems.changelog.layout import TRANSACTION, generation_of, table_folder
 from airflow_cdc_provider.systems.changelog.manifest import Manifest
 from airflow_cdc_provider.systems.changelog.state import LogState, Record
 
@@ -148,13 +148,15 @@ def not_exact(table: str) -> RefusedError:
 
 
 def _sweep(root: Path, state: LogState, generation: int) -> None:
-    """Delete files of older generations that no manifest names."""
+    """Delete files of older generations that no manifest names; a dropped log's files stay."""
     named = {root / file.path for folder in state.folders for file in state.files(folder)}
+    owned = [table_folder(table) for table in state.targets]
     swept = 0
-    for file in root.glob("*/*"):
-        written = None if file.parent.name == MANIFEST else generation_of(file)
-        if written is not None and written < generation and file not in named:
-            file.unlink(missing_ok=True)
-            swept += 1
+    for folder in [*owned, TRANSACTION] if owned else []:
+        for file in (root / folder).glob("*"):
+            written = generation_of(file)
+            if written is not None and written < generation and file not in named:
+                file.unlink(missing_ok=True)
+                swept += 1
     if swept:
         log.info("files without a commit deleted: folder=%s files=%d", root, swept)

@@ -1,6 +1,7 @@
 """Whose a change log's folder is, and which tables it takes.
 
-A folder is one pipeline's. A table's folder in it may hold files only if the manifest knows them.
+A folder is one pipeline's. A table's folder in it may hold files only if the pipeline owns the
+table: others' files, and those of a log that was dropped, are refused until they may be replaced.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import comparable
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.systems.changelog.files import explained
-from airflow_cdc_provider.systems.changelog.layout import generation_of, table_folder
+from airflow_cdc_provider.systems.changelog.layout import table_folder
 from airflow_cdc_provider.systems.changelog.ledger import not_exact
 from airflow_cdc_provider.systems.changelog.manifest import Manifest
 from airflow_cdc_provider.systems.changelog.state import LogState, Record, targets_to
@@ -92,12 +93,10 @@ class ChangelogTargets:
         self._manifest.commit(self._owner.generation, judge)
 
     def _holds_files(self, plan: TablePlan) -> bool:
-        """Tell whether a table's folder holds files that no change log wrote."""
+        """Tell whether the folder of a table that nobody owns holds files all the same."""
         folder = self._root / table_folder(plan.sink_table)
         with explained(folder):
-            if not folder.is_dir():
-                return False
-            return any(generation_of(each) is None for each in folder.iterdir())
+            return folder.is_dir() and any(folder.iterdir())
 
 
 class ChangelogTables:
@@ -136,6 +135,6 @@ def _filled(plan: TablePlan) -> TargetConflict:
     return TargetConflict(
         table=plan.sink_table,
         pipeline="",
-        text=f"the folder of {plan.sink_table} holds files that are no change log's",
+        text=f"the folder of {plan.sink_table} holds files that this pipeline does not know",
         remedy="empty the folder, or give the pipeline another one",
     )

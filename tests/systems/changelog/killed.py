@@ -23,6 +23,7 @@ KILLED_IN = 3
 
 def main(root: str, stage: str) -> None:
     world = ChangelogWorld(root=Path(root), pipeline=PIPELINE)
+    world.sink.open_targets().claim([world.orders])
     world.stream_from((100, "read"))
     sink = world.changes()
     for number in range(1, 10):

@@ -217,6 +217,7 @@ class TestOwners:
     def test_what_nobody_committed_is_deleted_by_the_next_owner(
         self, world: ChangelogWorld
     ) -> None:
+        world.sink.open_targets().claim([world.orders])
         world.publish(world.splits(), world.split(), (1, "old"))
         world.publish(world.splits(), world.split(), (1, "new"), high=200)
         kept = world.root / "shop.orders" / "notes.txt"

@@ -81,6 +81,32 @@ def test_files_of_others_in_a_tables_folder_are_a_conflict(world: ChangelogWorld
     assert targets.routes() == ((TableId("shop", "orders"),) * 2,)
 
 
+def test_a_dropped_log_stays_until_it_may_be_replaced(world: ChangelogWorld) -> None:
+    targets = world.sink.open_targets()
+    targets.claim([world.orders])
+    world.ledger.start_plan("one")
+    world.stream_from((1, "read"))
+    world.changes().apply(world.batch([insert(2, "streamed")]))
+    files = files_of(world)
+    assert len(files) == 3
+    world.ledger.start_plan("")
+    targets.release()
+    world.under(2).open_ledger().take_over(2)
+    assert files_of(world) == files
+    again = world.under(2).open_targets()
+    with pytest.raises(RefusedError, match="holds files"):
+        again.claim([world.orders])
+    assert again.claim([world.orders], replace_rows=True) == (world.orders.sink_table,)
+    world.under(3).open_ledger().take_over(3)
+    assert files_of(world) == []
+
+
+def files_of(world: ChangelogWorld) -> list[Path]:
+    """The files of tables and markers, counted or not."""
+    folders = (world.root / name for name in ("shop.orders", "shop.seats", "transaction"))
+    return sorted(file for folder in folders for file in folder.glob("*"))
+
+
 def test_a_pipeline_finds_the_folder_of_another_taken(world: ChangelogWorld) -> None:
     mine = world.under(1)
     other = replace(mine, owner=replace(mine.owner, pipeline=_other(world)))
