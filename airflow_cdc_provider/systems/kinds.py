@@ -46,8 +46,8 @@ _KINDS = (
     ),
 )
 KINDS: Mapping[str, SystemKind] = {kind.name: kind for kind in _KINDS}
-_UNNAMED = "mysql"
-"""Whose stored positions name no system: it was the first, and its forms stay as they were."""
+FIRST = "mysql"
+"""What is meant where something stored names no system; its forms stay as they were."""
 
 
 def of_scheme(scheme: str) -> SystemKind | None:
@@ -63,7 +63,7 @@ def example_dsns() -> str:
 def read_position(form: Any) -> LogPosition:
     """Read a stored position by the system that it names."""
     found: LogPosition = import_module(
-        _with_log(form.get("system", _UNNAMED)).positions
+        _with_log(form.get("system", FIRST)).positions
     ).read_position(form)
     return found
 

@@ -19,7 +19,7 @@ import pytest
 import airflow_cdc_provider
 
 ROOT = Path(airflow_cdc_provider.__file__).parent
-ROOMS = ("columns", "core", "engine", "spark", "state", "views")
+ROOMS = ("columns", "core", "engine", "pipeline/steps", "spark", "state", "views")
 WORDS = re.compile(r"gtid|binlog|mysql|mariadb", re.IGNORECASE)
 STATE_STORE = "the state store's own database may be one; SQLAlchemy names it so"
 EXCEPTIONS = {

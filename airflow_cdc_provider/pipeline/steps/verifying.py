@@ -105,7 +105,7 @@ def _covers(position: LogPosition, end: LogPosition) -> bool:
     try:
         return position.covers(end)
     except IncomparablePositionsError:
-        return False  # right after the hand-off a position may have GTIDs only
+        return False  # right after the hand-off a position may have no place in the log
 
 
 def _nothing_waits(run: Run, end: LogPosition) -> bool:

@@ -24,6 +24,7 @@ from airflow_cdc_provider.systems.changelog.ledger import ChangelogLedger
 from airflow_cdc_provider.systems.changelog.preflight import folder_look
 from airflow_cdc_provider.systems.changelog.splits import ChangelogSplitSink
 from airflow_cdc_provider.systems.changelog.targets import ChangelogTables, ChangelogTargets
+from airflow_cdc_provider.systems.kinds import FIRST
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,5 +105,5 @@ class ChangelogSink:
     @property
     def _origin(self) -> Origin:
         flavours = {plan.schema.flavour for plan in self.plans}
-        connector = "mariadb" if "mariadb" in flavours else "mysql"
+        connector = max(flavours, default="") or FIRST
         return Origin(connector, str(self.owner.pipeline), airflow_cdc_provider.__version__)

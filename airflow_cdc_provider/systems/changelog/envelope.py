@@ -40,7 +40,7 @@ class Origin:
     """Who writes envelopes, and of which kind of server."""
 
     connector: str
-    """`mysql` or `mariadb`."""
+    """The family of the source's servers, as Debezium calls its connectors."""
     name: str
     """The pipeline's; Debezium's topic prefix."""
     version: str
@@ -53,7 +53,8 @@ class Transactions:
     to them.
     """
 
-    def __init__(self, points: Sequence[TransactionPoint], system: str) -> None:
+    def __init__(self, columns: Sequence[TransactionPoint], system: str) -> None:
+        points = tuple(columns)  # they may make a record when asked: each is asked for often
         self.committed_us = np.array([point.committed_us for point in points], np.int64)
         self._ids = texts_of([point.name for point in points])
         self._facts = {
