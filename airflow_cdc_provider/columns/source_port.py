@@ -85,6 +85,9 @@ class LogEnd(Protocol):
         as far as the server lets it be cut.
         """
 
+    def bytes_behind(self, start: LogPosition) -> int | None:
+        """Return how much log there is from `start` on; None if this server cannot tell."""
+
     def close(self) -> None: ...
 
 

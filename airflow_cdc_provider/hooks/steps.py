@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.pipeline.steps.checking import CheckReport
     from airflow_cdc_provider.pipeline.steps.jobs import JobProcess, SparkOptions
     from airflow_cdc_provider.pipeline.steps.planning import PlanSummary
+    from airflow_cdc_provider.pipeline.steps.small_work import JobHere
 
 CONFIG_SECTION = "cdc"
 
@@ -82,7 +83,7 @@ class CdcSteps:
 
         return plan(self.run)
 
-    def start_snapshot(self) -> JobProcess | None:
+    def start_snapshot(self) -> JobProcess | JobHere | None:
         """Start the snapshot job; None if the stream has taken over already."""
         from airflow_cdc_provider.pipeline.steps.start_jobs import (  # noqa: PLC0415 - see above
             start_snapshot,
@@ -106,15 +107,15 @@ class CdcSteps:
 
         return start_stream(self.run, self.spark_options(), mode=mode)
 
-    def start_catching_up(self) -> JobProcess | None:
+    def start_catching_up(self) -> JobProcess | JobHere | None:
         """Start the stream job up to the log's end; None if the sink has all of the log."""
-        from airflow_cdc_provider.pipeline.steps.jobs import JobProcess  # noqa: PLC0415 - see above
+        from airflow_cdc_provider.pipeline.steps.jobs import JobEnd  # noqa: PLC0415 - see above
         from airflow_cdc_provider.pipeline.steps.start_jobs import (  # noqa: PLC0415
             start_catching_up,
         )
 
         started = start_catching_up(self.run, self.spark_options())
-        return started if isinstance(started, JobProcess) else None
+        return None if isinstance(started, JobEnd) else started
 
     def finish_tables(self) -> tuple[TableId, ...]:
         """Add the sink's unique and foreign keys; return the tables that are not consistent."""

@@ -1,5 +1,7 @@
 """The long steps: snapshot and stream, each a Spark job in a process of its own.
 
+What is small the task's own process does, without Spark, and it ends with it.
+
 A try first ends what an earlier try of the same task may have left running, then starts its own
 job under a new generation. Nothing is lost by that: the ledger in the sink says which splits are
 done and how far the stream is, and whatever the old job still does is refused there.
@@ -16,7 +18,13 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_cdc_provider.core.errors import RetryableError
 from airflow_cdc_provider.core.lifecycle import Phase
-from airflow_cdc_provider.hooks.job_handle import JobHandle, end_earlier_job, remember, stop_group
+from airflow_cdc_provider.hooks.job_handle import (
+    JobHandle,
+    TaskStateStore,
+    end_earlier_job,
+    remember,
+    stop_group,
+)
 from airflow_cdc_provider.hooks.steps import CdcSteps
 from airflow_cdc_provider.operators.base import CdcOperator, skip_if_paused
 from airflow_cdc_provider.views.summaries import (
@@ -28,9 +36,10 @@ from airflow_cdc_provider.views.summaries import (
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.pipeline.steps.jobs import JobEnd, JobProcess
+    from airflow_cdc_provider.pipeline.steps.small_work import JobHere
     from airflow_cdc_provider.views.status import PipelineStatus
 
-StartedT = TypeVar("StartedT", bound="JobProcess | None")
+StartedT = TypeVar("StartedT", bound="JobProcess | JobHere | None")
 KILL_PATIENCE_S = 3.0
 """Airflow waits five seconds for `on_kill` before it kills the task's own process."""
 _POLL_S = 0.5
@@ -50,12 +59,15 @@ class CdcJobOperator(CdcOperator):
     def __init__(self, *, progress_every_s: float = 10.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.progress_every_s = progress_every_s
-        self._job: JobProcess | None = None
+        self._job: JobProcess | JobHere | None = None
 
     def on_kill(self) -> None:
         """End the job with its task."""
-        if self._job is not None:
-            stop_group(self._job.pid, patience_s=KILL_PATIENCE_S)
+        job = self._job
+        if job is not None and job.pid is not None:
+            stop_group(job.pid, patience_s=KILL_PATIENCE_S)
+        elif job is not None:
+            job.stop(patience_s=KILL_PATIENCE_S)
 
     def start(self, context: Context, start: Callable[[], StartedT]) -> StartedT:
         """End what an earlier try left, start the job if there is one to start, remember it."""
@@ -64,24 +76,34 @@ class CdcJobOperator(CdcOperator):
         if left is not None:
             self.log.warning("ended the job of an earlier try: job=%s", left.job_id)
         started = start()
-        self._job = job = started
-        if job is not None:
-            handle = JobHandle.of(job.spec, job.pid, job.log)
-            if left is not None and not left.does_the_same_as(handle):
-                self.log.warning(
-                    "the pipeline file has changed since the earlier try: its job was told to do "
-                    "something else"
-                )
-            remember(store, handle)
-            self.log.info(
-                "job started: job=%s generation=%d log=%s",
-                handle.job_id,
-                handle.generation,
-                handle.log,
-            )
+        self._job = started
+        if started is not None:
+            self._note(store, left, started)
         return started
 
-    def wait(self, context: Context, steps: CdcSteps, job: JobProcess) -> JobEnd:
+    def _note(
+        self, store: TaskStateStore, left: JobHandle | None, job: JobProcess | JobHere
+    ) -> None:
+        """Remember a job that would outlive this process."""
+        pid, log = job.pid, job.log
+        if pid is None or log is None:
+            self.log.info("little to do: this task does it itself, without Spark")
+            return
+        handle = JobHandle.of(job.spec, pid, log)
+        if left is not None and not left.does_the_same_as(handle):
+            self.log.warning(
+                "the pipeline file has changed since the earlier try: its job was told to do "
+                "something else"
+            )
+        remember(store, handle)
+        self.log.info(
+            "job started: job=%s generation=%d log=%s",
+            handle.job_id,
+            handle.generation,
+            handle.log,
+        )
+
+    def wait(self, context: Context, steps: CdcSteps, job: JobProcess | JobHere) -> JobEnd:
         """Wait for the job's end, showing progress."""
         last = ""
 
@@ -98,7 +120,7 @@ class CdcJobOperator(CdcOperator):
         if end.outcome == "stopped" and not steps.is_paused:
             raise RetryableError(
                 f"the {job.spec.kind.value} job was stopped from outside",
-                where=f"log {job.log}",
+                where=f"log {job.log or 'of this task'}",
                 risk="none: what is committed stays, the rest is done by the next try",
                 remedy="run the task again",
             )
@@ -112,7 +134,7 @@ class CdcJobOperator(CdcOperator):
         else:
             self.wait_for_all(context, steps, job)
 
-    def wait_for_all(self, context: Context, steps: CdcSteps, job: JobProcess) -> None:
+    def wait_for_all(self, context: Context, steps: CdcSteps, job: JobProcess | JobHere) -> None:
         """Wait until the job has done all it is for; skip the rest of the run if it was paused."""
         if self.wait(context, steps, job).outcome == "stopped":
             raise AirflowSkipException(f"pipeline {steps.run.name} was paused meanwhile")

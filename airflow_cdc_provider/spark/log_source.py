@@ -28,7 +28,13 @@ from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.engine.errors_as_records import CarriedError
 from airflow_cdc_provider.engine.stream.log_offsets import offset_of, position_of
-from airflow_cdc_provider.engine.stream.stream_task import LOG_SCHEMA, StreamTask, Turn, read_log
+from airflow_cdc_provider.engine.stream.stream_task import (
+    BATCH_BYTES,
+    LOG_SCHEMA,
+    StreamTask,
+    Turn,
+    read_log,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,8 +42,6 @@ if TYPE_CHECKING:
 
 SOURCE_NAME = "cdc_log"
 LONG_POLL_S = 1.0
-BATCH_BYTES = 512 * 1024 * 1024
-"""Log in one micro-batch, in whole files: what a restart of the query reads again at most."""
 _ASK_EVERY_S = (0.02, 0.05, 0.1)
 
 

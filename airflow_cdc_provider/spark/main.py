@@ -15,22 +15,22 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_cdc_provider.core.errors import CdcError, FencedError, StateMovedError
+from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
-from airflow_cdc_provider.core.lifecycle import Phase
+from airflow_cdc_provider.engine.job import Job, JobServers, remembered_failure
 from airflow_cdc_provider.engine.job_result import ExitCode, JobResult
 from airflow_cdc_provider.engine.ownership import kept_lease
 from airflow_cdc_provider.engine.scrubbing import Secrets
 from airflow_cdc_provider.spark.failures import SPARK_FAILURES, spark_failure
-from airflow_cdc_provider.spark.job import Job, JobServers
 from airflow_cdc_provider.spark.session import DEFAULT_MASTER, close_session, open_session
 from airflow_cdc_provider.spark.snapshot_job import run_snapshot
 from airflow_cdc_provider.spark.stream_job import run_stream
 from airflow_cdc_provider.state.store import open_store
+from airflow_cdc_provider.systems import registry
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +61,7 @@ def run_job(
             kept_lease(store, spec.pipeline, spec.generation),
         ):
             session = spark or _session(spec, master, conf, secrets)
-            return _run(Job(spec, servers, store, session, stop or threading.Event()))
+            return _run(Job(spec, servers, store, registry, stop or threading.Event()), session)
     except CdcError as error:
         shown = error.rewritten(secrets.scrub)
         log.error("job failed: pipeline=%s error=%s", spec.pipeline, shown)
@@ -118,26 +118,10 @@ def _session(
         raise spark_failure(failure, where=where, secrets=secrets) from failure
 
 
-def _run(job: Job) -> JobResult:
-    try:
-        return run_snapshot(job) if job.spec.kind is JobKind.SNAPSHOT else run_stream(job)
-    except (FencedError, StateMovedError):
-        raise  # the pipeline is someone else's, and so is its state
-    except CdcError as error:
-        _remember_failure(job, job.servers.secrets.scrub(str(error)))
-        raise
-
-
-def _remember_failure(job: Job, text: str) -> None:
-    """Put the failure where people look for it; the failure itself goes on."""
-    spec = job.spec
-    with suppress(CdcError):
-        state = job.store.pipeline(spec.pipeline)
-        if state is not None:
-            job.store.move(
-                spec.pipeline, spec.generation, expected=state.phase, to=Phase.FAILED, error=text
-            )
-        job.store.tell(spec.pipeline, f"{spec.kind.value} failed: {text}", level="error")
+def _run(job: Job, spark: SparkSession) -> JobResult:
+    is_snapshot = job.spec.kind is JobKind.SNAPSHOT
+    with remembered_failure(job):
+        return run_snapshot(job, spark) if is_snapshot else run_stream(job, spark)
 
 
 def _stop_on_sigterm() -> threading.Event:

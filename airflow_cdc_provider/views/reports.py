@@ -109,7 +109,7 @@ def run_form(done: Convergence, status: PipelineStatus, seconds: float) -> Form:
         "new_plan": done.plan.is_new,
         "not_copied": list(done.plan.not_copied),
         "snapshot": None if done.snapshot is None else dict(done.snapshot.result),
-        "stream": {**done.stream.result, "job": done.stream.log is not None},
+        "stream": {**done.stream.result, "job": done.stream.is_needed},
         "consistent": not done.inconsistent,
         "inconsistent": [str(table) for table in done.inconsistent],
         "status": dict(status.to_json()),

@@ -29,7 +29,7 @@ sink: {{conn_id: shop_sink, route: {{"{source}.*": "{sink}.*"}}}}
 state: {{conn_id: shop_state}}
 snapshot: {{split_rows: 400, max_connections: 2}}
 stream: {{mode: {mode}}}
-spark: {{conf: {{spark.master: "local[2]", spark.ui.enabled: false}}}}
+spark: {{always: true, conf: {{spark.master: "local[2]", spark.ui.enabled: false}}}}
 """
 TABLES = ("orders", "customers")
 ROWS = 3000

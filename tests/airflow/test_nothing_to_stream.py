@@ -1,14 +1,22 @@
-"""The stream's task where the sink already has all of the source's log: no job, as without it."""
+"""The tasks where the sink has all of the source's log, or nearly: no job, as without Airflow."""
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from airflow_cdc_provider.core.lifecycle import Phase
-from airflow_cdc_provider.operators.jobs import CdcStreamOperator
+from airflow_cdc_provider.operators.jobs import (
+    KILL_PATIENCE_S,
+    CdcSnapshotOperator,
+    CdcStreamOperator,
+)
 from airflow_cdc_provider.pipeline.run import give_back
+from airflow_cdc_provider.pipeline.steps import small_work
+from airflow_cdc_provider.pipeline.steps.planning import plan
+from airflow_cdc_provider.pipeline.steps.small_work import JobHere
 from tests.pipeline.test_nothing_to_stream import NO_SPARK, handed_off, shop
 
 if TYPE_CHECKING:
@@ -21,14 +29,19 @@ __all__ = ["shop"]
 @pytest.fixture
 def quiet(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Give a pipeline that is handed off, whose Spark answers nowhere."""
+    without_spark(shop, monkeypatch)
+    run = handed_off(shop)
+    give_back(run)
+    return run
+
+
+def without_spark(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the pipeline's Spark answer nowhere."""
     for name, dsn in shop.environment.items():
         monkeypatch.setenv(name, dsn)
     monkeypatch.setenv("AIRFLOW__CDC__JOB_LOG_FOLDER", str(shop.path.parent / "logs"))
     with shop.path.open("a") as file:
         file.write(f"spark:\n  conf: {{spark.master: '{NO_SPARK}'}}\n")
-    run = handed_off(shop)
-    give_back(run)
-    return run
 
 
 def test_a_bounded_stream_task_with_nothing_to_do_starts_no_job(
@@ -43,10 +56,49 @@ def test_a_bounded_stream_task_with_nothing_to_do_starts_no_job(
     assert quiet.store.ensure(quiet.name).lease_until_us == 0
 
 
-def test_a_bounded_stream_task_with_a_change_to_bring_starts_its_job(
-    quiet: Run, shop: Shop, context: Any
+def test_a_bounded_stream_task_with_much_to_bring_starts_its_job(
+    quiet: Run, shop: Shop, context: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(small_work, "SMALL_LOG_BYTES", 100)
     shop.at_source("INSERT INTO orders VALUES (4, 'four')")
     task = CdcStreamOperator(task_id="stream", pipeline=str(shop.path), mode="bounded")
     with pytest.raises(Exception, match=NO_SPARK.removeprefix("spark://")):
         task.execute(context)
+
+
+def test_a_bounded_stream_task_brings_a_few_changes_itself(
+    quiet: Run, shop: Shop, context: Any
+) -> None:
+    shop.at_source("INSERT INTO orders VALUES (4, 'four')")
+    task = CdcStreamOperator(task_id="stream", pipeline=str(shop.path), mode="bounded")
+    returned = task.execute(context)
+    assert (returned["phase"], returned["consistent"]) == (Phase.STOPPED.value, True)
+    assert (returned["changes"], returned["lag_s"]) == (1, 0)
+    assert shop.sink_rows("SELECT note FROM orders WHERE id = 4") == [("four",)]
+    assert context["task_state_store"].values.keys() <= {"progress"}
+    assert not (shop.path.parent / "logs").exists()
+    assert quiet.store.ensure(quiet.name).lease_until_us == 0
+
+
+def test_a_stream_task_that_is_killed_ends_what_it_does_itself(
+    quiet: Run, shop: Shop, context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.at_source("UPDATE orders SET note = 'changed' WHERE id = 1")
+    task = CdcStreamOperator(task_id="stream", pipeline=str(shop.path), mode="bounded")
+    asked = list[float]()
+    monkeypatch.setattr(JobHere, "stop", lambda _, patience_s: asked.append(patience_s))
+    task.execute(context)
+    task.on_kill()
+    assert asked == [KILL_PATIENCE_S]
+
+
+def test_a_snapshot_task_reads_a_small_table_itself(
+    shop: Shop, context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_spark(shop, monkeypatch)
+    with closing(shop.run()) as run:
+        plan(run)
+        give_back(run)
+    returned = CdcSnapshotOperator(task_id="snapshot", pipeline=str(shop.path)).execute(context)
+    assert (returned["ran"], returned["phase"]) == (True, Phase.SNAPSHOT.value)
+    assert shop.sink_rows("SELECT COUNT(*) FROM orders") == [(3,)]

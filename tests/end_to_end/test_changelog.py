@@ -28,7 +28,7 @@ sink: {type: changelog, path: %s, format: %s}
 state: {dsn_env: LOG_STATE}
 snapshot: {split_rows: 700, max_connections: 4}
 stream: {mode: bounded}
-spark: {conf: {spark.master: "local[2]"}}
+spark: {always: true, conf: {spark.master: "local[2]"}}
 """
 TABLES = {"items": ("id", "v", "n"), "pairs": ("a", "b", "u")}
 SEED = 11

@@ -27,6 +27,7 @@ state: {dsn_env: COPY_STATE}
 snapshot: {split_rows: 2000, max_connections: 4}
 stream: {mode: bounded}
 spark:
+  always: true
   conf:
     spark.master: "local[2]"
     # Rows travel as bytes that Spark does not look into: none of these may change a value.

@@ -34,7 +34,7 @@ sink: {type: mysql, dsn_env: CRASH_SINK}
 state: {dsn_env: CRASH_STATE}
 snapshot: {split_rows: 300, max_connections: 4}
 stream: {mode: bounded, apply: %s}
-spark: {conf: {spark.master: "local[2]"}}
+spark: {always: true, conf: {spark.master: "local[2]"}}
 """
 TABLES = {f"crash.{name}": f"crash.{name}" for name in ("items", "codes", "pairs")}
 ROWS = 6000

@@ -29,6 +29,7 @@ state: {{dsn_env: SECRET_STATE}}
 snapshot: {{split_rows: 100, max_connections: 2}}
 stream: {{mode: bounded}}
 spark:
+  always: true
   conf:
     spark.master: "local[2]"
     spark.ui.enabled: "true"

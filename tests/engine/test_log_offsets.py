@@ -11,7 +11,11 @@ from airflow_cdc_provider.core.errors import PositionWentBackError
 from airflow_cdc_provider.engine.stream.log_offsets import offset_of, position_of
 from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet
 from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
-from airflow_cdc_provider.systems.mysql.source.log_pacing import LogFile, next_end
+from airflow_cdc_provider.systems.mysql.source.log_pacing import (
+    LogFile,
+    bytes_between,
+    next_end,
+)
 from tests.strategies import UUIDS, log_positions
 
 FILES = (LogFile(1, 1000), LogFile(2, 500), LogFile(3, 900), LogFile(4, 200))
@@ -74,3 +78,16 @@ def test_another_server_is_read_to_its_own_end() -> None:
     other = at(1, 300, UUIDS[1])
     assert next_end(at(4, 200), other, bound=at(4, 900)) == other
     assert next_end(other, other, bound=at(4, 900)) is other
+
+
+def test_the_log_between_two_places_is_counted_over_files() -> None:
+    def between(start: MySqlPosition, end: MySqlPosition) -> int | None:
+        assert start.binlog is not None
+        assert end.binlog is not None
+        return bytes_between(start.binlog, end.binlog, FILES)
+
+    assert between(at(4, 50), at(4, 200)) == 150
+    assert between(at(2, 400), at(4, 200)) == 100 + 900 + 200
+    assert between(at(4, 200), at(4, 150)) is None
+    assert between(at(4, 200), at(3, 900)) is None
+    assert between(at(0, 100), at(4, 200)) is None

@@ -54,5 +54,5 @@ def test_no_job_is_started_on_a_master_that_does_not_answer(shop: Shop, silent: 
     run = shop.run()
     plan(run)
     with pytest.raises(SparkUnreachableError):
-        start_snapshot(run, SparkOptions(master=f"spark://127.0.0.1:{silent}"))
+        start_snapshot(run, SparkOptions(master=f"spark://127.0.0.1:{silent}", always=True))
     assert not [event for event in run.store.events(run.name) if "job started" in event.text]

@@ -64,7 +64,8 @@ def seen(shop: Shop, kind: tuple[bytes, bytes]) -> Iterator[set[int]]:
 def options(shop: Shop) -> SparkOptions:
     # without our own options the JVM writes no class archive, and ends at once
     conf = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1"}
-    return SparkOptions(master="local[2]", conf=conf, log_folder=shop.path.parent / "logs")
+    folder = shop.path.parent / "logs"
+    return SparkOptions(master="local[2]", conf=conf, log_folder=folder, always=True)
 
 
 def logs(shop: Shop) -> list[Path]:

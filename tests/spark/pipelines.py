@@ -26,8 +26,8 @@ from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import FinishedSplit
 from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
+from airflow_cdc_provider.engine.job import JobServers
 from airflow_cdc_provider.engine.job_result import JobResult
-from airflow_cdc_provider.spark.job import JobServers
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
 from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas

@@ -83,7 +83,7 @@ def test_a_reader_killed_while_it_publishes_leaves_no_stale_row(
         source = pipeline.servers().source
         return KillingSink(**fields, source=source, before_death=deleted, died=died, moment=moment)
 
-    monkeypatch.setattr("airflow_cdc_provider.spark.job.open_sink", killing_sink)
+    monkeypatch.setattr("airflow_cdc_provider.systems.registry.open_sink", killing_sink)
     spec = pipeline.spec(JobKind.SNAPSHOT, pipeline.take_over())
     result = run_job(spec, spark, servers=pipeline.servers())
     assert died.exists()

@@ -40,6 +40,11 @@ class PassedOver:
         self._position: LogPosition | None = None
         self._moved_s = 0.0
 
+    def take(self) -> QuietLog | None:
+        """Give it to a micro-batch; it counts again once that has come through."""
+        quiet, self.log = self.log, None  # the micro-batch may commit it, and then fail
+        return quiet
+
     def reached(self, position: LogPosition) -> LogPosition:
         """Return up to where nothing waits, if the ledger is at `position`."""
         quiet = self.log

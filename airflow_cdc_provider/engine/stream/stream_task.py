@@ -47,6 +47,8 @@ LOG_SCHEMA = "kind string, last boolean, part binary"
 APPLIED_SCHEMA = "kind string, body string"
 _ARROW_LOG = pa.schema([("kind", pa.string()), ("last", pa.bool_()), ("part", pa.binary())])
 _ARROW_APPLIED = pa.schema([("kind", pa.string()), ("body", pa.string())])
+BATCH_BYTES = 512 * 1024 * 1024
+"""Log in one micro-batch, in whole files: what a restart reads again at most."""
 PART, ERROR, APPLIED = "part", "error", "applied"
 
 
@@ -89,8 +91,8 @@ T = TypeVar("T", bound=_Closeable)
 
 
 @dataclass(slots=True)
-class _Kept(Generic[T]):
-    """What one worker keeps open between micro-batches: one at most."""
+class Kept(Generic[T]):
+    """What one process keeps open between micro-batches: one at most."""
 
     opened: T | None = None
     after: Turn = field(default_factory=lambda: Turn("", 0))
@@ -107,17 +109,25 @@ class _Kept(Generic[T]):
         """Keep something for the next micro-batch."""
         self.opened, self.after = opened, turn
 
+    def close(self) -> None:
+        """Close what is kept."""
+        opened, self.opened = self.opened, None
+        if opened is not None:
+            opened.close()
 
-_log_reader: _Kept[TailReader] = _Kept()
-_change_sink: _Kept[ChangeSink] = _Kept()
+
+_log_reader: Kept[TailReader] = Kept()
+_change_sink: Kept[ChangeSink] = Kept()
 
 
-def read_log(task: StreamTask, turn: Turn, end: LogPosition) -> Iterator[pa.RecordBatch]:
+def read_log(
+    task: StreamTask, turn: Turn, end: LogPosition, *, kept: Kept[TailReader] = _log_reader
+) -> Iterator[pa.RecordBatch]:
     """Read the log up to `end`; yields the parts of encoded batches, or one row with an error."""
     reader: TailReader | None = None
     is_whole = False
     try:
-        reader = _log_reader.take(turn)
+        reader = kept.take(turn)
         if reader is not None and reader.position.server != end.server:
             reader.close()
             reader = None
@@ -137,13 +147,18 @@ def read_log(task: StreamTask, turn: Turn, end: LogPosition) -> Iterator[pa.Reco
     finally:
         # also when Spark stops reading half-way: the connection is then ahead of the sink
         if reader is not None and is_whole:
-            _log_reader.keep(reader, turn)
+            kept.keep(reader, turn)
         elif reader is not None:
             reader.close()
 
 
 def apply_changes(
-    task: StreamTask, turn: Turn, quiet: QuietLog | None, rows: Iterable[pa.RecordBatch]
+    task: StreamTask,
+    turn: Turn,
+    quiet: QuietLog | None,
+    rows: Iterable[pa.RecordBatch],
+    *,
+    kept: Kept[ChangeSink] = _change_sink,
 ) -> Iterator[pa.RecordBatch]:
     """Apply the batches in `rows`; yields one row about them, or one with an error.
 
@@ -153,7 +168,7 @@ def apply_changes(
     is_whole = False
     changes = 0
     try:
-        sink = _change_sink.take(turn) or task.open_changes()
+        sink = kept.take(turn) or task.open_changes()
         sink.quiet = quiet
         for encoded in joined(_parts(rows)):
             committed = sink.apply(decode(encoded))
@@ -165,7 +180,7 @@ def apply_changes(
         yield _applied_row(ERROR, error.to_json())
     finally:
         if sink is not None and is_whole:
-            _change_sink.keep(sink, turn)
+            kept.keep(sink, turn)
         elif sink is not None:
             sink.close()
 

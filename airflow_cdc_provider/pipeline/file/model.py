@@ -266,6 +266,11 @@ class SparkSection(Section):
         description="Spark configuration.",
         examples=[{"spark.driver.memory": "2g"}],
     )
+    always: bool = Field(
+        default=False,
+        description="Start Spark for little work too; without, the process that runs the pipeline "
+        "does it itself: up to 64 MB of log, or 200,000 rows of at most 50 tables.",
+    )
 
 
 class PipelineFile(Section):

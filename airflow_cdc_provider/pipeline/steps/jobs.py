@@ -47,6 +47,8 @@ class SparkOptions:
     conf: Mapping[str, str] = field(default_factory=dict)
     log_folder: Path | None = None
     """Where the jobs' files go, in a folder for each pipeline; the user's own state if None."""
+    always: bool = False
+    """Small work too is done by a Spark job."""
 
     @classmethod
     def of(
@@ -55,7 +57,7 @@ class SparkOptions:
         """Take what the pipeline file says; a `master` given here goes before it."""
         conf = {name: _conf_text(value) for name, value in model.spark.conf.items()}
         in_file = conf.pop("spark.master", DEFAULT_MASTER)
-        return cls(master or in_file, conf, log_folder)
+        return cls(master or in_file, conf, log_folder, model.spark.always)
 
 
 def _conf_text(value: str | float) -> str:
@@ -70,11 +72,18 @@ class JobEnd:
     """finished or stopped."""
     result: Mapping[str, Any]
     log: Path | None
-    """None: there was nothing to start a job for."""
+    """None: it was done without a process of its own, or there was nothing to do."""
+    is_needed: bool = True
+    """False: there was nothing to do."""
 
     @classmethod
     def without_job(cls, result: JobResult) -> JobEnd:
         """Return the end of a job that did not have to be started."""
+        return cls(result.outcome.value, json.loads(result.to_json()), None, is_needed=False)
+
+    @classmethod
+    def done_here(cls, result: JobResult) -> JobEnd:
+        """Return the end of a job that this process did itself."""
         return cls(result.outcome.value, json.loads(result.to_json()), None)
 
 
@@ -150,11 +159,11 @@ class JobProcess:
         """Return how the job ended, or raise the error it ended with."""
         return end_of(self.spec, job_result(self.log), self._process.returncode, self.log)
 
-    def stop(self) -> None:
+    def stop(self, *, patience_s: float = STOP_PATIENCE_S) -> None:
         """Ask the job to end; kill its process group, Spark's JVM included, if it does not."""
         with suppress(subprocess.TimeoutExpired, ProcessLookupError):
             self._process.terminate()
-            self._process.wait(STOP_PATIENCE_S)
+            self._process.wait(patience_s)
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()

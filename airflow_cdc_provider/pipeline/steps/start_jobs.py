@@ -1,4 +1,4 @@
-"""The two steps that Spark works on: the snapshot, and the stream.
+"""The two long steps: the snapshot, and the stream. Spark works on them, unless they are small.
 
 Each takes the pipeline over first. A job of an earlier try that is still alive is fenced by that,
 and its splits are given out again; what it has committed is in the ledger and is not read again.
@@ -29,6 +29,7 @@ from airflow_cdc_provider.pipeline.steps.jobs import (
 from airflow_cdc_provider.pipeline.steps.nothing_to_stream import nothing_to_stream
 from airflow_cdc_provider.pipeline.steps.one_spark import StartJob
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
+from airflow_cdc_provider.pipeline.steps.small_work import JobHere, done_here
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +40,13 @@ class Readiness:
     handed_off: bool
 
 
-def start_snapshot(run: Run, options: SparkOptions | None = None) -> JobProcess | None:
+def start_snapshot(run: Run, options: SparkOptions | None = None) -> JobProcess | JobHere | None:
     """Start the snapshot job; None if the stream has taken over already."""
     spec = _snapshot_to_do(run)
-    return None if spec is None else submit(run, spec, options or _options(run))
+    if spec is None:
+        return None
+    options = options or _options(run)
+    return done_here(run, spec, options) or submit(run, spec, options)
 
 
 def start_stream(
@@ -52,10 +56,15 @@ def start_stream(
     return submit(run, _stream_to_do(run, mode), options or _options(run))
 
 
-def start_catching_up(run: Run, options: SparkOptions | None = None) -> JobProcess | JobEnd:
+def start_catching_up(
+    run: Run, options: SparkOptions | None = None
+) -> JobProcess | JobHere | JobEnd:
     """Start the stream job up to the log's end, or return the end it would have at once."""
     to_do = _catching_up_to_do(run)
-    return to_do if isinstance(to_do, JobEnd) else submit(run, to_do, options or _options(run))
+    if isinstance(to_do, JobEnd):
+        return to_do
+    options = options or _options(run)
+    return done_here(run, to_do, options) or submit(run, to_do, options)
 
 
 def snapshot(
@@ -67,9 +76,11 @@ def snapshot(
 ) -> JobEnd | None:
     """Read every split that is not read yet; None if the stream has taken over already."""
     spec = _snapshot_to_do(run)
-    return (
-        None if spec is None else start(run, spec, options or _options(run)).wait(on_tick=on_tick)
-    )
+    if spec is None:
+        return None
+    options = options or _options(run)
+    job = done_here(run, spec, options) or start(run, spec, options)
+    return job.wait(on_tick=on_tick)
 
 
 def stream(
@@ -95,7 +106,9 @@ def catch_up(
     to_do = _catching_up_to_do(run)
     if isinstance(to_do, JobEnd):
         return to_do
-    return start(run, to_do, options or _options(run)).wait(on_tick=on_tick)
+    options = options or _options(run)
+    job = done_here(run, to_do, options) or start(run, to_do, options)
+    return job.wait(on_tick=on_tick)
 
 
 def _snapshot_to_do(run: Run) -> JobSpec | None:

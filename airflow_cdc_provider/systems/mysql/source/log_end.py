@@ -9,7 +9,7 @@ from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition, own
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
 from airflow_cdc_provider.systems.mysql.server.connection import connect, query
-from airflow_cdc_provider.systems.mysql.source.log_pacing import LogFile, next_end
+from airflow_cdc_provider.systems.mysql.source.log_pacing import LogFile, bytes_between, next_end
 
 
 class MySqlLogEnd:
@@ -57,6 +57,14 @@ class MySqlLogEnd:
         files = self._files() if behind else ()
         end = next_end(start, now, bound=bound, files=files, batch_bytes=batch_bytes)
         return NextEnd(end, bound)
+
+    def bytes_behind(self, start: LogPosition) -> int | None:
+        """Return how much log there is from `start` on; None for a place that is not in it."""
+        here, now = own(start), self.now()
+        if here.binlog is None or now.binlog is None or here.server_uuid != now.server_uuid:
+            return None
+        is_in_last = here.binlog.file_number == now.binlog.file_number
+        return bytes_between(here.binlog, now.binlog, () if is_in_last else self._files())
 
     def _files(self) -> tuple[LogFile, ...]:
         rows = query(self._connection, "SHOW BINARY LOGS")

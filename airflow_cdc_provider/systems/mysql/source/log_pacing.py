@@ -51,6 +51,22 @@ def next_end(
     return MySqlPosition(end.server_uuid, cut)
 
 
+def bytes_between(
+    start: BinlogPosition, end: BinlogPosition, files: Sequence[LogFile]
+) -> int | None:
+    """Return how much log lies between two places; None if some of it is not there.
+
+    `files` are all of the server's, needed where the two are in different ones.
+    """
+    if start.file_number == end.file_number:
+        return end.offset - start.offset if start.offset <= end.offset else None
+    sizes = {file.file_number: file.bytes for file in files}
+    if start.file_number not in sizes or end < start:
+        return None
+    whole = sum(sizes[n] for n in sizes if start.file_number <= n < end.file_number)
+    return whole - start.offset + end.offset
+
+
 def _earlier(now: MySqlPosition, bound: MySqlPosition | None) -> MySqlPosition:
     """Return the bound where it lies in this server's log at all, else the end of the log."""
     if bound is None or bound.server_uuid != now.server_uuid or bound.binlog is None:

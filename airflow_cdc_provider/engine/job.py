@@ -1,17 +1,24 @@
-"""What every job has in its driver: the spec, the servers, the state store and Spark."""
+"""What every job has in its driver: the spec, the servers and the state store."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import Protocol, TypeVar
 
 from airflow_cdc_provider.columns.sink_port import Owner, Sink, SinkSettings
 from airflow_cdc_provider.columns.source_port import Source
 from airflow_cdc_provider.core.endpoint import Endpoint, SinkPlace, parse_sink
-from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError, StateMovedError
+from airflow_cdc_provider.core.errors import (
+    NOTHING_STARTED,
+    CdcError,
+    FencedError,
+    RefusedError,
+    StateMovedError,
+)
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.jobspec import JobSpec
 from airflow_cdc_provider.core.lifecycle import Phase
@@ -19,10 +26,6 @@ from airflow_cdc_provider.core.ports import StateStore
 from airflow_cdc_provider.core.records import PipelineState, TablePlan
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.scrubbing import Secrets
-from airflow_cdc_provider.systems.registry import open_sink, open_source
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Place = TypeVar("Place")
 
@@ -55,6 +58,24 @@ class JobServers:
         )
 
 
+class Systems(Protocol):
+    """Opens a source and a sink, of whatever system."""
+
+    def open_source(self, endpoint: Endpoint, /) -> Source:
+        """Return the source; nothing is connected yet."""
+
+    def open_sink(
+        self,
+        name: str,
+        place: SinkPlace,
+        owner: Owner,
+        plans: Sequence[TablePlan],
+        settings: SinkSettings,
+        /,
+    ) -> Sink:
+        """Return the sink under a generation; nothing is connected yet."""
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """One job in its driver."""
@@ -62,18 +83,18 @@ class Job:
     spec: JobSpec
     servers: JobServers
     store: StateStore
-    spark: SparkSession
+    systems: Systems
     stop: threading.Event = field(default_factory=threading.Event)
     """Set when this process is asked to end."""
 
     def source(self) -> Source:
         """Return the source; nothing is connected yet."""
-        return open_source(self.servers.source)
+        return self.systems.open_source(self.servers.source)
 
     def sink(self) -> Sink:
         """Return the sink under this job's generation; nothing is connected yet."""
         spec = self.spec
-        return open_sink(
+        return self.systems.open_sink(
             spec.sink_type,
             self.servers.sink,
             Owner(spec.pipeline, spec.generation),
@@ -115,6 +136,29 @@ class Job:
                 remedy="look at the pipeline's status; the step before this one is not done",
             )
         self.store.move(self.spec.pipeline, self.spec.generation, expected=state.phase, to=phase)
+
+
+@contextmanager
+def remembered_failure(job: Job) -> Iterator[None]:
+    """Put a failure where people look for it; the failure itself goes on."""
+    try:
+        yield
+    except (FencedError, StateMovedError):
+        raise  # the pipeline is someone else's, and so is its state
+    except CdcError as error:
+        _remember(job, job.servers.secrets.scrub(str(error)))
+        raise
+
+
+def _remember(job: Job, text: str) -> None:
+    spec = job.spec
+    with suppress(CdcError):
+        state = job.store.pipeline(spec.pipeline)
+        if state is not None:
+            job.store.move(
+                spec.pipeline, spec.generation, expected=state.phase, to=Phase.FAILED, error=text
+            )
+        job.store.tell(spec.pipeline, f"{spec.kind.value} failed: {text}", level="error")
 
 
 def _dsn(environ: Mapping[str, str], name: str, what: str) -> str:

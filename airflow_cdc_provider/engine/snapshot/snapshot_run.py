@@ -1,0 +1,218 @@
+"""Reading a snapshot, whoever runs the readers: readers pull splits until none is left.
+
+Readers are few and long: a split costs no start of a task, and the number of connections on the
+source is the number of readers times what one needs.
+
+A reader that dies takes nothing with it: its split is given out again as soon as its connection
+to the driver ends. If nobody starts the reader again, the job waits a little and runs another
+round of readers for what is left. Only what can be the loss of a reader is met in this way.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from typing import Protocol
+
+from airflow_cdc_provider.columns.source_port import SplitReading
+from airflow_cdc_provider.core.errors import (
+    CdcError,
+    FencedError,
+    IntegrityError,
+    RetryableError,
+    SparkLostError,
+)
+from airflow_cdc_provider.core.history import Held, held_by_reports
+from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
+from airflow_cdc_provider.core.stream_split import smallest
+from airflow_cdc_provider.engine.backoff import BackOff
+from airflow_cdc_provider.engine.job import Job
+from airflow_cdc_provider.engine.job_result import JobResult, Outcome
+from airflow_cdc_provider.engine.ownership import Ownership
+from airflow_cdc_provider.engine.reconcile import reconcile
+from airflow_cdc_provider.engine.snapshot.assigner import SplitAssigner
+from airflow_cdc_provider.engine.snapshot.assigner_server import AssignerServer
+from airflow_cdc_provider.engine.snapshot.planner import Planner
+from airflow_cdc_provider.engine.snapshot.reader_task import ReaderTask
+
+log = logging.getLogger(__name__)
+
+MOST_ROUNDS = 5
+_BETWEEN_ROUNDS = BackOff(first_s=1.0)
+_MAY_START = frozenset({Phase.PLANNING, Phase.FAILED})
+
+
+class Readers(Protocol):
+    """Runs readers somewhere."""
+
+    @property
+    def driver_host(self) -> str:
+        """The address under which they reach this process."""
+
+    @property
+    def at_once(self) -> int | None:
+        """How many run at the same time; None if that cannot be told."""
+
+    def run(self, task: ReaderTask, count: int) -> CdcError | None:
+        """Run a round of them; returns the worst error that came out of it."""
+
+
+def worst(errors: Sequence[CdcError]) -> CdcError | None:
+    """Return the error that decides what becomes of the round, None if there is none."""
+    return min(errors, key=lambda error: not isinstance(error, FencedError), default=None)
+
+
+def run_snapshot(job: Job, readers: Readers) -> JobResult:
+    """Read every split that is not finished; returns when all are, or when asked to stop."""
+    started = time.monotonic()
+    spec = job.spec
+    plan_id = job.pipeline().plan_id
+    with closing(job.sink().open_ledger()) as ledger:
+        ledger.take_over(spec.generation)
+        if not ledger.plan_id():
+            ledger.start_plan(plan_id)
+        correction = reconcile(job.store, ledger, spec.pipeline, spec.generation)
+        held = held_by_reports(ledger.reports())
+    if not correction.same_plan:
+        raise _another_plan(job, plan_id)
+    if correction.handed_off:
+        log.info("nothing to read, the stream has taken over: pipeline=%s", spec.pipeline)
+        return _result(job, None, started)
+    job.enter(Phase.SNAPSHOT, from_=_MAY_START)
+    if held:
+        _check_source(job, held)
+    assigner = SplitAssigner(job.store, spec.pipeline, spec.generation)
+    assigner.load()
+    for table in job.store.tables(spec.pipeline):
+        if table.phase in {TablePhase.PLANNED, TablePhase.FAILED}:
+            job.store.mark_table(spec.pipeline, spec.generation, table.table, TablePhase.SNAPSHOT)
+            if table.planning_done:
+                assigner.note_if_read(table.table)
+    with ExitStack() as stack:
+        planner = stack.enter_context(
+            Planner(
+                assigner,
+                job.store.tables(spec.pipeline),
+                lambda: job.source().boundaries(spec.split_rows),
+                stored=lambda table: job.store.splits(spec.pipeline, table.table),
+            )
+        )
+        server = stack.enter_context(AssignerServer(assigner, host=readers.driver_host))
+        stack.enter_context(
+            Ownership(
+                job.store, spec.pipeline, spec.generation, on_end=assigner.queue.stop, stop=job.stop
+            )
+        )
+        task = _task(job, server)
+        count = reader_count(job, readers.at_once, planning=planner.is_needed)
+        log.info("snapshot starts: pipeline=%s readers=%d", spec.pipeline, count)
+        _run_rounds(job, assigner, lambda: readers.run(task, count))
+    _raise_failures(job, assigner)
+    return _result(job, assigner, started)
+
+
+def _check_source(job: Job, held: Sequence[Held]) -> None:
+    """Require that the source has what published splits hold; tell of one that took over."""
+    read = smallest(each.position for each in held)
+    news = job.source().require_same_log(read, held, job.schemas())
+    if news:
+        job.store.tell(job.spec.pipeline, news, level="warning")
+
+
+def reader_count(job: Job, at_once: int | None, *, planning: bool) -> int:
+    """Return how many readers keep within `max_connections` and the ids on the source.
+
+    With backfill a reader counts two connections, one for rows and one for the log: to open the
+    second only when a split has something to replay would break the promise when it matters. The
+    planner holds one while it plans. More readers than run at once would only wait.
+    """
+    each = job.source().connections_a_reader(backfill=job.spec.backfill)
+    count = (job.spec.max_connections - int(planning)) // each
+    count = min(count, job.spec.server_id_last - job.spec.server_id_first)
+    return max(1, count if at_once is None else min(count, at_once))
+
+
+def _task(job: Job, server: AssignerServer) -> ReaderTask:
+    return ReaderTask(
+        source=job.source(),
+        sink=job.sink(),
+        assigner=server.address,
+        secrets=job.servers.secrets,
+        reading=SplitReading(
+            schemas=job.schemas(),
+            reader_id=job.spec.server_id_first + 1,
+            backfill=job.spec.backfill,
+            max_split_bytes=job.spec.max_split_bytes,
+            zero_dates=job.spec.zero_dates,
+        ),
+    )
+
+
+def _run_rounds(
+    job: Job, assigner: SplitAssigner, run_readers: Callable[[], CdcError | None]
+) -> None:
+    """Run readers until the queue is over; a round ends early only when a reader broke."""
+    for round_number in range(1, MOST_ROUNDS + 1):
+        error = run_readers()
+        if isinstance(error, FencedError) or assigner.queue.stopped_by is not None:
+            raise assigner.queue.stopped_by or error or AssertionError
+        if assigner.queue.is_over:
+            return
+        if error is None or round_number == MOST_ROUNDS:
+            raise error or _left_over(job)
+        if isinstance(error, SparkLostError) or not isinstance(error, RetryableError):
+            raise error
+        wait_s = _BETWEEN_ROUNDS.wait_s(round_number)
+        log.warning("readers were lost: round=%d next_in_s=%g %s", round_number, wait_s, error)
+        job.stop.wait(wait_s)
+
+
+def _raise_failures(job: Job, assigner: SplitAssigner) -> None:
+    failed = assigner.queue.failed_tables
+    if not failed:
+        return
+    table, error = next(iter(sorted(failed.items())))
+    what = f"{len(failed)} of the tables cannot be read, the first is {table}: {error.what}"
+    remedy = "mend that and run again; only what is missing is read"
+    raise type(error)(
+        what,
+        "; ".join(filter(None, (error.where, f"snapshot of {job.spec.pipeline}"))),
+        "none: the other tables are read, and nothing of a failed split was published",
+        "; ".join(filter(None, (error.remedy, remedy))),
+    )
+
+
+def _result(job: Job, assigner: SplitAssigner | None, started: float) -> JobResult:
+    stopped = assigner is not None and assigner.queue.is_stopped
+    progress = None if assigner is None else assigner.progress
+    return JobResult(
+        str(job.spec.pipeline),
+        job.spec.generation,
+        job.spec.kind.value,
+        Outcome.STOPPED if stopped else Outcome.FINISHED,
+        seconds=round(time.monotonic() - started, 3),
+        tables=len(job.plans()),
+        splits=0 if progress is None else progress.splits,
+        rows=0 if progress is None else progress.rows,
+        changes=0 if progress is None else progress.changes,
+    )
+
+
+def _another_plan(job: Job, plan_id: str) -> IntegrityError:
+    return IntegrityError(
+        f"the sink holds another plan than {plan_id}, which the state store has",
+        where=f"ledger of {job.spec.pipeline}",
+        risk="splits of two plans would be mixed",
+        remedy="plan again; the plan is then made anew in both places",
+    )
+
+
+def _left_over(job: Job) -> RetryableError:
+    return RetryableError(
+        "the readers ended and left splits behind",
+        where=f"snapshot of {job.spec.pipeline}",
+        risk="none: what is published stays",
+        remedy="run again; it goes on with what is left",
+    )

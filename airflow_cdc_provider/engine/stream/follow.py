@@ -1,0 +1,249 @@
+"""Following the log into the sink, whoever does the work: the rules of every stream job.
+
+The driver decides nothing about positions: reading starts where the sink's ledger says, and every
+commit moves the ledger together with the rows. So whatever fails, following is simply started
+again from the ledger: at once when it went forward before, else after growing waits, and not for
+ever. What trying again does not mend ends the job with its named error.
+
+A bounded run reads to what was the end of the log when the job began, also when it starts again; a
+continuous one ends when it is asked to.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from airflow_cdc_provider.columns.sink_port import StreamCounts
+from airflow_cdc_provider.columns.source_port import LogReading
+from airflow_cdc_provider.core.codec import quiet_log_from_json
+from airflow_cdc_provider.core.errors import (
+    CdcError,
+    FencedError,
+    RetryableError,
+    SnapshotRequiredError,
+    SparkLostError,
+)
+from airflow_cdc_provider.core.history import held_by_stream
+from airflow_cdc_provider.core.jobspec import StreamMode
+from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.engine.backoff import BackOff
+from airflow_cdc_provider.engine.job import Job
+from airflow_cdc_provider.engine.job_result import JobResult, Outcome
+from airflow_cdc_provider.engine.ownership import Ownership
+from airflow_cdc_provider.engine.reconcile import reconcile
+from airflow_cdc_provider.engine.stream.heartbeat import Heartbeat
+from airflow_cdc_provider.engine.stream.passed_over import PassedOver
+from airflow_cdc_provider.engine.stream.stream_task import ERROR, StreamTask
+
+log = logging.getLogger(__name__)
+
+_HEALTHY_S = 60.0
+"""What lived for as long has gone on, whether or not there was anything to commit."""
+_MAY_START = frozenset({Phase.HANDED_OFF, Phase.STOPPED, Phase.FAILED})
+
+
+@dataclass(slots=True)
+class Following:
+    """What the threads of a stream job tell each other."""
+
+    bound: LogPosition | None = None
+    """Where a bounded run ends."""
+    ending: threading.Event = field(default_factory=threading.Event)
+    """Set when asked to stop, or when fenced."""
+    passed_over: PassedOver = field(default_factory=PassedOver)
+    error: CdcError | None = None
+    """Of the micro-batch that failed last, or the fencing."""
+
+    def end(self, fenced: FencedError | None) -> None:
+        """Ask the follower to end."""
+        self.error = fenced or self.error
+        self.ending.set()
+
+    @property
+    def fenced(self) -> FencedError | None:
+        return self.error if isinstance(self.error, FencedError) else None
+
+    def note(self, applied: Iterable[tuple[str, str]]) -> None:
+        """Take in what `apply_changes` said; the error of a micro-batch is raised."""
+        for kind, body in applied:
+            form = json.loads(body)
+            if kind == ERROR:
+                self.error = CdcError.from_json(form)
+                raise self.error
+            self.passed_over.log = quiet_log_from_json(form["quiet"])
+
+
+class Follower(Protocol):
+    """Reads the log and applies it, once."""
+
+    def follow(self, start: LogPosition) -> None:
+        """Return when the bound is reached, or the end was asked for; raise what went wrong."""
+
+
+OpenFollower = Callable[[StreamTask, Following], Follower]
+
+
+def run_stream(job: Job, follower: OpenFollower, *, back_off: BackOff | None = None) -> JobResult:
+    """Follow the log until the bound, until asked to stop, or until an error no retry mends."""
+    started = time.monotonic()
+    spec = job.spec
+    before = _take_over(job)
+    following = Following(_end_of_log(job) if spec.stream_mode is StreamMode.BOUNDED else None)
+    job.enter(Phase.STREAMING, from_=_MAY_START)
+    with _at_work(job, following):
+        _Tries(job, following, follower, back_off or BackOff()).run_to_the_end()
+        with closing(job.sink().open_ledger()) as ledger:
+            following.passed_over.commit(ledger)
+    split, counts = _committed(job)
+    job.store.move(spec.pipeline, spec.generation, expected=Phase.STREAMING, to=Phase.STOPPED)
+    return JobResult(
+        str(spec.pipeline),
+        spec.generation,
+        spec.kind.value,
+        Outcome.STOPPED if following.ending.is_set() else Outcome.FINISHED,
+        seconds=round(time.monotonic() - started, 3),
+        tables=len(split.tables),
+        changes=counts.changes - before.changes,
+        transactions=counts.transactions - before.transactions,
+        position=str(split.start),
+        consistent=not split.inconsistent,
+    )
+
+
+@contextmanager
+def _at_work(job: Job, following: Following) -> Iterator[None]:
+    """Beat, and stay the owner."""
+    store, spec, passed_over = job.store, job.spec, following.passed_over
+    beating = Heartbeat(
+        store, job.source(), job.sink(), on_fenced=following.end, passed_over=passed_over
+    )
+    owning = Ownership(store, spec.pipeline, spec.generation, on_end=following.end, stop=job.stop)
+    with beating, owning:
+        yield
+
+
+class _Tries:
+    """Follows, and follows again from the ledger while that may help."""
+
+    def __init__(
+        self, job: Job, following: Following, follower: OpenFollower, back_off: BackOff
+    ) -> None:
+        self._job = job
+        self._following = following
+        self._back_off = back_off
+        self._task = _task(job)
+        self._follower = follower(self._task, following)
+
+    def run_to_the_end(self) -> None:
+        """Return when the bound is reached or a stop was asked for; raise what no retry mends."""
+        failures, failing_since = 0, time.monotonic()
+        start: LogPosition | None = None
+        while not self._following.ending.is_set():
+            began = time.monotonic()
+            try:
+                stream = _committed(self._job)[0]
+                before, start = start, stream.start
+                if start != before:
+                    failures = 0
+                self._follow(stream)
+                return
+            except SparkLostError:
+                raise  # no query of this process will ever start again
+            except RetryableError as error:
+                now = time.monotonic()
+                if now - began >= _HEALTHY_S:  # a position that stands still says nothing then
+                    failures = 0
+                failing_since = failing_since if failures else now
+                failures += 1
+                if self._back_off.is_over(now - failing_since):
+                    raise
+                self._tell_retry(error)
+                self._following.ending.wait(self._back_off.wait_s(failures))
+        if self._following.fenced is not None:
+            raise self._following.fenced
+
+    def _follow(self, stream: StreamSplit) -> None:
+        # also where nothing is to be read, and so nobody would look at the log
+        held, tables = held_by_stream(stream), self._task.captured
+        news = self._job.source().require_same_log(stream.start, held, tables)
+        if news:
+            self._tell(news)
+        self._following.error = None
+        self._following.passed_over.log = None  # reading begins where the ledger is
+        self._follower.follow(stream.start)
+        if self._following.fenced is not None:
+            raise self._following.fenced
+
+    def _tell_retry(self, error: RetryableError) -> None:
+        text = self._job.servers.secrets.scrub(str(error))
+        log.warning("stream starts again from the ledger: cause=%s", text)
+        self._tell(f"stream restarts: {text}")
+
+    def _tell(self, text: str) -> None:
+        with suppress(CdcError):
+            self._job.store.tell(self._job.spec.pipeline, text, level="warning")
+
+
+def _take_over(job: Job) -> StreamCounts:
+    """Fence every older writer, bring the state store in line, and mark what is to catch up.
+
+    Returns what earlier runs have committed.
+    """
+    spec = job.spec
+    job.pipeline()
+    with closing(job.sink().open_ledger()) as ledger:
+        ledger.take_over(spec.generation)
+        reconcile(job.store, ledger, spec.pipeline, spec.generation)
+        split, counts = ledger.stream(), ledger.counts()
+    if split is None:
+        raise _not_handed_off(job)
+    for table in split.passed(split.start).inconsistent:
+        job.store.mark_table(spec.pipeline, spec.generation, table, TablePhase.CATCHING_UP)
+    return counts
+
+
+def _committed(job: Job) -> tuple[StreamSplit, StreamCounts]:
+    """Return the stream as the ledger has it, and what was committed since the hand-off."""
+    with closing(job.sink().open_ledger()) as ledger:
+        split, counts = ledger.stream(), ledger.counts()
+    if split is None:
+        raise _not_handed_off(job)
+    return split.passed(split.start), counts
+
+
+def _end_of_log(job: Job) -> LogPosition:
+    with closing(job.source().log_end(purpose="end of the log")) as log_end:
+        return log_end.now()
+
+
+def _task(job: Job) -> StreamTask:
+    spec = job.spec
+    return StreamTask(
+        source=job.source(),
+        sink=job.sink(),
+        reading=LogReading(
+            schemas=job.schemas(),
+            reader_id=spec.server_id_first,
+            max_batch_changes=spec.max_batch_changes,
+            zero_dates=spec.zero_dates,
+        ),
+        max_batch_s=spec.max_batch_s,
+    )
+
+
+def _not_handed_off(job: Job) -> SnapshotRequiredError:
+    return SnapshotRequiredError(
+        f"pipeline {job.spec.pipeline} is not handed off",
+        where="sink's ledger",
+        risk="where the stream starts is unknown",
+        remedy="finish the snapshot and hand it off first",
+    )

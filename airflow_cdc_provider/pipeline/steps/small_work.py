@@ -1,0 +1,143 @@
+"""Small work: done here, in the process that asks for it, instead of by a Spark job.
+
+Spark's start takes longer than a few changes or rows do, so a bounded stream and a snapshot are
+first measured:
+
+- a stream is small if at most 64 MB of log lie before the end of the source's;
+- a snapshot is small if what is left of it are at most 200,000 rows of at most 50 tables. They are
+  counted by looking for the boundaries of small splits; the server's own estimates are not asked.
+
+What cannot be told is not small. Nothing else depends on the answer: the work, its rules and what
+it leaves behind are the same (`engine.in_process`), and the next job may be of either kind. Where
+`spark.always` is set in the file, nothing is small.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+
+from airflow_cdc_provider.core.errors import CdcError
+from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
+from airflow_cdc_provider.core.keys import bounding
+from airflow_cdc_provider.core.lifecycle import SplitStatus
+from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.engine.job_result import JobResult
+from airflow_cdc_provider.pipeline.run import Run
+from airflow_cdc_provider.pipeline.steps.jobs import STOP_PATIENCE_S, JobEnd, SparkOptions
+from airflow_cdc_provider.pipeline.steps.sink import open_ledger, source_of
+from airflow_cdc_provider.systems import registry
+
+log = logging.getLogger(__name__)
+
+SMALL_LOG_BYTES = 64 * 1024 * 1024
+SMALL_ROWS = 200_000
+SMALL_TABLES = 50
+_ROWS_A_LOOK = 10_000
+
+
+class JobHere:
+    """A job that is done by a thread of this process."""
+
+    pid: int | None = None
+    log: Path | None = None
+    """It has no process of its own, and tells what it does where this one does."""
+
+    def __init__(self, spec: JobSpec, work: Callable[[threading.Event], JobResult]) -> None:
+        self.spec = spec
+        self._work = work
+        self._stop = threading.Event()
+        self._ended: Future[JobResult] = Future()
+        # a thread that does not end, because a server does not answer, keeps no process alive
+        threading.Thread(target=self._run, name="cdc-job", daemon=True).start()
+
+    def wait(self, *, on_tick: Callable[[], None] = lambda: None, every_s: float = 1.0) -> JobEnd:
+        """Wait for the end, calling `on_tick` now and then; a failed job raises its error.
+
+        If this is interrupted the job is stopped.
+        """
+        try:
+            while not wait_for([self._ended], timeout=every_s).done:
+                on_tick()
+        except BaseException:
+            self.stop()
+            raise
+        return JobEnd.done_here(self._ended.result())
+
+    def stop(self, *, patience_s: float = STOP_PATIENCE_S) -> None:
+        """Ask the job to end, and wait for it for a while."""
+        self._stop.set()
+        wait_for([self._ended], timeout=patience_s)
+
+    def _run(self) -> None:
+        try:
+            self._ended.set_result(self._work(self._stop))
+        except BaseException as failure:  # noqa: BLE001 - raised again by whoever waits
+            self._ended.set_exception(failure)
+
+
+def done_here(run: Run, spec: JobSpec, options: SparkOptions) -> JobHere | None:
+    """Start the job in this process if its work is small, else return None."""
+    if options.always:
+        return None
+    try:
+        size = _rows_left(run) if spec.kind is JobKind.SNAPSHOT else _log_left(run)
+    except CdcError as error:
+        log.info("how much there is to do is not known: pipeline=%s cause=%s", run.name, error.what)
+        return None
+    if not size:
+        return None
+    run.store.tell(
+        run.name,
+        f"{spec.kind.value} without Spark under generation {spec.generation}: {size} to read",
+    )
+    return JobHere(spec, lambda stop: _work(run, spec, stop))
+
+
+def _work(run: Run, spec: JobSpec, stop: threading.Event) -> JobResult:
+    # Arrow and the decoders are not loaded by commands that only look
+    from airflow_cdc_provider.engine.in_process import run_in_process  # noqa: PLC0415
+    from airflow_cdc_provider.engine.job import Job, JobServers  # noqa: PLC0415
+    from airflow_cdc_provider.engine.scrubbing import Secrets  # noqa: PLC0415
+
+    at = run.servers
+    secrets = Secrets.of_dsns(at.source_dsn, at.sink_dsn, at.state_dsn)
+    servers = JobServers(at.source, at.sink, at.state_dsn, secrets)
+    return run_in_process(Job(spec, servers, run.store, registry, stop))
+
+
+def _log_left(run: Run) -> str:
+    """Say how much log is left to read, if it is little."""
+    with closing(open_ledger(run)) as ledger:
+        stream = ledger.stream()
+    if stream is None:
+        return ""
+    with closing(source_of(run).log_end(purpose="end of the log")) as log_end:
+        size = log_end.bytes_behind(stream.start)
+    return f"{size:,} bytes of log" if size is not None and size <= SMALL_LOG_BYTES else ""
+
+
+def _rows_left(run: Run) -> str:
+    """Say how many rows are left to read at most, if they are few."""
+    done = {SplitStatus.FINISHED, SplitStatus.CUT}
+    unread = sum(1 for state in run.store.splits(run.name) if state.status not in done)
+    rows = unread * run.model.snapshot.split_rows
+    schemas = [t.plan.schema for t in run.store.tables(run.name) if not t.planning_done]
+    if len(schemas) > SMALL_TABLES or not all(map(_has_boundaries, schemas)):
+        return ""
+    with source_of(run).boundaries(_ROWS_A_LOOK) as boundaries:
+        for schema in schemas:
+            looks = max(0, SMALL_ROWS - rows) // _ROWS_A_LOOK + 1
+            rows += sum(_ROWS_A_LOOK for _ in islice(boundaries(schema, None), looks))
+    return f"some {rows + len(schemas) * _ROWS_A_LOOK:,} rows at most" if rows <= SMALL_ROWS else ""
+
+
+def _has_boundaries(schema: TableSchema) -> bool:
+    """Tell whether the table's whole key bounds ranges: else its rows cannot be told by them."""
+    return bounding(schema.key_kinds) == len(schema.key_kinds)
