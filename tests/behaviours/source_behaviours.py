@@ -153,7 +153,7 @@ class SourceBehaviours:
             world,
             (10,),
             (20,),
-            after_low=lambda: world.commit(
+            before_high=lambda: world.commit(
                 update((9, "old"), (109, "old")),
                 update((12, "old"), (22_000, "left")),
                 update((7, "old"), (12, "came")),
