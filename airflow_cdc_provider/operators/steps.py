@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from airflow.sdk import Context
 
 from airflow_cdc_provider.core.errors import StateMovedError
+from airflow_cdc_provider.core.findings import Level
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.hooks.steps import CdcSteps
 from airflow_cdc_provider.operators.assets import tell_consistent
@@ -32,6 +34,13 @@ def _require_alive(steps: CdcSteps) -> None:
         )
 
 
+_LOG_LEVELS = {
+    Level.BLOCK: logging.ERROR,
+    Level.WARN: logging.WARNING,
+    Level.INFO: logging.INFO,
+}
+
+
 class CdcPreflightOperator(CdcOperator):
     """
     Check the pipeline file, the source and the sink; fail with every finding and its fix.
@@ -48,8 +57,8 @@ class CdcPreflightOperator(CdcOperator):
             steps.require_not_ended()
             report = steps.check()
             summary = check_summary(steps.run.name, report)
-            for line in summary["findings"]:
-                self.log.info("preflight: %s", line)
+            for finding in report.findings:
+                self.log.log(_LOG_LEVELS[finding.level], "preflight: %s", finding)
             report.require_fit()
         return summary
 

@@ -216,6 +216,16 @@ def test_a_paused_pipeline_starts_no_job(shop: Shop) -> None:
         start_stream(run)
 
 
+def test_what_never_ran_is_not_said_to_have_rows_and_a_position(shop: Shop) -> None:
+    run = shop.run()
+    assert "has not run yet" in pause(run)
+    assert "has not run yet" in resume(run)
+    assert "had no plan" in restart(run)
+    assert "is forgotten" in drop(run)
+    assert "had no plan" in drop(run)
+    assert "had no plan" in restart(run)
+
+
 def test_after_the_hand_off_there_is_no_snapshot_job(shop: Shop) -> None:
     run = shop.run()
     plan(run)

@@ -15,8 +15,14 @@ _UNLESS = ", unless its file says existing_rows: replace under sink"
 
 def restart(run: Run) -> str:
     """Plan from scratch: the next run reads every table again, split by split."""
+    before = run.store.pipeline(run.name)
     summary = new_plan(run)
     run.store.want(run.name, Wanted.RUN)
+    if before is None or not before.plan_id:
+        return (
+            f"{run.name} had no plan in this state store, and has one for {len(summary.tables)} "
+            "tables now. The next run reads them."
+        )
     return (
         f"{run.name} has a new plan for {len(summary.tables)} tables. Sink tables stay and are "
         "replaced split by split by the next run; splits and position of the old plan are "
@@ -27,10 +33,13 @@ def restart(run: Run) -> str:
 def drop(run: Run) -> str:
     """Forget the pipeline's state and ledger rows; tables and rows of the sink stay."""
     with closing(open_ledger(run)) as ledger:
+        known = run.store.ensure(run.name).plan_id or ledger.plan_id()
         generation = take_over(run, ledger).generation
         ledger.start_plan("")
         release_tables(run, generation)
         run.store.forget(run.name, generation)
+    if not known:
+        return f"{run.name} had no plan, neither in this state store nor in the sink's ledger."
     return (
         f"{run.name} is forgotten: its plan, splits, position and events in the state store and "
         "its splits, position and tables in the sink's ledger. The sink's tables and rows stay. "

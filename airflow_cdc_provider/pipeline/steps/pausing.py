@@ -10,10 +10,12 @@ from airflow_cdc_provider.pipeline.run import Run, lease_is_live, lease_left_s
 from airflow_cdc_provider.pipeline.steps.ended import set_aside
 
 _POLL_S = 0.5
+_NOT_RUN = "{} has not run yet, as far as this state store knows"
 
 
 def pause(run: Run, *, wait_s: float = 0.0, on_tick: Callable[[], None] = lambda: None) -> str:
     """Ask the pipeline's owner to stop at the next boundary, and wait for it."""
+    has_run = _has_run(run)
     run.store.want(run.name, Wanted.STOP)
     deadline = time.monotonic() + wait_s
     while lease_is_live(run, run.store.ensure(run.name)):
@@ -26,12 +28,21 @@ def pause(run: Run, *, wait_s: float = 0.0, on_tick: Callable[[], None] = lambda
             )
         on_tick()
         time.sleep(_POLL_S)
+    if not has_run:
+        return f"{_NOT_RUN.format(run.name)}. It is paused: no run of it starts before `resume`."
     return f"{run.name} is paused. Rows, state and ledger stay; resume goes on from there."
 
 
 def resume(run: Run) -> str:
     """Allow the pipeline to run again; the next run or the schedule starts it."""
-    again = set_aside(run)
+    again, has_run = set_aside(run), _has_run(run)
     run.store.want(run.name, Wanted.RUN)
+    if not has_run:
+        return f"{_NOT_RUN.format(run.name)}. It may run again."
     more = " What its stream ended with is met again if it is still there." if again else ""
     return f"{run.name} may run again; it goes on from its last committed position.{more}"
+
+
+def _has_run(run: Run) -> bool:
+    state = run.store.pipeline(run.name)
+    return state is not None and bool(state.plan_id)

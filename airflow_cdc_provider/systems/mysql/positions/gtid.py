@@ -190,6 +190,8 @@ def _parse_interval(part: str, member: str) -> Interval:
     end = int(match[2]) if match[2] else start
     if start < 1:
         raise ValueError(f"GTID set member {member!r}: transaction numbers start at 1")
+    if end < start:
+        raise ValueError(f"GTID set member {member!r}: {part!r} ends before it starts")
     return start, end + 1
 
 

@@ -50,6 +50,8 @@ class LogFiles:
         """Say where the log ends instead of a place beyond its end."""
         if place.file_number in self.bytes and place.file_number != self.end.file_number:
             return f"{place.file} ends at {self.bytes[place.file_number]}"
+        if place.file_number != self.end.file_number:
+            return f"there is no file {place.file} yet, it ends at {self.end}"
         return f"it ends at {self.end}"
 
 

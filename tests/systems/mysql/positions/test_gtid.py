@@ -57,7 +57,8 @@ def test_the_servers_own_text_forms_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["nonsense", UUIDS[0], f"{UUIDS[0]}:", f"{UUIDS[0]}:0", f"{UUIDS[0]}:1-2-3"]
+    "text",
+    ["nonsense", UUIDS[0], f"{UUIDS[0]}:", f"{UUIDS[0]}:0", f"{UUIDS[0]}:1-2-3", f"{UUIDS[0]}:5-3"],
 )
 def test_what_is_not_a_set_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
