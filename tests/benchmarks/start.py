@@ -116,7 +116,7 @@ class _Shop:
             "XDG_STATE_HOME": str(folder),
             "XDG_CACHE_HOME": str(folder / "cache"),
         }
-        (folder / "start.yaml").write_text(_FILE, encoding="utf-8")
+        self.always(spark=False)
         self._source.execute("CREATE DATABASE shop")
         self._source.execute("CREATE TABLE shop.orders (id INT PRIMARY KEY, note VARCHAR(20))")
         self._source.execute("INSERT INTO shop.orders VALUES (1, 'one'), (2, 'two')")
@@ -125,6 +125,11 @@ class _Shop:
         file = [] if "--help" in words else [str(self._folder / "start.yaml")]
         command = [sys.executable, "-m", "airflow_cdc_provider", *words, *file]
         return timed(command, self._environment)
+
+    def always(self, *, spark: bool) -> None:
+        """Have Spark do little work too, or not."""
+        text = _FILE + f"spark: {{always: {str(spark).lower()}}}\n"
+        (self._folder / "start.yaml").write_text(text, encoding="utf-8")
 
     def change(self) -> None:
         """Commit a few changes."""
@@ -176,14 +181,16 @@ def timings(runs: int) -> dict[str, list[Timing]]:
     ):
         shop = _Shop(source, sink, Path(folder))
         run = ("run", "--until", "caught-up")
-        shop.forget()
-        note("very first run, no classes kept", shop(*run))
         for _ in range(runs):
             shop.forget()
             note("first run, a table of two rows", shop(*run))
             shop.change()
             note("run, a few changes", shop(*run))
             note("run, nothing to do", shop(*run))
+            shop.change()
+            shop.always(spark=True)
+            note("run, a few changes, by Spark", shop(*run))
+            shop.always(spark=False)
             note("check", shop("check"))
             note("status", shop("status"))
             note("--help", shop("--help"))
