@@ -75,8 +75,16 @@ class JobSpec:
     work_dir: str = ""
     """Where the driver keeps Spark's checkpoint; a new folder for each job run. Empty: a
     temporary folder."""
+    driver_log_bytes: int = 0
+    """A continuous stream is followed by its driver itself while no more log waits."""
     zero_dates: str = "fail"
     """What becomes of zero and partial dates: `fail`, `null` or `text` (value model)."""
+
+    @property
+    def may_need_no_spark(self) -> bool:
+        """Tell whether the job begins without a Spark, and may never need one."""
+        is_stream = self.kind is JobKind.STREAM and self.stream_mode is StreamMode.CONTINUOUS
+        return is_stream and self.driver_log_bytes > 0
 
     def to_json(self) -> str:
         """Write the spec; `from_json` reads it back equal."""

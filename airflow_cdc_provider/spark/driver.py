@@ -7,7 +7,7 @@ standard input ends, because the run is over or was killed: a job under way is d
 in a process of its own would be. SIGTERM is the wish to stop of the job under way, and the end.
 
 The libraries that jobs need are imported while Spark's JVM starts, on another core. However long
-that takes, the lease of the first job is kept.
+that takes, the lease of the first job is kept. A first job that begins without Spark starts none.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     first = next(lines, None)
     if first is None:
         return code
-    _open_while_importing(JobSpec.from_json(first), options.master)
+    spec = JobSpec.from_json(first)
+    if not spec.may_need_no_spark:
+        _open_while_importing(spec, options.master)
     # only now, as the module says
     from airflow_cdc_provider.spark.main import run_job, set_up_logging  # noqa: PLC0415
 

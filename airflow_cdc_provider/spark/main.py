@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,8 +60,14 @@ def run_job(
             closing(open_store(servers.state_dsn)) as store,
             kept_lease(store, spec.pipeline, spec.generation),
         ):
-            session = spark or _session(spec, master, conf, secrets)
-            return _run(Job(spec, servers, store, registry, stop or threading.Event()), session)
+            job = Job(spec, servers, store, registry, stop or threading.Event())
+
+            def session() -> SparkSession:
+                return spark or _session(spec, master, conf, secrets)
+
+            if not spec.may_need_no_spark:
+                spark = session()
+            return _run(job, session)
     except CdcError as error:
         shown = error.rewritten(secrets.scrub)
         log.error("job failed: pipeline=%s error=%s", spec.pipeline, shown)
@@ -118,10 +124,10 @@ def _session(
         raise spark_failure(failure, where=where, secrets=secrets) from failure
 
 
-def _run(job: Job, spark: SparkSession) -> JobResult:
+def _run(job: Job, spark: Callable[[], SparkSession]) -> JobResult:
     is_snapshot = job.spec.kind is JobKind.SNAPSHOT
     with remembered_failure(job):
-        return run_snapshot(job, spark) if is_snapshot else run_stream(job, spark)
+        return run_snapshot(job, spark()) if is_snapshot else run_stream(job, spark)
 
 
 def _stop_on_sigterm() -> threading.Event:

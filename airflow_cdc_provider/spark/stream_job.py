@@ -2,6 +2,10 @@
 
 What a stream job does, when it tries again and when it ends is `engine.stream.follow`'s. Spark's
 checkpoint, in a new folder for every run of the query, only paces the micro-batches.
+
+A micro-batch of Spark's takes a quarter of a second, most of it to plan it and to write two files
+of the checkpoint. So a continuous stream is followed by the driver's own process, and by Spark only
+while more log waits than that should read alone.
 """
 
 from __future__ import annotations
@@ -10,8 +14,9 @@ import logging
 import tempfile
 import time
 import uuid
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +28,7 @@ from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.job_result import JobResult
 from airflow_cdc_provider.engine.stream import follow
 from airflow_cdc_provider.engine.stream.follow import Following
+from airflow_cdc_provider.engine.stream.own_follower import OwnFollower
 from airflow_cdc_provider.engine.stream.stream_task import (
     APPLIED_SCHEMA,
     StreamTask,
@@ -44,20 +50,55 @@ STOP_GRACE_S = 10.0
 _WORKER_VARIABLE = "AIRFLOW_CDC_WORKER"
 
 
-def run_stream(job: Job, spark: SparkSession, *, back_off: BackOff | None = None) -> JobResult:
+def run_stream(
+    job: Job, spark: Callable[[], SparkSession], *, back_off: BackOff | None = None
+) -> JobResult:
     """Follow the log until the bound, until asked to stop, or until an error no retry mends."""
-    if context_of(spark) is None:
-        raise RefusedError(
-            "the stream does not run over Spark Connect",
-            where="spark",
-            remedy="submit the stream job with spark-submit, or use a classic session",
-        )
     with _checkpoints(job.spec.work_dir) as folder:
 
-        def query(task: StreamTask, following: Following) -> _Query:
-            return _Query(job, _own_session(spark, task), following, task, Path(folder))
+        def by_spark(task: StreamTask, following: Following) -> _Query:
+            return _Query(job, _own_session(spark(), task), following, task, Path(folder))
 
-        return follow.run_stream(job, query, back_off=back_off)
+        def by_turns(task: StreamTask, following: Following) -> _Turns:
+            return _Turns(job, task, following, by_spark)
+
+        follower = by_turns if job.spec.may_need_no_spark else by_spark
+        return follow.run_stream(job, follower, back_off=back_off)
+
+
+class _Turns:
+    """Follows in this process while little log waits, and by Spark what is more than that.
+
+    Spark is started when it is needed first, and stays.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        task: StreamTask,
+        following: Following,
+        by_spark: Callable[[StreamTask, Following], _Query],
+    ) -> None:
+        self._job = job
+        self._following = following
+        self._own = OwnFollower(task, following, job.spec.driver_log_bytes)
+        self._open_query = partial(by_spark, task, following)
+        self._query: _Query | None = None
+        self._much_waits = False
+
+    def follow(self, start: LogPosition) -> bool:
+        """Follow until the other one's turn comes."""
+        if not self._much_waits:
+            is_over = self._own.follow(start)
+            self._much_waits = not is_over
+            return is_over
+        self._much_waits = False
+        if self._query is None:
+            self._query = self._open_query()
+        with closing(self._job.source().log_end(purpose="end of the log")) as log_end:
+            bound = log_end.now()
+        self._query.run(start, bound)
+        return self._following.ending.is_set()
 
 
 class _Query:
@@ -72,11 +113,16 @@ class _Query:
         self._task = task
         self._folder = folder
 
-    def follow(self, start: LogPosition) -> None:
-        """Run the query from a start."""
+    def follow(self, start: LogPosition) -> bool:
+        """Run the query from a start to its end."""
+        self.run(start, self._following.bound)
+        return True
+
+    def run(self, start: LogPosition, bound: LogPosition | None) -> None:
+        """Run the query from a start, to a bound if there is one."""
         run_id = uuid.uuid4().hex
         try:
-            query = self._start(start, run_id)
+            query = self._start(start, bound, run_id)
             while not query.awaitTermination(1):
                 if self._following.ending.is_set():
                     self._stop(query)
@@ -84,10 +130,9 @@ class _Query:
         except SPARK_FAILURES as failure:
             raise self._reason(failure) from None
 
-    def _start(self, start: LogPosition, run_id: str) -> StreamingQuery:
+    def _start(self, start: LogPosition, bound: LogPosition | None, run_id: str) -> StreamingQuery:
         reader = self._spark.readStream.format(SOURCE_NAME).option("run", run_id)
         reader = reader.option("start", dumps(position_to_json(start)))
-        bound = self._following.bound
         if bound is not None:
             reader = reader.option("until", dumps(position_to_json(bound)))
         spec = self._job.spec
@@ -133,6 +178,12 @@ class _Query:
 
 def _own_session(spark: SparkSession, task: StreamTask) -> SparkSession:
     """Make a session whose settings fit rows of megabytes: one row in an Arrow batch."""
+    if context_of(spark) is None:
+        raise RefusedError(
+            "the stream does not run over Spark Connect",
+            where="spark",
+            remedy="submit the stream job with spark-submit, or use a classic session",
+        )
     session = spark.newSession()
     session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1")
     # Spark keeps idle Python workers by the environment they were started with and hands them

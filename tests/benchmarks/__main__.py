@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.benchmarks import start
+from tests.benchmarks import latency, start
 from tests.benchmarks.debian import DebianPeers
 from tests.benchmarks.measure import Result, Sample, measured, summarised
 from tests.benchmarks.ours.ablation import STEPS
@@ -200,17 +200,22 @@ class Bench:
 
 
 WORKS = ("read", "copy", "decode", "apply", "ablation")
-START = "start"
+START, LATENCY = "start", "latency"
 
 
 def main() -> None:
-    wanted = sys.argv[1:] or [*WORKS, START]
-    unknown = set(wanted) - {*WORKS, START}
+    known = (*WORKS, START, LATENCY)
+    wanted = sys.argv[1:] or list(known)
+    unknown = set(wanted) - set(known)
     if unknown:
-        raise SystemExit(f"no such work: {sorted(unknown)}; there are {', '.join(WORKS)}, {START}")
+        raise SystemExit(f"no such work: {sorted(unknown)}; there are {', '.join(known)}")
     if START in wanted:
         wanted.remove(START)
         print("\n".join(start.lines(start.timings(RUNS))), flush=True)
+    if LATENCY in wanted:
+        wanted.remove(LATENCY)
+        for line in latency.lines(latency.measured()):
+            print(line, flush=True)
     if wanted:
         _measure(wanted)
 

@@ -85,8 +85,12 @@ class Following:
 class Follower(Protocol):
     """Reads the log and applies it, once."""
 
-    def follow(self, start: LogPosition) -> None:
-        """Return when the bound is reached, or the end was asked for; raise what went wrong."""
+    def follow(self, start: LogPosition) -> bool:
+        """Follow from a start; raise what went wrong.
+
+        True when the bound is reached or the end was asked for; False to be called again, from
+        where the ledger is then.
+        """
 
 
 OpenFollower = Callable[[StreamTask, Following], Follower]
@@ -101,8 +105,7 @@ def run_stream(job: Job, follower: OpenFollower, *, back_off: BackOff | None = N
     job.enter(Phase.STREAMING, from_=_MAY_START)
     with _at_work(job, following):
         _Tries(job, following, follower, back_off or BackOff()).run_to_the_end()
-        with closing(job.sink().open_ledger()) as ledger:
-            following.passed_over.commit(ledger)
+        _pass_over(job, following)
     split, counts = _committed(job)
     job.store.move(spec.pipeline, spec.generation, expected=Phase.STREAMING, to=Phase.STOPPED)
     return JobResult(
@@ -154,8 +157,9 @@ class _Tries:
                 before, start = start, stream.start
                 if start != before:
                     failures = 0
-                self._follow(stream)
-                return
+                if self._follow(stream):
+                    return
+                _pass_over(self._job, self._following)
             except SparkLostError:
                 raise  # no query of this process will ever start again
             except RetryableError as error:
@@ -171,7 +175,7 @@ class _Tries:
         if self._following.fenced is not None:
             raise self._following.fenced
 
-    def _follow(self, stream: StreamSplit) -> None:
+    def _follow(self, stream: StreamSplit) -> bool:
         # also where nothing is to be read, and so nobody would look at the log
         held, tables = held_by_stream(stream), self._task.captured
         news = self._job.source().require_same_log(stream.start, held, tables)
@@ -179,9 +183,10 @@ class _Tries:
             self._tell(news)
         self._following.error = None
         self._following.passed_over.log = None  # reading begins where the ledger is
-        self._follower.follow(stream.start)
+        is_over = self._follower.follow(stream.start)
         if self._following.fenced is not None:
             raise self._following.fenced
+        return is_over
 
     def _tell_retry(self, error: RetryableError) -> None:
         text = self._job.servers.secrets.scrub(str(error))
@@ -191,6 +196,12 @@ class _Tries:
     def _tell(self, text: str) -> None:
         with suppress(CdcError):
             self._job.store.tell(self._job.spec.pipeline, text, level="warning")
+
+
+def _pass_over(job: Job, following: Following) -> None:
+    """Move the ledger over what was read last and holds nothing for the sink."""
+    with closing(job.sink().open_ledger()) as ledger:
+        following.passed_over.commit(ledger)
 
 
 def _take_over(job: Job) -> StreamCounts:

@@ -268,8 +268,9 @@ class SparkSection(Section):
     )
     always: bool = Field(
         default=False,
-        description="Start Spark for little work too; without, the process that runs the pipeline "
-        "does it itself: up to 64 MB of log, or 200,000 rows of at most 50 tables.",
+        description="Have Spark do little work too; without, the process that runs the pipeline "
+        "does it itself, and a continuous stream's driver: up to 64 MB of log, or 200,000 rows of "
+        "at most 50 tables.",
     )
 
 

@@ -35,6 +35,8 @@ from airflow_cdc_provider.pipeline.steps.masters import require_master
 
 DEFAULT_MASTER = "local[*]"
 STOP_PATIENCE_S = 20.0
+SMALL_LOG_BYTES = 64 * 1024 * 1024
+"""No more than this is read without Spark."""
 _POLL_S = 0.2
 _TAIL_BYTES = 64 * 1024
 
@@ -118,6 +120,7 @@ def _spec(
         writers=stream.writers,
         max_batch_changes=stream.max_batch.changes,
         max_batch_s=stream.max_batch.seconds,
+        driver_log_bytes=0 if model.spark.always else SMALL_LOG_BYTES,
         zero_dates=model.source.zero_dates,
     )
 

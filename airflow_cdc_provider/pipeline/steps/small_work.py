@@ -30,13 +30,17 @@ from airflow_cdc_provider.core.lifecycle import SplitStatus
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.job_result import JobResult
 from airflow_cdc_provider.pipeline.run import Run
-from airflow_cdc_provider.pipeline.steps.jobs import STOP_PATIENCE_S, JobEnd, SparkOptions
+from airflow_cdc_provider.pipeline.steps.jobs import (
+    SMALL_LOG_BYTES,
+    STOP_PATIENCE_S,
+    JobEnd,
+    SparkOptions,
+)
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, source_of
 from airflow_cdc_provider.systems import registry
 
 log = logging.getLogger(__name__)
 
-SMALL_LOG_BYTES = 64 * 1024 * 1024
 SMALL_ROWS = 200_000
 SMALL_TABLES = 50
 _ROWS_A_LOOK = 10_000
