@@ -23,6 +23,7 @@ from airflow_cdc_provider.core.errors import (
     TableChangedError,
 )
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
+from airflow_cdc_provider.core.split_planner import splits_between
 from airflow_cdc_provider.pipeline.run import Run, give_back
 from airflow_cdc_provider.pipeline.steps import small_work
 from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
@@ -54,6 +55,7 @@ _STEP = """\
 import os, sys
 from pathlib import Path
 from airflow_cdc_provider.pipeline.connections import EnvironmentDsns
+from airflow_cdc_provider.core.split_planner import splits_between
 from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.pipeline.run import open_run
 from airflow_cdc_provider.pipeline.steps import start_jobs
@@ -336,6 +338,27 @@ def test_more_rows_than_are_few_need_a_job(shop: Shop, monkeypatch: pytest.Monke
     shop.at_source(f"INSERT INTO orders VALUES {numbers}")
     run = shop.run()
     plan(run)
+    monkeypatch.setattr(small_work, "SMALL_ROWS", 40)
+    monkeypatch.setattr(small_work, "_ROWS_A_LOOK", 10)
+    assert needs_job(run, shop, snapshot)
+    monkeypatch.setattr(small_work, "SMALL_ROWS", 60)
+    assert snapshot(run, options(shop)) is not None
+
+
+def test_rows_that_came_after_the_planning_are_counted(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.path.write_text(shop.path.read_text() + "snapshot: {split_rows: 10}\n")
+    run = shop.run()
+    plan(run)
+    generation = run.store.ensure(run.name).generation
+    (table,) = run.store.tables(run.name)
+    schema = table.plan.schema
+    whole = splits_between(schema.table, schema.primary_key, schema.key_kinds, [])
+    run.store.add_splits(run.name, generation, whole)
+    run.store.finish_planning(run.name, generation, schema.table)
+    numbers = ", ".join(f"({number}, NULL)" for number in range(4, 64))
+    shop.at_source(f"INSERT INTO orders VALUES {numbers}")
     monkeypatch.setattr(small_work, "SMALL_ROWS", 40)
     monkeypatch.setattr(small_work, "_ROWS_A_LOOK", 10)
     assert needs_job(run, shop, snapshot)

@@ -128,18 +128,26 @@ def _log_left(run: Run) -> str:
 
 
 def _rows_left(run: Run) -> str:
-    """Say how many rows are left to read at most, if they are few."""
+    """Say how many rows are left to read, if they are few.
+
+    A table's last split has no end, so rows that came after it was planned are its own: they are
+    counted, as the rows of a table that is not planned yet.
+    """
     done = {SplitStatus.FINISHED, SplitStatus.CUT}
-    unread = sum(1 for state in run.store.splits(run.name) if state.status not in done)
-    rows = unread * run.model.snapshot.split_rows
-    schemas = [t.plan.schema for t in run.store.tables(run.name) if not t.planning_done]
-    if len(schemas) > SMALL_TABLES or not all(map(_has_boundaries, schemas)):
+    unread = [each.split for each in run.store.splits(run.name) if each.status not in done]
+    rows = sum(run.model.snapshot.split_rows for split in unread if split.keys.end is not None)
+    tables = {state.table: state for state in run.store.tables(run.name)}
+    starts = {split.table: split.keys.start for split in unread if split.keys.end is None}
+    starts |= {table: None for table, state in tables.items() if not state.planning_done}
+    schemas = {table: tables[table].plan.schema for table in starts}
+    if len(schemas) > SMALL_TABLES or not all(map(_has_boundaries, schemas.values())):
         return ""
     with source_of(run).boundaries(_ROWS_A_LOOK) as boundaries:
-        for schema in schemas:
+        for table, schema in schemas.items():
             looks = max(0, SMALL_ROWS - rows) // _ROWS_A_LOOK + 1
-            rows += sum(_ROWS_A_LOOK for _ in islice(boundaries(schema, None), looks))
-    return f"some {rows + len(schemas) * _ROWS_A_LOOK:,} rows at most" if rows <= SMALL_ROWS else ""
+            rows += sum(_ROWS_A_LOOK for _ in islice(boundaries(schema, starts[table]), looks))
+    rest = f"and fewer than {_ROWS_A_LOOK:,} more in each of {len(schemas)} tables"
+    return f"some {rows:,} rows {rest}" if rows <= SMALL_ROWS else ""
 
 
 def _has_boundaries(schema: TableSchema) -> bool:
