@@ -167,7 +167,8 @@ class Selection:
             f"a statement changed {names}: {barrier.sql[:300]}",
             where=barrier.point.where,
             risk="none yet: what came before the statement is committed, nothing behind it",
-            remedy="make the same change at the sink, then restart the pipeline",
+            remedy="make the same change at the sink, or drop its table there, as after a RENAME; "
+            "then restart the pipeline",
         )
 
     def work(self, position: LogPosition, stream: StreamSplit) -> Work:
