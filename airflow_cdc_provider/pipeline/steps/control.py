@@ -20,8 +20,8 @@ def restart(run: Run) -> str:
     run.store.want(run.name, Wanted.RUN)
     if before is None or not before.plan_id:
         return (
-            f"{run.name} had no plan in this state store, and has one for {len(summary.tables)} "
-            "tables now. The next run reads them."
+            f"{run.name} had no plan in this state store, and has a new plan for "
+            f"{len(summary.tables)} tables now. The next run reads them."
         )
     return (
         f"{run.name} has a new plan for {len(summary.tables)} tables. Sink tables stay and are "
