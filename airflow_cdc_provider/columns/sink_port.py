@@ -6,7 +6,7 @@ own transaction and raises `FencedError` when a newer owner has taken over (law 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,6 +15,7 @@ from airflow_cdc_provider.columns.verify_port import VerifySide
 from airflow_cdc_provider.core.findings import Finding
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.jobspec import ApplyMode
+from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.records import TablePlan
@@ -55,6 +56,66 @@ class SplitSink(Protocol):
 
         One transaction: the split is there whole, with its report, or not at all (law 4).
         """
+
+    def close(self) -> None:
+        """Let go of the connection; a transaction that is open is rolled back."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedRows:
+    """A split's rows as the table has them at the position where they join the stream."""
+
+    rows: SplitRows
+    """Without those whose keys are in `touched`."""
+    touched: pa.RecordBatch | None = None
+    """Keys that the log has changed since the read, if they cannot be compared in code.
+
+    The stream has written these up to the position already, so the sink keeps what it has.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedSplit:
+    """A split that was read again and has joined the stream."""
+
+    split: SnapshotSplit
+    rows: int
+    position: LogPosition
+    """Where the stream was then: from there on it goes on with these rows, too."""
+
+
+class JoinSink(Protocol):
+    """Takes splits that are read again while the stream flows.
+
+    The stream is held up for as long as one split's transaction takes, and nobody ever sees an
+    older state of a row. A kill at any point leaves nothing to repair.
+    """
+
+    def join(
+        self,
+        request: str,
+        split: SnapshotSplit,
+        report: SplitReport,
+        rows_at: Callable[[LogPosition], JoinedRows],
+        *,
+        within: KeyRange | None = None,
+    ) -> LogPosition | None:
+        """Replace all the sink holds in the split's range by its rows at the stream's position.
+
+        Returns that position; None if the rows cannot join yet, and nothing was done: the table is
+        not the stream's or not at its consistent point, the stream has not passed the report's H,
+        or its writers are at different places. Then wait for the stream, and ask again.
+        `rows_at` is called with the stream held up, maybe more than once, and never with an
+        earlier position than before. A split that this request has joined already is left alone.
+        `within` is what the request reads again, None the whole table: a row there that holds a
+        unique value of the split's is deleted, for it will be read again or has been found wrong.
+        """
+
+    def joined(self, request: str) -> tuple[JoinedSplit, ...]:
+        """Return the splits that have joined for a request, of all its tables."""
+
+    def forget(self, request: str) -> None:
+        """Drop what is remembered of a request that is done."""
 
     def close(self) -> None:
         """Let go of the connection; a transaction that is open is rolled back."""
@@ -206,6 +267,8 @@ class SinkAbilities:
     """It may take the source's own bytes, where both speak the same protocol."""
     verifiable: bool
     """What it holds can be compared with the source."""
+    joins: bool
+    """Rows can be read again while the stream flows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +321,9 @@ class Sink(Protocol):
 
     def open_splits(self) -> SplitSink:
         """Open what publishes splits."""
+
+    def open_joins(self) -> JoinSink:
+        """Open what takes splits that are read again; refused where `abilities` say so."""
 
     def open_changes(self, columns: Mapping[TableId, pa.Schema]) -> ChangeSink:
         """Open what applies changes; `columns` are those that the changes of each table have."""

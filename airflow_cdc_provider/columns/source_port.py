@@ -27,7 +27,7 @@ from airflow_cdc_provider.core.table_schema import TableSchema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_cdc_provider.columns.changes import ChangeBatch
+    from airflow_cdc_provider.columns.changes import ChangeBatch, TableChanges
     from airflow_cdc_provider.columns.rows import SplitRows
 
 
@@ -54,6 +54,17 @@ class SplitReader(Protocol):
     """Reads whole splits over connections that it keeps."""
 
     def read(self, split: SnapshotSplit) -> tuple[SplitRows, SplitReport]: ...
+
+    def changes(
+        self, split: SnapshotSplit, report: SplitReport, up_to: LogPosition
+    ) -> Iterator[TableChanges]:
+        """Yield the changes of the split's table after it was settled, up to a later boundary.
+
+        It was settled at the report's H if it was backfilled, else at its L; all keys of the table
+        come, in log order. May be asked again, for the same place or a later one. Where the split
+        has to be read again, because a statement changed the table, the log cannot be read up to
+        there, or there is too much of it, the error is a `RetryableError`.
+        """
 
     def close(self) -> None: ...
 

@@ -130,6 +130,12 @@ class ResultAbortedError(RetryableError):
     code = "CDC-SRC-003"
 
 
+class SplitOutdatedError(RetryableError):
+    """What was read of a split cannot be brought to where the stream is; read the split again."""
+
+    code = "CDC-SRC-004"
+
+
 class StateUnreachableError(RetryableError):
     """The state store's database did not answer."""
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import airflow_cdc_provider
-from airflow_cdc_provider.columns.sink_port import Owner, SinkAbilities, SinkSettings
+from airflow_cdc_provider.columns.sink_port import JoinSink, Owner, SinkAbilities, SinkSettings
 from airflow_cdc_provider.columns.source_port import SourceLook
 from airflow_cdc_provider.columns.verify_port import VerifySide
 from airflow_cdc_provider.core.endpoint import Folder
-from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
 from airflow_cdc_provider.core.findings import Finding
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
@@ -35,6 +35,7 @@ ABILITIES = SinkAbilities(
     needs_exact_filter=True,
     takes_native_chunks=False,
     verifiable=False,
+    joins=False,
 )
 
 
@@ -83,6 +84,14 @@ class ChangelogSink:
     def open_splits(self) -> ChangelogSplitSink:
         return ChangelogSplitSink(
             self._root, self.owner, self.plans, form=self._form, origin=self._origin
+        )
+
+    def open_joins(self) -> JoinSink:
+        raise RefusedError(
+            "a change log only grows: rows in it cannot be read again",
+            where=str(self.folder),
+            risk=NOTHING_STARTED,
+            remedy="copy the table into a new change log by a pipeline of its own",
         )
 
     def open_changes(self, columns: Mapping[TableId, pa.Schema]) -> ChangelogChangeSink:

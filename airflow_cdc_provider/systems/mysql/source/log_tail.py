@@ -40,7 +40,10 @@ class Reader(Protocol):
 
 
 class LogTail:
-    """Gives one table's changes after an L and up to an H; each L covers the one before."""
+    """Gives one table's changes after a place and up to a later one.
+
+    The dump lasts as long as each place covers the one before, as Ls do.
+    """
 
     def __init__(
         self, open_reader: Callable[[MySqlPosition], Reader], *, keep_bytes: int = KEEP_BYTES
@@ -62,7 +65,7 @@ class LogTail:
         self, table: TableId, low: MySqlPosition, until: BinlogPosition
     ) -> Iterator[TableChanges | Statement]:
         """Yield the table's changes, and statements of any table, in (low, until] in log order."""
-        reader = self._reader_from(low)
+        reader = self._reader_from(low, until)
         after = _After(table, low)
         for batch in tuple(self._kept):
             yield from after.part_of(batch)
@@ -94,11 +97,16 @@ class LogTail:
         if reader is not None:
             reader.close()
 
-    def _reader_from(self, low: MySqlPosition) -> Reader:
-        """Return a reader that has everything beyond `low` either kept or still before it."""
+    def _reader_from(self, low: MySqlPosition, until: BinlogPosition) -> Reader:
+        """Return a reader that has everything beyond `low` either kept or still before it.
+
+        One that is beyond `until` has kept too much, and is of no use.
+        """
         self.forget(low)
         if self._reader is not None and self._floor is not None and low.covers(self._floor):
-            return self._reader
+            place = self._reader.position.binlog
+            if place is None or place <= until:
+                return self._reader
         self.close()
         self._reader = self._open_reader(low)
         self._floor = low

@@ -24,17 +24,18 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from airflow_cdc_provider.columns.backfill import replay
-from airflow_cdc_provider.columns.changes import Statement, TableChanges
-from airflow_cdc_provider.columns.rows import ArrowRows, SplitRows
+from airflow_cdc_provider.columns.changes import TableChanges
+from airflow_cdc_provider.columns.rows import SplitRows
 from airflow_cdc_provider.core.errors import (
     RESTART,
+    LogPurgedError,
+    RetryableError,
     SchemaMovedError,
     SourceIdentityError,
     SplitTooBigError,
@@ -43,6 +44,7 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.history import Held
 from airflow_cdc_provider.core.identifiers import TableId, quote_table
 from airflow_cdc_provider.core.ports import PhaseListener, SilentListener
+from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
@@ -50,10 +52,10 @@ from airflow_cdc_provider.systems.mysql.dialect.sql import range_predicate
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet
 from airflow_cdc_provider.systems.mysql.positions.position import (
+    BinlogPosition,
     Imprint,
     MySqlPosition,
     own,
-    own_point,
 )
 from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities, read_capabilities
 from airflow_cdc_provider.systems.mysql.server.connection import RawConnection, connect, query
@@ -62,6 +64,12 @@ from airflow_cdc_provider.systems.mysql.source.known_log import imprint_at, requ
 from airflow_cdc_provider.systems.mysql.source.lineage import check_history
 from airflow_cdc_provider.systems.mysql.source.log_reader import LogReader
 from airflow_cdc_provider.systems.mysql.source.log_tail import LogTail
+from airflow_cdc_provider.systems.mysql.source.split_log import (
+    REPLAY_BYTES,
+    SplitLog,
+    outdated,
+    place_of,
+)
 from airflow_cdc_provider.systems.mysql.source.split_rows import TextRows
 from airflow_cdc_provider.systems.mysql.source.watermarks import Watermarks, watermarks_of
 from airflow_cdc_provider.systems.mysql.wire.text_decoder import TextDecoder
@@ -72,7 +80,6 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
 
 MAX_SPLIT_BYTES = 64 * 1024 * 1024
-_REPLAY_BYTES = 16 * 1024 * 1024  # replayed at once, so that a hot split does not pile them up
 _OWNED_WAIT_S = 1.0
 _OWNED_POLL_S = 0.01
 _COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
@@ -83,6 +90,7 @@ class _Session:
     """The connection that reads rows."""
 
     connection: ServerConnection
+    server_uuid: str
     watermarks: Watermarks
     definitions: dict[TableId, str]
     """SHOW CREATE TABLE of the tables whose columns were compared with the plan."""
@@ -115,7 +123,10 @@ class SnapshotReader:
         self._last_read: Held | None = None
         self._begun: dict[str, Imprint | None] = {}
         """Imprints of files that say when they were begun; for as long as a session lasts."""
+        self._settled: dict[str, BinlogPosition] = {}
+        """Of splits that were left at their L."""
         self.tail = LogTail(self._open_log)
+        self._log = SplitLog(self.tail, tables, str(endpoint))
 
     def read(self, split: SnapshotSplit) -> tuple[SplitRows, SplitReport]:
         """Read a split; after an error the connections are fresh ones."""
@@ -127,6 +138,25 @@ class SnapshotReader:
             if not completed:
                 self.close()
         return outcome
+
+    def changes(
+        self, split: SnapshotSplit, report: SplitReport, up_to: LogPosition
+    ) -> Iterator[TableChanges]:
+        """Return the changes of the split's table after it was settled, up to a later boundary."""
+        is_backfilled = split.is_backfilled(wanted=self._backfill)
+        after = own(report.high if is_backfilled else report.low)
+        completed = False
+        try:
+            session = self._session or self._open_session()
+            place = place_of(own(up_to), split, {report.high.server, session.server_uuid})
+            found = self._log.changes(split, after, place, self._settled.get(split.split_id))
+            completed = True
+        except LogPurgedError as error:
+            raise outdated(split, error.what, error.where) from error
+        finally:
+            if not completed:
+                self.close()
+        return iter(found)
 
     def close(self) -> None:
         """Drop the connections; the server gives up what they were doing."""
@@ -157,10 +187,12 @@ class SnapshotReader:
         rows: SplitRows = read
         read_bytes, changes = read.bytes, 0
         if high != low and split.is_backfilled(wanted=self._backfill):
-            rows, changes = self._replayed(read, split, schema, (low, high))
+            rows, changes = self._log.replayed(read, split, (low, high), watermarks.settled)
             high = self._exact(high, low)
         elif high != low and isinstance(low.gtids, GtidSet):
             high = MySqlPosition(high.server_uuid, high.binlog, _seen_gtids(session.connection))
+        elif watermarks.settled is not None:
+            self._settled[split.split_id] = watermarks.settled
         high = self._identified(high)
         self._last_read = Held(split.split_id, high)
         report = SplitReport(
@@ -183,7 +215,7 @@ class SnapshotReader:
         capabilities = read_capabilities(connection)
         self._check_history(connection, capabilities)
         watermarks = watermarks_of(connection, capabilities)
-        self._session = _Session(connection, watermarks, {})
+        self._session = _Session(connection, capabilities.server_uuid, watermarks, {})
         return self._session
 
     def _identified(self, high: MySqlPosition) -> MySqlPosition:
@@ -212,15 +244,25 @@ class SnapshotReader:
             require_known(self._endpoint, high)
 
     def _open_log(self, low: MySqlPosition) -> LogReader:
-        return LogReader(
+        reader = LogReader(
             self._endpoint,
             server_id=self._server_id,
             start=low,
             captured=frozenset(self._tables),
-            limits=BatchLimits(bytes=_REPLAY_BYTES),
+            limits=BatchLimits(bytes=REPLAY_BYTES),
             zero_dates=self._zero_dates,
             schemas=self._schema_of,
         )
+        if self._session is not None and reader.position.server_uuid != self._session.server_uuid:
+            reader.close()
+            raise RetryableError(
+                f"the log is that of {reader.position.server_uuid}, the rows are read from "
+                f"{self._session.server_uuid}",
+                str(self._endpoint),
+                "none: the rows read so far are dropped",
+                "the split is read again; connect to one server, not to a proxy that chooses",
+            )
+        return reader
 
     def _schema_of(self, table: TableId) -> TableSchema | None:
         return self._tables.get(table)
@@ -300,73 +342,6 @@ class SnapshotReader:
         )
 
     # --- the log ------------------------------------------------------------------------------
-
-    def _replayed(
-        self,
-        rows: TextRows,
-        split: SnapshotSplit,
-        schema: TableSchema,
-        watermarks: tuple[MySqlPosition, MySqlPosition],
-    ) -> tuple[SplitRows, int]:
-        """Bring the rows from somewhere between L and H to H (law 3).
-
-        The first replay takes the rows; they are kept only where a statement may lead back to them.
-        """
-        low, high = watermarks
-        if high.binlog is None:
-            raise SourceIdentityError("a high watermark has no place in the log")
-        replayed: list[pa.Table] = []  # of one or none, so that it can be given away
-        waiting: list[TableChanges] = []
-        total = held = 0
-
-        def catch_up() -> None:
-            replayed.append(replay(self._taken(rows, replayed), waiting, schema, split.keys))
-            waiting.clear()
-            # Arrow keeps what was freed; with wide rows that soon is more than what is in use.
-            pa.default_memory_pool().release_unused()
-
-        for change in self.tail.changes(split.table, low, high.binlog):
-            if isinstance(change, Statement):
-                if self._is_settled(change, split):  # what came before it was seen, or is gone
-                    total = held = 0
-                    replayed.clear()
-                    waiting.clear()
-                continue
-            waiting.append(change)
-            total += len(change)
-            held += change.before.nbytes + change.after.nbytes
-            if held >= _REPLAY_BYTES:
-                catch_up()
-                held = 0
-        if waiting:
-            catch_up()
-        return (ArrowRows(replayed.pop()) if replayed else rows), total
-
-    def _taken(self, rows: TextRows, replayed: list[pa.Table]) -> pa.Table:
-        """Give away what was replayed onto so far, else the rows; nobody else holds it then."""
-        if replayed:
-            return replayed.pop()
-        settled = None if self._session is None else self._session.watermarks.settled
-        batches = rows.drained() if settled is None else rows.batches()
-        return pa.Table.from_batches(batches, rows.schema)
-
-    def _is_settled(self, statement: Statement, split: SnapshotSplit) -> bool:
-        """Tell whether a statement changed the table before it was read; while it was is an error.
-
-        False if it does not concern the table.
-        """
-        if not statement.effect.changes(self._tables[split.table], ignore_case=True):
-            return False
-        settled = None if self._session is None else self._session.watermarks.settled
-        point = own_point(statement.point)
-        if settled is not None and point.end <= settled:
-            return True
-        raise SchemaMovedError(
-            f"{split.table} was changed by a statement while it was read: {statement.sql[:200]}",
-            f"{point.start}",
-            "none: the rows read so far are dropped",
-            "the split is read again",
-        )
 
     def _exact(self, high: MySqlPosition, low: MySqlPosition) -> MySqlPosition:
         """Add H's GTIDs: those of L, and those the log had up to H's place."""
