@@ -16,6 +16,7 @@ from airflow_cdc_provider.core.records import (
     TablePlan,
     TableState,
 )
+from airflow_cdc_provider.core.requests import Request, RequestStatus
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit
 
@@ -79,6 +80,11 @@ class StateReader(Protocol):
 
     def events(self, name: PipelineName, limit: int = 100) -> tuple[PipelineEvent, ...]:
         """Return the latest events, newest first."""
+
+    def requests(self, name: PipelineName, *, only_open: bool = False) -> tuple[Request, ...]:
+        """Return what was asked of the pipeline, oldest first."""
+
+    def request(self, name: PipelineName, request_id: str) -> Request | None: ...
 
 
 class StateStore(StateReader, Protocol):
@@ -176,3 +182,27 @@ class StateStore(StateReader, Protocol):
 
     def tell(self, name: PipelineName, text: str, *, level: str = "info") -> None:
         """Add an event."""
+
+    def ask(self, request: Request) -> Request:
+        """Store a request that is new; one of the same id and arguments is returned as it is.
+
+        The same id with other arguments is refused.
+        """
+
+    def cancel_request(self, name: PipelineName, request_id: str) -> Request:
+        """Ask the owner to give a request up; one that nobody began is cancelled at once."""
+
+    def move_request(
+        self,
+        name: PipelineName,
+        generation: int,
+        request_id: str,
+        *,
+        expected: RequestStatus,
+        to: RequestStatus,
+        error: str = "",
+    ) -> Request:
+        """Move a request on from `expected`, or raise `StateMovedError` if someone already has."""
+
+    def note_request(self, generation: int, request: Request) -> Request:
+        """Store the counts, position and error of a request; return it as it is wanted now."""

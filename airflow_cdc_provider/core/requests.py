@@ -1,0 +1,118 @@
+"""What a person or a schedule asks of a pipeline that has rows.
+
+A request is a row in the state store. Whoever owns the pipeline carries it out, beside the stream;
+whoever asked only waits. The same id with the same arguments is the same request, with others it
+is refused.
+
+    ASKED -> READING -> DONE
+     any  -> FAILED | CANCELLED
+
+A request that was left in the middle is READING; the next owner goes on where the sink's ledger
+says that it ended. What is joined stays right, whatever becomes of the rest: rows that were read
+again are the source's at the stream's position.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from airflow_cdc_provider.core.codec import Json, dumps, key_from_json, key_to_json
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.keys import KeyRange
+from airflow_cdc_provider.core.positions import LogPosition
+
+
+class RequestKind(StrEnum):
+    """What is asked."""
+
+    RESYNC = "resync"
+    """Read rows again that are there, or should be."""
+
+
+class RequestStatus(StrEnum):
+    """Where a request stands."""
+
+    ASKED = "asked"
+    READING = "reading"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether there is still something to do."""
+        return self in {RequestStatus.ASKED, RequestStatus.READING}
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which rows a request is about."""
+
+    tables: tuple[TableId, ...]
+    """Source tables, each once."""
+    keys: KeyRange = field(default_factory=KeyRange)
+    """Of the one table's key; open on both sides for whole tables."""
+
+    def __post_init__(self) -> None:
+        if not self.tables or len(set(self.tables)) != len(self.tables):
+            raise ValueError("a request names at least one table, and each once")
+        if self.keys != KeyRange() and len(self.tables) > 1:
+            raise ValueError("a range of keys is one table's")
+
+    @property
+    def is_whole_tables(self) -> bool:
+        """Tell whether it is about all rows of its tables."""
+        return self.keys == KeyRange()
+
+    def __str__(self) -> str:
+        names = ", ".join(map(str, self.tables))
+        return names if self.is_whole_tables else f"{names} {self.keys}"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request and how far it is; times are microseconds since the epoch, UTC."""
+
+    pipeline: PipelineName
+    request_id: str
+    kind: RequestKind
+    scope: Scope
+    asked_by: str
+    asked_us: int
+    status: RequestStatus = RequestStatus.ASKED
+    is_cancel_wanted: bool = False
+    estimated_rows: int | None = None
+    """Rows at the source when it was asked, about; None if nobody counted."""
+    splits: int = 0
+    """Splits that are in the sink."""
+    rows: int = 0
+    """Rows of these splits."""
+    tables_done: int = 0
+    position: LogPosition | None = None
+    """The stream's, when the last split came into the sink."""
+    error: str = ""
+    """What ended it, or what it waits for."""
+    changed_us: int = 0
+
+    @property
+    def arguments_hash(self) -> str:
+        """Return what tells two requests of one id apart."""
+        form = {"kind": self.kind.value, "scope": scope_to_json(self.scope)}
+        return hashlib.sha256(dumps(form).encode()).hexdigest()
+
+
+def scope_to_json(scope: Scope) -> Json:
+    """Write a scope; the form only grows."""
+    return {
+        "tables": [[table.database, table.table] for table in scope.tables],
+        "from": key_to_json(scope.keys.start),
+        "to": key_to_json(scope.keys.end),
+    }
+
+
+def scope_from_json(form: Json) -> Scope:
+    """Read what `scope_to_json` wrote."""
+    tables = tuple(TableId(*names) for names in form["tables"])
+    return Scope(tables, KeyRange(key_from_json(form["from"]), key_from_json(form["to"])))

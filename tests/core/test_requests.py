@@ -1,0 +1,45 @@
+"""Requests: scopes that make no sense, and what tells two requests apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.keys import KeyRange
+from airflow_cdc_provider.core.requests import (
+    Request,
+    RequestKind,
+    Scope,
+    scope_from_json,
+    scope_to_json,
+)
+
+ORDERS, ITEMS = TableId("shop", "orders"), TableId("shop", "items")
+
+
+@pytest.mark.parametrize("tables", [(), (ORDERS, ORDERS)])
+def test_a_scope_names_its_tables_and_each_once(tables: tuple[TableId, ...]) -> None:
+    with pytest.raises(ValueError, match="at least one table"):
+        Scope(tables)
+
+
+def test_a_range_of_keys_is_one_tables() -> None:
+    with pytest.raises(ValueError, match="one table's"):
+        Scope((ORDERS, ITEMS), KeyRange((1,), None))
+
+
+@pytest.mark.parametrize(
+    "keys", [KeyRange(), KeyRange((1, b"\x00a"), None), KeyRange(None, ("2026-01-01",))]
+)
+def test_a_scope_is_read_back_as_it_was_written(keys: KeyRange) -> None:
+    scope = Scope((ORDERS,), keys)
+    assert scope_from_json(scope_to_json(scope)) == scope
+
+
+def test_only_kind_and_scope_tell_two_requests_of_one_id_apart() -> None:
+    one = Request(PipelineName("shop"), "r1", RequestKind.RESYNC, Scope((ORDERS,)), "ann", 1)
+    assert replace(one, asked_by="bob", rows=7).arguments_hash == one.arguments_hash
+    other = replace(one, scope=Scope((ORDERS,), KeyRange((5,), None)))
+    assert other.arguments_hash != one.arguments_hash
