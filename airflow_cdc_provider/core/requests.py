@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from airflow_cdc_provider.core.codec import Json, dumps, key_from_json, key_to_json
+from airflow_cdc_provider.core.errors import NOTHING_CHANGED, StateMovedError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.positions import LogPosition
@@ -44,6 +45,22 @@ class RequestStatus(StrEnum):
     def is_open(self) -> bool:
         """Tell whether there is still something to do."""
         return self in {RequestStatus.ASKED, RequestStatus.READING}
+
+
+_MOVES: dict[RequestStatus, frozenset[RequestStatus]] = {
+    RequestStatus.ASKED: frozenset(set(RequestStatus) - {RequestStatus.ASKED, RequestStatus.DONE}),
+    RequestStatus.READING: frozenset(set(RequestStatus) - {RequestStatus.ASKED}),
+}
+
+
+def check_request_move(current: RequestStatus, to: RequestStatus) -> None:
+    """Refuse a move that the picture above does not show."""
+    if to not in _MOVES.get(current, frozenset()):
+        raise StateMovedError(
+            f"a request does not go from {current} to {to}",
+            risk=NOTHING_CHANGED,
+            remedy="read the request again; another run may have moved it",
+        )
 
 
 @dataclass(frozen=True, slots=True)

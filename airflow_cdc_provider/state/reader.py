@@ -23,7 +23,9 @@ from airflow_cdc_provider.core.records import (
     StreamState,
     TableState,
 )
+from airflow_cdc_provider.core.requests import Request
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.state.request_rows import find_request, find_requests
 from airflow_cdc_provider.state.rows import (
     event_of,
     origin_of,
@@ -137,6 +139,16 @@ class SqlStateReader:
         latest = mine.order_by(events.c.id.desc()).limit(limit)
         with self._reading() as connection:
             return tuple(event_of(row) for row in connection.execute(latest))
+
+    def requests(self, name: PipelineName, *, only_open: bool = False) -> tuple[Request, ...]:
+        """Return what was asked of the pipeline, oldest first."""
+        with self._reading() as connection:
+            return find_requests(connection, name, only_open=only_open)
+
+    def request(self, name: PipelineName, request_id: str) -> Request | None:
+        """Return one request, None if there is none of this id."""
+        with self._reading() as connection:
+            return find_request(connection, name, request_id)
 
     def pipelines(self) -> tuple[PipelineState, ...]:
         """Return every pipeline this store knows, by name."""

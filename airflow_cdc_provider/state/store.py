@@ -1,24 +1,17 @@
-"""The state store: every write is fenced by the pipeline's generation.
+"""The state store: a pipeline's plan, splits and stream, over any SQLAlchemy database.
 
-The fence is the first statement of each write: `UPDATE cdc_pipeline ... WHERE name = ? AND
-generation = ?`. It locks the pipeline's row, so writers of one pipeline queue up behind each
-other on every database; it touches no row if a newer owner has taken over, and then nothing is
-written. What the write checks after that (a phase, a split's status) cannot change before it
-commits. Take-over updates the same row: it waits for a write under way, and every later write of
-the old owner is refused.
+Every write but what people ask is fenced by the pipeline's generation, as `state.fencing` says.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 
-from sqlalchemy import Connection, Engine, delete, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError as DuplicateRowError
 
 from airflow_cdc_provider.core.codec import dumps, stream_to_text
-from airflow_cdc_provider.core.errors import NOTHING_CHANGED, FencedError, StateMovedError
+from airflow_cdc_provider.core.errors import NOTHING_CHANGED, StateMovedError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import (
     Phase,
@@ -31,9 +24,12 @@ from airflow_cdc_provider.core.records import PipelineState, PlanOrigin, StreamS
 from airflow_cdc_provider.core.schema_codec import plan_to_json, schema_to_json
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit
-from airflow_cdc_provider.state.dsn import begin_writing, open_engine
+from airflow_cdc_provider.state.dsn import open_engine
+from airflow_cdc_provider.state.fencing import known_pipeline
 from airflow_cdc_provider.state.migrate import bring_up_to_date
-from airflow_cdc_provider.state.reader import SqlStateReader, explained, find_pipeline
+from airflow_cdc_provider.state.reader import explained
+from airflow_cdc_provider.state.request_rows import cancel_open
+from airflow_cdc_provider.state.requests import RequestStore
 from airflow_cdc_provider.state.rows import Values, plan_values, stream_values
 from airflow_cdc_provider.state.split_rows import add_missing, mark, values_of
 from airflow_cdc_provider.state.tables import (
@@ -48,13 +44,8 @@ from airflow_cdc_provider.state.tables import (
 )
 from airflow_cdc_provider.state.tables import tables as plan_tables
 
-Clock = Callable[[], int]
 EVENTS_KEPT = 10_000
 """Older events of a pipeline are dropped when a new plan starts."""
-
-
-def _now_us() -> int:
-    return time.time_ns() // 1000
 
 
 def open_store(dsn: str) -> SqlStateStore:
@@ -65,33 +56,8 @@ def open_store(dsn: str) -> SqlStateStore:
     return SqlStateStore(engine)
 
 
-class SqlStateStore(SqlStateReader):
+class SqlStateStore(RequestStore):
     """A `StateStore` over any SQLAlchemy database; safe to use from several threads."""
-
-    def __init__(self, engine: Engine, clock: Clock = _now_us) -> None:
-        super().__init__(engine)
-        self._clock = clock
-
-    def now_us(self) -> int:
-        """Return the time that leases are measured by."""
-        return self._clock()
-
-    @contextmanager
-    def _writing(self) -> Iterator[Connection]:
-        with explained(), begin_writing(self._engine.connect()) as connection, connection.begin():
-            yield connection
-
-    @contextmanager
-    def _fenced(
-        self, name: PipelineName, generation: int, **changes: object
-    ) -> Iterator[Connection]:
-        """Open a transaction that holds the pipeline's row under this generation."""
-        mine = pipelines.c.name == str(name), pipelines.c.generation == generation
-        fence = update(pipelines).where(*mine).values(updated_us=self._clock(), **changes)
-        with self._writing() as connection:
-            if connection.execute(fence).rowcount == 0:
-                raise _fenced_out(name, generation, find_pipeline(connection, name))
-            yield connection
 
     # --- the pipeline itself -----------------------------------------------------------------
 
@@ -142,7 +108,7 @@ class SqlStateStore(SqlStateReader):
             }
             change = update(pipelines).where(pipelines.c.name == str(name))
             connection.execute(change.values(values))
-            return _known(connection, name)
+            return known_pipeline(connection, name)
 
     def renew_lease(
         self, name: PipelineName, generation: int, lease_s: float = 60.0
@@ -150,7 +116,7 @@ class SqlStateStore(SqlStateReader):
         """Prolong the lease and return what is wanted now."""
         until = self._clock() + int(lease_s * 1e6)
         with self._fenced(name, generation, lease_until_us=until) as connection:
-            return _known(connection, name)
+            return known_pipeline(connection, name)
 
     def release_lease(self, name: PipelineName, generation: int) -> None:
         """Give the lease back, so that the next owner need not wait for its end."""
@@ -179,8 +145,8 @@ class SqlStateStore(SqlStateReader):
             mine = pipelines.c.name == str(name), pipelines.c.phase == expected.value
             change = update(pipelines).where(*mine).values(phase=to.value, error=error)
             if connection.execute(change).rowcount == 0:
-                raise _moved(name, expected, _known(connection, name).phase)
-            return _known(connection, name)
+                raise _moved(name, expected, known_pipeline(connection, name).phase)
+            return known_pipeline(connection, name)
 
     def forget(self, name: PipelineName, generation: int) -> None:
         """Forget the pipeline's plan, progress and events.
@@ -203,7 +169,10 @@ class SqlStateStore(SqlStateReader):
         *,
         origin: PlanOrigin | None = None,
     ) -> None:
-        """Store a new plan, made from `origin`; the splits of an older one are forgotten."""
+        """Store a new plan, made from `origin`; the splits of an older one are forgotten.
+
+        It reads every row, so open requests are cancelled.
+        """
         now = self._clock()
         with self._fenced(name, generation, plan_id=plan_id) as connection:
             for table in OF_A_PLAN:
@@ -213,6 +182,7 @@ class SqlStateStore(SqlStateReader):
                 connection.execute(insert(plan_tables), rows)
             if origin is not None:
                 connection.execute(insert(plans).values(pipeline=str(name), **plan_values(origin)))
+            cancel_open(connection, name, now)
             _remember_schemas(connection, name, tables, now)
             _drop_old_events(connection, name)
 
@@ -313,28 +283,6 @@ class SqlStateStore(SqlStateReader):
         }
         with self._writing() as connection:
             connection.execute(insert(events).values(values))
-
-
-def _known(connection: Connection, name: PipelineName) -> PipelineState:
-    state = find_pipeline(connection, name)
-    if state is None:
-        raise StateMovedError(
-            f"pipeline {name} is no longer in the state store",
-            where="state",
-            risk=NOTHING_CHANGED,
-            remedy="someone removed its row; run the pipeline again",
-        )
-    return state
-
-
-def _fenced_out(name: PipelineName, generation: int, found: PipelineState | None) -> FencedError:
-    owner = "nobody" if found is None else f"{found.owner!r} with generation {found.generation}"
-    return FencedError(
-        f"generation {generation} of {name} may not write any more: the owner is {owner}",
-        where=f"state of {name}",
-        risk="none: nothing was written",
-        remedy="stop this run; the newer one goes on",
-    )
 
 
 def _moved(name: PipelineName, expected: Phase, found: Phase) -> StateMovedError:

@@ -46,6 +46,7 @@ _MYSQL_OPTIONS: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_charset": "ut
 PIPELINE_LENGTH = 63
 TABLE_LENGTH = 257
 """Two names of 64 characters, each dot doubled, and the dot between them."""
+REQUEST_ID_LENGTH = 64
 
 pipelines = Table(
     "cdc_pipeline",
@@ -152,7 +153,29 @@ events = Table(
     **_MYSQL_OPTIONS,
 )
 
+requests = Table(
+    "cdc_request",
+    metadata,
+    Column("pipeline", _name(PIPELINE_LENGTH), primary_key=True),
+    Column("request_id", _name(REQUEST_ID_LENGTH), primary_key=True),
+    Column("kind", String(16), nullable=False),
+    Column("scope", _long_text(), nullable=False),
+    Column("arguments", String(64), nullable=False),
+    Column("asked_by", String(255), nullable=False),
+    Column("asked_us", BigInteger, nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("cancel_wanted", Boolean, nullable=False),
+    Column("estimated_rows", BigInteger),
+    Column("split_count", BigInteger, nullable=False),
+    Column("row_count", BigInteger, nullable=False),
+    Column("tables_done", BigInteger, nullable=False),
+    Column("position", _long_text()),
+    Column("error", _long_text(), nullable=False),
+    Column("changed_us", BigInteger, nullable=False),
+    **_MYSQL_OPTIONS,
+)
+
 OF_A_PLAN = (plans, tables, splits, hand_offs, streams)
 """What a new plan replaces."""
-EVERYTHING = (*OF_A_PLAN, schemas, events)
+EVERYTHING = (*OF_A_PLAN, schemas, events, requests)
 """What is kept of a pipeline beside its own row."""

@@ -6,12 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from airflow_cdc_provider.core.errors import StateMovedError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.requests import (
     Request,
     RequestKind,
+    RequestStatus,
     Scope,
+    check_request_move,
     scope_from_json,
     scope_to_json,
 )
@@ -43,3 +46,18 @@ def test_only_kind_and_scope_tell_two_requests_of_one_id_apart() -> None:
     assert replace(one, asked_by="bob", rows=7).arguments_hash == one.arguments_hash
     other = replace(one, scope=Scope((ORDERS,), KeyRange((5,), None)))
     assert other.arguments_hash != one.arguments_hash
+
+
+def test_a_request_only_goes_forward_and_what_is_closed_stays_closed() -> None:
+    allowed = set()
+    for current in RequestStatus:
+        for to in RequestStatus:
+            try:
+                check_request_move(current, to)
+            except StateMovedError:
+                continue
+            allowed.add(f"{current} -> {to}")
+    ends = {
+        f"{current} -> {to}" for current in ("asked", "reading") for to in ("failed", "cancelled")
+    }
+    assert allowed == ends | {"asked -> reading", "reading -> reading", "reading -> done"}

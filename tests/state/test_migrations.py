@@ -6,16 +6,20 @@ import shutil
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import text
+from sqlalchemy import inspect, text
 
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.state import migrate
 from airflow_cdc_provider.state.dsn import open_engine
 from airflow_cdc_provider.state.store import open_store
 from airflow_cdc_provider.state.tables import VERSION_TABLE, metadata
+from tests.behaviours.request_behaviours import request_of
+from tests.behaviours.state_behaviours import SHOP
 from tests.servers.given import SqlServer
 
 
@@ -45,7 +49,7 @@ MADE_UP = """
 import sqlalchemy as sa
 from alembic import op
 
-revision, down_revision = "0002", "0001"
+revision, down_revision = "0003", "0002"
 
 
 def upgrade() -> None:
@@ -72,15 +76,45 @@ def migrate_by_one(dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         connection.execute(text("INSERT INTO cdc_plan VALUES ('shop', '{}', '[]')"))
     later = tmp_path / "migrations"
     shutil.copytree(migrate._MIGRATIONS, later)
-    (later / "versions" / "0002_made_up.py").write_text(MADE_UP)
+    (later / "versions" / "0003_made_up.py").write_text(MADE_UP)
     monkeypatch.setattr(migrate, "_MIGRATIONS", later)
-    monkeypatch.setattr(migrate, "HEAD", "0002")
+    monkeypatch.setattr(migrate, "HEAD", "0003")
     for _ in range(2):
         open_store(dsn).close()
     with open_engine(dsn).connect() as connection:
         rows = connection.execute(text("SELECT pipeline, made_up FROM cdc_plan")).all()
         (version,) = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalars()
-    assert ([tuple(row) for row in rows], version) == ([("shop", 7)], "0002")
+    assert ([tuple(row) for row in rows], version) == ([("shop", 7)], "0003")
+
+
+def test_on_sqlite_a_store_of_before_requests_gets_them(tmp_path: Path) -> None:
+    ask_a_store_of_before(f"sqlite:///{tmp_path / 'state.db'}")
+
+
+def test_on_mysql_a_store_of_before_requests_gets_them(
+    mysql_server: SqlServer, mysql_database: str
+) -> None:
+    ask_a_store_of_before(mysql_server.dsn(database=mysql_database))
+
+
+def ask_a_store_of_before(dsn: str) -> None:
+    """Bring a store of the first release up to date, which has a pipeline with a plan."""
+    config = Config()
+    config.set_main_option("script_location", str(migrate._MIGRATIONS))
+    with open_engine(dsn).connect() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+        pipeline = "('shop', 'run', 'streaming', 7, 'plan-1', 'me', 0, '', 5)"
+        connection.execute(text(f"INSERT INTO cdc_pipeline VALUES {pipeline}"))
+        connection.execute(text("INSERT INTO cdc_plan VALUES ('shop', '{}', '[]')"))
+        assert not inspect(connection).has_table("cdc_request")
+        connection.commit()
+    store = open_store(dsn)
+    asked = store.ask(request_of())
+    assert (store.requests(SHOP), store.ensure(SHOP).generation) == ((asked,), 7)
+    store.start_plan(SHOP, 7, "plan-2", [])
+    assert store.requests(SHOP, only_open=True) == ()
+    store.close()
 
 
 def test_a_store_of_a_newer_release_is_refused(tmp_path: Path) -> None:

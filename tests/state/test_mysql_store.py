@@ -9,6 +9,7 @@ import pytest
 
 from airflow_cdc_provider.core.errors import RefusedError, StateUnreachableError
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
+from tests.behaviours.request_behaviours import RequestStoreBehaviour
 from tests.behaviours.state_behaviours import StateStoreBehaviour
 from tests.servers.given import SqlServer
 
@@ -27,6 +28,10 @@ def store(dsn: str) -> Iterator[SqlStateStore]:
 
 class TestMySqlStore(StateStoreBehaviour):
     """All behaviours, on MySQL."""
+
+
+class TestMySqlRequests(RequestStoreBehaviour):
+    """All behaviours of requests, on MySQL."""
 
 
 def test_stores_that_are_opened_at_once_all_succeed(dsn: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
+from tests.behaviours.request_behaviours import RequestStoreBehaviour
 from tests.behaviours.state_behaviours import SHOP, StateStoreBehaviour
 
 
@@ -28,6 +29,10 @@ def store(dsn: str) -> Iterator[SqlStateStore]:
 
 class TestSqliteStore(StateStoreBehaviour):
     """All behaviours, on SQLite."""
+
+
+class TestSqliteRequests(RequestStoreBehaviour):
+    """All behaviours of requests, on SQLite."""
 
 
 def test_what_one_process_wrote_another_one_reads(dsn: str, store: SqlStateStore) -> None:

@@ -1,0 +1,133 @@
+"""What is asked of a pipeline: anyone may ask and cancel, only the owner moves a request on.
+
+Every change names the status it moves from in its own statement, so a person who cancels and an
+owner who begins at the same moment never both win.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, insert, update
+from sqlalchemy.exc import IntegrityError as DuplicateRowError
+
+from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError, StateMovedError
+from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.requests import Request, RequestStatus, check_request_move
+from airflow_cdc_provider.state.fencing import FencedStore
+from airflow_cdc_provider.state.request_rows import (
+    OPEN,
+    drop_old,
+    find_request,
+    is_request,
+    progress_values,
+    request_values,
+)
+from airflow_cdc_provider.state.rows import Values
+from airflow_cdc_provider.state.tables import requests
+
+
+class RequestStore(FencedStore):
+    """The part of the state store that remembers requests."""
+
+    def ask(self, request: Request) -> Request:
+        """Store a request that is new; one of the same id and arguments is returned as it is.
+
+        The same id with other arguments is refused.
+        """
+        known = self.request(request.pipeline, request.request_id)
+        if known is not None:
+            return _same(known, request)
+        values = {**request_values(request), "changed_us": self._clock()}
+        try:
+            with self._writing() as connection:
+                connection.execute(insert(requests).values(values))
+                return _known(connection, request.pipeline, request.request_id)
+        except DuplicateRowError:
+            return self.ask(request)  # another one was faster
+
+    def cancel_request(self, name: PipelineName, request_id: str) -> Request:
+        """Ask the owner to give a request up; one that nobody began is cancelled at once."""
+        cancelled: Values = {"status": RequestStatus.CANCELLED.value}
+        changes = {RequestStatus.ASKED: cancelled, RequestStatus.READING: Values()}
+        with self._writing() as connection:
+            for status, more in changes.items():
+                values = {**more, "cancel_wanted": True, "changed_us": self._clock()}
+                _change(connection, name, request_id, status, values)
+            return _known(connection, name, request_id)
+
+    def move_request(
+        self,
+        name: PipelineName,
+        generation: int,
+        request_id: str,
+        *,
+        expected: RequestStatus,
+        to: RequestStatus,
+        error: str = "",
+    ) -> Request:
+        """Move a request on from `expected`, or raise `StateMovedError` if someone already has."""
+        check_request_move(expected, to)
+        values: Values = {"status": to.value, "error": error, "changed_us": self._clock()}
+        with self._fenced(name, generation) as connection:
+            is_moved = _change(connection, name, request_id, expected, values)
+            found = _known(connection, name, request_id)
+            if not is_moved:
+                raise _moved(found, expected)
+            if not to.is_open:
+                drop_old(connection, name)
+            return found
+
+    def note_request(self, generation: int, request: Request) -> Request:
+        """Store the counts, position and error of a request; return it as it is wanted now.
+
+        One that is closed by now stays as it is.
+        """
+        values = {**progress_values(request), "changed_us": self._clock()}
+        name, request_id = request.pipeline, request.request_id
+        with self._fenced(name, generation) as connection:
+            mine = is_request(name, request_id), requests.c.status.in_(OPEN)
+            connection.execute(update(requests).where(*mine).values(values))
+            return _known(connection, name, request_id)
+
+
+def _change(
+    connection: Connection,
+    name: PipelineName,
+    request_id: str,
+    expected: RequestStatus,
+    values: Values,
+) -> bool:
+    mine = is_request(name, request_id), requests.c.status == expected.value
+    return connection.execute(update(requests).where(*mine).values(values)).rowcount > 0
+
+
+def _same(known: Request, asked: Request) -> Request:
+    if known.arguments_hash == asked.arguments_hash:
+        return known
+    raise RefusedError(
+        f"request {known.request_id} is a {known.kind} of {known.scope}, "
+        f"not a {asked.kind} of {asked.scope}",
+        where=f"state of {known.pipeline}",
+        risk=NOTHING_CHANGED,
+        remedy="ask under another id, or under none",
+    )
+
+
+def _known(connection: Connection, name: PipelineName, request_id: str) -> Request:
+    found = find_request(connection, name, request_id)
+    if found is None:
+        raise RefusedError(
+            f"{name} has no request {request_id!r}",
+            where=f"state of {name}",
+            risk=NOTHING_CHANGED,
+            remedy="`requests` lists those it has",
+        )
+    return found
+
+
+def _moved(found: Request, expected: RequestStatus) -> StateMovedError:
+    return StateMovedError(
+        f"request {found.request_id} of {found.pipeline} is {found.status}, not {expected}",
+        where=f"state of {found.pipeline}",
+        risk=NOTHING_CHANGED,
+        remedy="read the request again and decide anew",
+    )
