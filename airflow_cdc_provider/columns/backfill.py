@@ -44,7 +44,7 @@ def replay(
     inside = in_range([upserts.column(name) for name in key], keys)
     if not inside.all():
         upserts = upserts.filter(mask_of(inside))
-    stays = _staying(rows, [merged.deletes, upserts], key)
+    stays = staying(rows, [merged.deletes, upserts], key)
     read, batches = rows.schema, rows.to_batches()
     del rows, run, merged  # what is copied below must not be held twice
     kept = list(_filtered(batches, stays))
@@ -88,7 +88,7 @@ def _filtered(batches: list[pa.RecordBatch], stays: BoolArray) -> Iterator[pa.Re
             yield batch.filter(mask_of(mine))
 
 
-def _staying(rows: pa.Table, gone: Sequence[pa.RecordBatch], key: Sequence[str]) -> BoolArray:
+def staying(rows: pa.Table, gone: Sequence[pa.RecordBatch], key: Sequence[str]) -> BoolArray:
     """Tell which rows have a key that is in none of `gone`."""
     if rows.num_rows == 0:
         return np.ones(0, np.bool_)

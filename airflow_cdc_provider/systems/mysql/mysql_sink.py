@@ -12,10 +12,9 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from airflow_cdc_provider.columns.sink_port import JoinSink, Owner, SinkAbilities, SinkSettings
+from airflow_cdc_provider.columns.sink_port import Owner, SinkAbilities, SinkSettings
 from airflow_cdc_provider.columns.source_port import SourceLook
 from airflow_cdc_provider.core.endpoint import Endpoint
-from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
 from airflow_cdc_provider.core.findings import Finding
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.jobspec import ApplyMode
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_cdc_provider.systems.mysql.sink.change_sink import MySqlChangeSink
+    from airflow_cdc_provider.systems.mysql.sink.join_sink import MySqlJoinSink
     from airflow_cdc_provider.systems.mysql.sink.split_sink import MySqlSplitSink
     from airflow_cdc_provider.systems.mysql.verify.verify_side import MySqlVerifySide
 
@@ -43,7 +43,7 @@ ABILITIES = SinkAbilities(
     needs_exact_filter=False,
     takes_native_chunks=True,
     verifiable=True,
-    joins=False,
+    joins=True,
 )
 
 
@@ -98,13 +98,13 @@ class MySqlSink:
         session = self._session("publishing splits")
         return MySqlSplitSink(session, self.owner, self.plans, zero_dates=self._zero_dates)
 
-    def open_joins(self) -> JoinSink:
-        raise RefusedError(
-            "rows cannot be read again while the stream flows",
-            where=str(self.endpoint),
-            risk=NOTHING_STARTED,
-            remedy="restart the pipeline: all tables are read again",
+    def open_joins(self) -> MySqlJoinSink:
+        from airflow_cdc_provider.systems.mysql.sink.join_sink import (  # noqa: PLC0415
+            MySqlJoinSink,
         )
+
+        session = self._session("joining splits")
+        return MySqlJoinSink(session, self.owner, self.plans, zero_dates=self._zero_dates)
 
     def open_changes(self, columns: Mapping[TableId, pa.Schema]) -> MySqlChangeSink:
         from airflow_cdc_provider.engine.stream.selection import CapturedTables  # noqa: PLC0415

@@ -149,7 +149,7 @@ class MySqlLedger:
             # FOR UPDATE: a reader that publishes for the old plan commits before, or not at all
             if check_generation(self._session, self._owner, lock="FOR UPDATE") == plan_id:
                 return
-            for table in ("finished_split", "stream", "stream_table"):
+            for table in ("finished_split", "joined_split", "stream", "stream_table"):
                 self._session.execute(f"DELETE FROM {LEDGER}.{table} WHERE {self._mine}")
             self._session.execute(
                 f"UPDATE {LEDGER}.pipeline SET plan_id = {literal(plan_id)}, "

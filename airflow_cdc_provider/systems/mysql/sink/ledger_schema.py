@@ -9,6 +9,7 @@ JSON type would order and print them anew.
 - `finished_split`: one row a published split, with its report, written with its rows.
 - `stream`: one row a writer slot: the position up to which the sink holds the source.
 - `stream_table`: the tables the stream owns; no split of these may be published any more.
+- `joined_split`: one row a split that was read again for a request, written with its rows.
 - `target`: which pipeline owns which table of the sink (see `targets`).
 - `writer`: sessions that may hold row locks; a new owner ends those of older generations.
 """
@@ -20,12 +21,13 @@ from airflow_cdc_provider.core.identifiers import LEDGER_DATABASE
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
 LEDGER = f"`{LEDGER_DATABASE}`"
-VERSION = 1
+VERSION = 2
 """Tables are only added: a ledger of an older version gets what it lacks."""
 
 _NAME = "VARCHAR(63) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
 _TABLE_NAME = "VARCHAR(260) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
 _SINK_NAME = "VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
+_REQUEST = "VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
 _TEXT = "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
 _COUNT = "BIGINT UNSIGNED NOT NULL DEFAULT 0"
 
@@ -64,6 +66,17 @@ _TABLES = {
         `pipeline` {_NAME},
         `table_name` {_TABLE_NAME},
         PRIMARY KEY (`pipeline`, `table_name`)""",
+    "joined_split": f"""
+        `pipeline` {_NAME},
+        `request` {_REQUEST},
+        `table_name` {_TABLE_NAME},
+        `number` INT UNSIGNED NOT NULL,
+        `generation` {_COUNT},
+        `split` {_TEXT},
+        `rows_written` {_COUNT},
+        `position` {_TEXT},
+        `committed_us` {_COUNT},
+        PRIMARY KEY (`pipeline`, `request`, `table_name`, `number`)""",
     "target": f"""
         `database_name` {_SINK_NAME},
         `table_name` {_SINK_NAME},

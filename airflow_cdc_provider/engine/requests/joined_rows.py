@@ -1,0 +1,90 @@
+"""A split's rows at the stream's position: from the rows that were read and the log since. No I/O.
+
+**Keys that can be compared** in code: the changes are replayed onto the rows, which then are the
+table at that position (law 3).
+
+**Keys that cannot**: nobody here can say whether a changed key lies in the split's range, nor which
+two spellings are one key. But the stream has applied every change up to its position, by the
+server's own comparison, and each change is a whole row. So what the log has *touched* since L is
+left out on both sides: the sink keeps its rows of these keys, and gets all others as they were
+read. A row that was not touched is the same at L, when it was read, and now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_cdc_provider.columns.arrow_arrays import as_numpy, mask_of, numbers_of
+from airflow_cdc_provider.columns.backfill import replay, staying
+from airflow_cdc_provider.columns.changes import Op, TableChanges
+from airflow_cdc_provider.columns.row_keys import in_range, key_codes
+from airflow_cdc_provider.columns.rows import ArrowRows, SplitRows
+from airflow_cdc_provider.columns.sink_port import JoinedRows
+from airflow_cdc_provider.core.errors import SplitOutdatedError
+from airflow_cdc_provider.core.keys import comparable
+from airflow_cdc_provider.core.splits import SnapshotSplit
+from airflow_cdc_provider.core.table_schema import TableSchema
+
+MOST_TOUCHED = 10_000
+"""The sink is told all of these keys in one statement."""
+
+
+def joined_rows(
+    rows: SplitRows, changes: Iterable[TableChanges], schema: TableSchema, split: SnapshotSplit
+) -> JoinedRows:
+    """Return a split's rows at a position; `changes` are the table's from the read up to there."""
+    changes = list(changes)
+    if not comparable(split.key_kinds):
+        return _untouched(rows, changes, schema)
+    if not any(_meets(each, schema, split) for each in changes):
+        return JoinedRows(rows)  # in the source's own bytes, where they have come so
+    return JoinedRows(ArrowRows(replay(_table(rows), changes, schema, split.keys)))
+
+
+def _meets(changes: TableChanges, schema: TableSchema, split: SnapshotSplit) -> bool:
+    """Tell whether a change took a row out of the split's range, or put one into it."""
+    return any(
+        in_range([keys.column(name) for name in keys.schema.names], split.keys).any()
+        for keys in _images(changes, schema.primary_key)
+        if keys.num_rows
+    )
+
+
+def _untouched(rows: SplitRows, changes: Sequence[TableChanges], schema: TableSchema) -> JoinedRows:
+    key = schema.primary_key
+    images = [keys for each in changes for keys in _images(each, key) if keys.num_rows]
+    if not images:
+        return JoinedRows(rows)
+    touched = _distinct(pa.Table.from_batches(images).combine_chunks().to_batches()[0])
+    if touched.num_rows > MOST_TOUCHED:
+        raise SplitOutdatedError(
+            f"the log has touched {touched.num_rows} keys since the rows were read",
+            where=f"table {schema.table}, whose keys are compared by the servers only",
+            risk="none: the rows read so far are dropped",
+            remedy="the split is read again",
+        )
+    read = _table(rows)
+    stays = staying(read, [touched], key)
+    return JoinedRows(rows if stays.all() else ArrowRows(read.filter(mask_of(stays))), touched)
+
+
+def _images(changes: TableChanges, key: Sequence[str]) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """Return the keys that changes took away, and those that they put."""
+    op = as_numpy(changes.op)
+    return (
+        changes.before.select(list(key)).filter(mask_of(op != Op.INSERT)),
+        changes.after.select(list(key)).filter(mask_of(op != Op.DELETE)),
+    )
+
+
+def _distinct(keys: pa.RecordBatch) -> pa.RecordBatch:
+    (codes,) = key_codes([keys.columns]).groups
+    _, first = np.unique(codes, return_index=True)
+    return keys.take(numbers_of(first))
+
+
+def _table(rows: SplitRows) -> pa.Table:
+    return pa.Table.from_batches(rows.batches(), rows.schema)

@@ -1,0 +1,179 @@
+"""Rows that are read again join the stream, in one transaction that holds its positions still.
+
+The stream's rows in the ledger are locked first, as each writer slot locks its own first: neither
+can be the other's deadlock. All slots at one place P means that the sink is the source at P, but
+for what has drifted. The split's rows are brought to P too, take the place of what is in the range,
+are noted in the ledger, and all commits together. From P on the stream goes on as if it had written
+them itself. Nobody sees a row go back, and a kill leaves either the old rows or the new ones.
+
+P must be, or the rows do not join yet:
+
+- the place of all slots;
+- at or past H, for the log tells what happened from a place on, and takes nothing back;
+- at or past the table's consistent point and the place up to which the stream leaves its changes
+  out, for what lies between would never come to the rows.
+
+Most of the log up to P is replayed before the lock is taken. So the stream is held up for the rest
+of it, and for the writing of one split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from airflow_cdc_provider.columns.keys import key_columns
+from airflow_cdc_provider.columns.sink_port import JoinedRows, JoinedSplit, Owner
+from airflow_cdc_provider.core.errors import RowRefusedError
+from airflow_cdc_provider.core.keys import KeyRange
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.systems.mysql.dialect.sql import range_predicate
+from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
+from airflow_cdc_provider.systems.mysql.sink import join_ledger, ledger
+from airflow_cdc_provider.systems.mysql.sink.row_writer import LoadDoubtedError, RowWriter
+from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
+from airflow_cdc_provider.systems.mysql.sink.split_row_writer import SplitRowWriter, Way
+from airflow_cdc_provider.systems.mysql.sink.taken_values import free_values
+
+
+@dataclass(slots=True)
+class _Joining:
+    """One split on its way in."""
+
+    request: str
+    split: SnapshotSplit
+    high: LogPosition
+    rows_at: Callable[[LogPosition], JoinedRows]
+    within: KeyRange
+    _at: tuple[LogPosition, JoinedRows] | None = field(default=None)
+
+    def at(self, position: LogPosition) -> JoinedRows:
+        """Return the rows at a position; those of the last one are kept."""
+        if self._at is None or self._at[0] != position:
+            self._at = None  # not held beside the new ones
+            self._at = position, self.rows_at(position)
+        return self._at[1]
+
+
+class MySqlJoinSink:
+    """Joins splits over one session."""
+
+    def __init__(
+        self,
+        session: SinkSession,
+        owner: Owner,
+        plans: Sequence[TablePlan],
+        *,
+        zero_dates: ZeroDates = ZeroDates.FAIL,
+    ) -> None:
+        self._session = session
+        self._owner = owner
+        self._rows = SplitRowWriter(session, owner, plans, zero_dates)
+
+    def close(self) -> None:
+        """Let go of the connection; a transaction that is open is rolled back."""
+        self._rows.close()
+
+    def joined(self, request: str) -> tuple[JoinedSplit, ...]:
+        """Return the splits that have joined for a request, of all its tables."""
+        return join_ledger.joined_splits(self._session, self._owner, request)
+
+    def forget(self, request: str) -> None:
+        """Drop what is remembered of a request that is done."""
+
+        def forget() -> None:
+            join_ledger.forget_joined(self._session, self._owner, request)
+            ledger.claim_commit(self._session, self._owner)
+
+        self._session.transaction(forget)
+
+    def join(
+        self,
+        request: str,
+        split: SnapshotSplit,
+        report: SplitReport,
+        rows_at: Callable[[LogPosition], JoinedRows],
+        *,
+        within: KeyRange | None = None,
+    ) -> LogPosition | None:
+        """Replace all the sink holds in the split's range by its rows at the stream's position."""
+        joining = _Joining(request, split, report.high, rows_at, within or KeyRange())
+        done = join_ledger.joined_at(self._session, self._owner, request, split)
+        if done is not None:
+            return done
+        if not self._look_ahead(joining):
+            return None
+        try:
+            return self._session.transaction(lambda: self._join(joining, self._rows.first_way))
+        except (LoadDoubtedError, RowRefusedError):
+            # by INSERT, which names the row, and with the unique values freed that it needs
+            return self._session.transaction(lambda: self._join(joining, Way.AGAIN))
+
+    def _look_ahead(self, joining: _Joining) -> bool:
+        """Bring the rows to where the stream is now, and hold up nobody; False if it is too early.
+
+        Slots that are apart are likely to come together: the lock waits for them.
+        """
+        slots = ledger.slot_rows(self._session, self._owner)
+        if not all(self._may_join(joining, slots, slot.position) for slot in slots):
+            return False
+        if _are_together(slots):
+            joining.at(slots[0].position)
+        return bool(slots)
+
+    def _join(self, joining: _Joining, way: Way) -> LogPosition | None:
+        split = joining.split
+        ledger.check_generation(self._session, self._owner)
+        slots = ledger.slot_rows(self._session, self._owner, lock="FOR UPDATE")
+        done = join_ledger.joined_at(self._session, self._owner, joining.request, split)
+        if done is not None:
+            return done
+        if not _are_together(slots) or not self._may_join(joining, slots, slots[0].position):
+            return None
+        position = slots[0].position
+        joined = joining.at(position)
+        self._replace(joining, joined, way)
+        found = JoinedSplit(split, joined.rows.rows, position)
+        join_ledger.store_joined(self._session, self._owner, joining.request, found)
+        ledger.claim_commit(self._session, self._owner)
+        return position
+
+    def _may_join(
+        self, joining: _Joining, slots: Sequence[ledger.SlotRow], position: LogPosition
+    ) -> bool:
+        """Tell whether the stream has the table, and has passed all that it must, at a position."""
+        stream = ledger.stream_of_slots(slots)
+        table = joining.split.table
+        progress = None if stream is None else stream.passed(position).progress_of(table)
+        if progress is None or not ledger.stream_owns(self._session, self._owner, table):
+            return False
+        return (
+            position.covers(joining.high)
+            and position.covers(progress.applied_through)
+            and not progress.consistent_at
+        )
+
+    def _replace(self, joining: _Joining, joined: JoinedRows, way: Way) -> None:
+        split = joining.split
+        plan = self._rows.plan_of(split)
+        writer = RowWriter(
+            self._session, plan.sink_table, plan.schema.copied_columns, key_columns(plan.schema)
+        )
+        writer.delete_where(range_predicate(split.key_columns, split.keys), but=joined.touched)
+        if way is Way.AGAIN:
+            others = self.joined(joining.request)
+            kept = [each.split.keys for each in others if each.split.table == split.table]
+            free_values(
+                self._session,
+                plan,
+                joined.rows,
+                within=joining.within,
+                kept=[split.keys, *kept],
+            )
+        self._rows.write(split, joined.rows, way)
+
+
+def _are_together(slots: Sequence[ledger.SlotRow]) -> bool:
+    return bool(slots) and all(slot.position == slots[0].position for slot in slots)

@@ -1,0 +1,154 @@
+"""A split's rows into a range of a sink's table that holds none, inside the session's transaction.
+
+They go in by the cheapest way that is right: the source's own bytes where no change had to be
+replayed onto them, else from Arrow; by LOAD DATA LOCAL where the sink allows it, else as the
+values of a prepared INSERT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import Enum, auto
+from typing import TYPE_CHECKING, TypeVar
+
+from airflow_cdc_provider.columns.keys import key_columns
+from airflow_cdc_provider.columns.rows import DecodesChunks, SplitRows
+from airflow_cdc_provider.columns.sink_port import Owner
+from airflow_cdc_provider.core.errors import IntegrityError
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.splits import SnapshotSplit
+from airflow_cdc_provider.core.table_schema import Column
+from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
+from airflow_cdc_provider.systems.mysql.sink import writers
+from airflow_cdc_provider.systems.mysql.sink.insert_statements import RowValues, WriteMode
+from airflow_cdc_provider.systems.mysql.sink.ledger_schema import create_ledger
+from airflow_cdc_provider.systems.mysql.sink.no_members import enums_of
+from airflow_cdc_provider.systems.mysql.sink.row_writer import RowWriter
+from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
+from airflow_cdc_provider.systems.mysql.wire.load_text import LoadText, load_chunk, load_rows
+from airflow_cdc_provider.systems.mysql.wire.parameters import chunk_parameters, row_parameters
+from airflow_cdc_provider.systems.mysql.wire.text_protocol import TextChunk
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Way(Enum):
+    """How a split's rows are written."""
+
+    LOAD = auto()
+    INSERT = auto()
+    AGAIN = auto()
+    """By INSERT, for one of the others was refused."""
+
+
+class SplitRowWriter:
+    """Writes splits' rows over one session, as a writer that a newer owner may end."""
+
+    def __init__(
+        self,
+        session: SinkSession,
+        owner: Owner,
+        plans: Sequence[TablePlan],
+        zero_dates: ZeroDates,
+    ) -> None:
+        self._session = session
+        self._plans = {plan.schema.table: plan for plan in plans}
+        self._zero_dates = zero_dates
+        create_ledger(session)
+        self._lock = writers.announce(session, owner)
+
+    def close(self) -> None:
+        """Let go of the connection; a transaction that is open is rolled back."""
+        writers.withdraw(self._session, self._lock)
+        self._session.close()
+
+    def plan_of(self, split: SnapshotSplit) -> TablePlan:
+        """Return the plan of a split's table."""
+        return self._plans[split.table]
+
+    @property
+    def first_way(self) -> Way:
+        """The way to try first; `Way.AGAIN` is the other one."""
+        return Way.LOAD if self._session.capabilities.takes_local_files else Way.INSERT
+
+    def write(self, split: SnapshotSplit, rows: SplitRows, way: Way) -> None:
+        """Write all rows, none of which is there; less than all is an error."""
+        plan = self.plan_of(split)
+        stored = self._write(plan, rows, way)
+        if stored != rows.rows:
+            raise IntegrityError(
+                f"{stored} of {rows.rows} rows of split {split.split_id} were written",
+                where=f"table {plan.sink_table} on {self._session.where}",
+                risk="none: the transaction is rolled back",
+                remedy="read the split again; if it stays, report this",
+            )
+
+    def _write(self, plan: TablePlan, rows: SplitRows, way: Way) -> int:
+        columns = plan.schema.copied_columns
+        writer = RowWriter(self._session, plan.sink_table, columns, key_columns(plan.schema))
+        # what is no member of an ENUM is found in columns only
+        in_columns = way is Way.AGAIN and bool(enums_of(columns))
+        if in_columns or rows.native_chunks() is None:
+            return writer.write(rows.batches(), WriteMode.INSERT, load=way is Way.LOAD)
+        if way is Way.LOAD:
+            return writer.load(
+                _rewritten(
+                    rows,
+                    lambda chunk: load_chunk(chunk, columns, self._zero_dates),
+                    lambda batch: load_rows(batch, columns),
+                )
+            )
+        values = _rewritten(
+            rows,
+            lambda chunk: self._values(chunk, columns, rows),
+            lambda batch: RowValues(row_parameters(batch, columns), lambda: batch),
+        )
+        return writer.insert_values(values, rows=rows.rows, size=rows.bytes, otherwise=rows.batches)
+
+    def _values(
+        self, chunk: TextChunk, columns: Sequence[Column], rows: SplitRows
+    ) -> RowValues | None:
+        if not isinstance(rows, DecodesChunks):
+            return None
+        parameters = chunk_parameters(chunk, columns, self._zero_dates)
+        return None if parameters is None else RowValues(parameters, lambda: rows.batch_of(chunk))
+
+
+Rewritten = TypeVar("Rewritten", LoadText, RowValues)
+
+
+def _rewritten(
+    rows: SplitRows,
+    of_chunk: Callable[[TextChunk], Rewritten | None],
+    of_batch: Callable[[pa.RecordBatch], Rewritten],
+) -> Iterator[Rewritten]:
+    """Rewrite chunks as they are; those that cannot be, or hold zero dates, go by way of Arrow.
+
+    So do those of another protocol. Rows that cannot decode a chunk by itself go by Arrow from
+    the first such chunk on.
+    """
+    done = 0
+    for chunk in rows.native_chunks() or ():
+        if not isinstance(chunk, TextChunk):
+            break
+        text = of_chunk(chunk)
+        if text is None and isinstance(rows, DecodesChunks):
+            text = of_batch(rows.batch_of(chunk))
+        if text is None:
+            break
+        yield text
+        done += chunk.rows
+    if done < rows.rows:
+        for batch in _behind(rows.batches(), done):
+            yield of_batch(batch)
+
+
+def _behind(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield what follows the first `rows` rows."""
+    for batch in batches:
+        if batch.num_rows <= rows:
+            rows -= batch.num_rows
+            continue
+        yield batch.slice(rows)
+        rows = 0

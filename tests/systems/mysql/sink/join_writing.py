@@ -1,0 +1,155 @@
+"""Rows that join take the place of what the sink holds, and of nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_cdc_provider.core.errors import (
+    RowRefusedError,
+)
+from airflow_cdc_provider.core.keys import KeyRange
+from tests.systems.mysql.sink.joins import REQUEST, TEXTS, JoinWorld, numbered
+
+
+class WritingBehaviours:
+    """Rows that take the place of others, whichever way they are written."""
+
+    def test_a_drifted_range_is_right_and_rows_outside_are_left_alone(
+        self, world: JoinWorld
+    ) -> None:
+        world.make(TEXTS, numbered(1, 60, "vä"))
+        world.start()
+        read = world.read((10,), (40,))
+        world.at_sink(
+            "DELETE FROM t WHERE id IN (5, 15)",
+            "INSERT INTO t VALUES (500, 'not at the source'), (-3, 'nor this')",
+            "UPDATE t SET name = 'wrong' WHERE id IN (9, 10, 39, 40)",
+            "UPDATE t SET id = 1015 WHERE id = 20",
+        )
+        outside = world.held("id < 10 OR id >= 40")
+        world.at_source("UPDATE t SET name = 'newer' WHERE id = 30")
+        world.advance()
+        assert read.join() is not None
+        inside = "id >= 10 AND id < 40"
+        assert world.held(inside) == world.held_at_source(inside)
+        assert world.held("id < 10 OR id >= 40") == outside
+
+    @pytest.mark.parametrize("quantity", [30, 3000])
+    def test_rows_in_quantity_join_with_and_without_changes_to_them(
+        self, world: JoinWorld, quantity: int
+    ) -> None:
+        world.make(TEXTS, numbered(1, quantity))
+        world.start()
+        world.at_sink("UPDATE t SET name = 'wrong'")
+        read = world.read(None, (20,))
+        rest = world.read((20,), None, 1)
+        world.at_source("INSERT INTO t VALUES (-1, 'new'), (-2, 'new')")
+        world.advance()
+        assert read.join() is not None
+        assert rest.join() is not None
+        assert world.held() == world.held_at_source()
+        joined = world.joins().joined(REQUEST)
+        assert [(each.split.number, each.rows) for each in joined] == [
+            (0, 21),
+            (1, quantity - 20),
+        ]
+
+    def test_the_stream_goes_on_with_the_rows_that_joined(self, world: JoinWorld) -> None:
+        world.make(TEXTS, numbered(1, 30))
+        world.start()
+        world.at_sink("DELETE FROM t")
+        read = world.read()
+        world.advance()
+        assert read.join() is not None
+        world.at_source("UPDATE t SET name = 'on' WHERE id = 3", "DELETE FROM t WHERE id = 4")
+        world.advance()
+        assert world.held() == world.held_at_source()
+
+    # --- unique values ----------------------------------------------------------------------------
+
+    SEATS = "id INT PRIMARY KEY, seat INT, row_name VARCHAR(9), UNIQUE KEY place (row_name, seat)"
+
+    def test_a_unique_value_held_within_what_is_read_again_is_freed(self, world: JoinWorld) -> None:
+        world.make(self.SEATS, "(1, 10, 'A'), (2, 20, 'A'), (3, 30, 'A'), (4, NULL, 'A')")
+        world.start()
+        world.at_sink("DELETE FROM t", "INSERT INTO t VALUES (3, 10, 'a'), (9, 20, 'A')")
+        first, second = world.read(None, (3,)), world.read((3,), None, 1)
+        world.advance()
+        assert first.join() is not None
+        assert world.held() == [(1, 10, "A"), (2, 20, "A")]
+        assert second.join() is not None
+        assert world.held() == world.held_at_source()
+
+    def test_a_unique_value_held_outside_what_is_read_again_is_refused(
+        self, world: JoinWorld
+    ) -> None:
+        world.make(self.SEATS, "(1, 10, 'A'), (2, 20, 'A'), (3, 30, 'A'), (4, NULL, 'A')")
+        world.start()
+        world.at_sink("DELETE FROM t WHERE id < 3", "UPDATE t SET seat = 20 WHERE id = 3")
+        read = world.read(None, (3,))
+        world.advance()
+        held = world.held()
+        with pytest.raises(RowRefusedError, match=r"place.*key 3\b.*nothing was written"):
+            read.join(within=KeyRange(None, (3,)))
+        assert world.held() == held
+        assert world.joins().joined(REQUEST) == ()
+        assert read.join(within=KeyRange(None, (4,))) is not None
+        assert world.held("id < 3") == world.held_at_source("id < 3")
+
+    def test_a_row_that_has_joined_is_never_deleted_for_its_unique_value(
+        self, world: JoinWorld
+    ) -> None:
+        world.make(self.SEATS, "(1, 10, 'A'), (2, 20, 'A'), (3, 30, 'A')")
+        world.start()
+        first, second = world.read(None, (3,)), world.read((3,), None, 1)
+        world.advance()
+        assert first.join() is not None
+        world.at_sink("UPDATE t SET seat = 99 WHERE id = 3", "UPDATE t SET seat = 30 WHERE id = 1")
+        with pytest.raises(RowRefusedError, match=r"place.*key 1\b"):
+            second.join()
+        assert (1, 30, "A") in world.held()
+
+    def test_unique_values_that_the_source_swaps_join(self, world: JoinWorld) -> None:
+        world.make(self.SEATS, "(1, 10, 'A'), (2, 20, 'A'), (3, 30, 'A')")
+        world.start()
+        read = world.read(None, (3,))
+        world.at_source(
+            "UPDATE t SET seat = 99 WHERE id = 3",
+            "UPDATE t SET seat = 30 WHERE id = 1",
+            "UPDATE t SET seat = 10 WHERE id = 3",
+        )
+        world.advance()
+        assert read.join(within=KeyRange(None, (3,))) is not None
+        assert world.held() == world.held_at_source()
+
+    # --- what a table may have --------------------------------------------------------------------
+
+    def test_generated_columns_and_values_that_are_no_member_join(self, world: JoinWorld) -> None:
+        world.make("id INT PRIMARY KEY, e ENUM('a', 'b'), twice INT AS (id * 2) STORED")
+        world.at_source(
+            "INSERT INTO t (id, e) VALUES (1, 'a'), (2, 'b'), (3, NULL)",
+            "INSERT IGNORE INTO t (id, e) VALUES (4, 'no member')",
+        )
+        world.start()
+        world.at_sink("DELETE FROM t WHERE id > 2")
+        read = world.read()
+        world.at_source("UPDATE t SET e = 'b' WHERE id = 1")
+        world.advance()
+        assert read.join() is not None
+        assert world.held() == world.held_at_source()
+        assert world.held("e + 0 = 0") == [(4, "", 8)]
+
+    def test_rows_that_others_refer_to_join_and_the_others_stay(self, world: JoinWorld) -> None:
+        world.make(TEXTS, numbered(1, 10))
+        world.start()
+        world.at_sink(
+            "CREATE TABLE child (id INT PRIMARY KEY, t_id INT, "
+            "FOREIGN KEY (t_id) REFERENCES t (id) ON DELETE CASCADE)",
+            "INSERT INTO child VALUES (1, 3), (2, 4)",
+        )
+        read = world.read()
+        world.advance()
+        assert read.join() is not None
+        assert world.sink_server.execute(f"SELECT COUNT(*) FROM `{world.sink_database}`.child") == [
+            (2,)
+        ]
