@@ -17,14 +17,18 @@ class Option:
     default: object = None
     kind: type | None = None
     """None is a flag."""
+    many: bool = False
+    """It may be given more than once; a list, or None."""
 
     def arguments(self) -> Mapping[str, object]:
         """Return the keywords of `add_argument`."""
         if self.kind is None:
             return {"help": self.help, "action": "store_true"}
-        common = {"help": self.help, "type": self.kind}
+        common: dict[str, object] = {"help": self.help, "type": self.kind}
         if not self.flags[0].startswith("-"):
             return common
+        if self.many:
+            return {**common, "action": "append"}
         return {**common, "choices": self.choices, "default": self.default}
 
 
@@ -58,6 +62,34 @@ AT = Option(
 EVENTS = Option(("--events",), "how many events to show", kind=int, default=20)
 VALUES = Option(("--values",), "show the values of changed rows, too")
 YES = Option(("--yes",), "do it without asking")
+TABLE = Option(
+    ("--table",),
+    "this table, as database.table; may be given again; all tables without one",
+    kind=str,
+    many=True,
+)
+_KEY = (
+    "parts of a key are separated by commas, later ones may be left out; dates and times as text, "
+    "in UTC; bytes as 0x.."
+)
+FROM_KEY = Option(
+    ("--from-key",), f"the first key that is read again; {_KEY}", kind=str, default=""
+)
+TO_KEY = Option(
+    ("--to-key",),
+    f"the key up to which is read; it is not read itself; {_KEY}",
+    kind=str,
+    default="",
+)
+DRY_RUN = Option(("--dry-run",), "show how many rows it is about; ask for nothing")
+WAIT_FOR = Option(("--wait",), "wait until it is done; where nobody is at work, do what waits here")
+ID = Option(
+    ("--id",),
+    "the request's id; the same id with the same arguments is the same request",
+    kind=str,
+    default="",
+)
+REQUEST = Option(("id",), "the request's id, as `requests` shows it", kind=str)
 
 COMMANDS: Mapping[str, tuple[str, tuple[Option, ...]]] = {
     "check": ("look at the file, the source and the sink; change nothing", (FILE, JSON)),
@@ -72,6 +104,12 @@ COMMANDS: Mapping[str, tuple[str, tuple[Option, ...]]] = {
         "show what stands in the source's log around a position; change nothing",
         (FILE, JSON, AT, EVENTS, VALUES),
     ),
+    "resync": (
+        "read rows of a running pipeline again; their tables flow on",
+        (FILE, JSON, TABLE, FROM_KEY, TO_KEY, DRY_RUN, YES, WAIT_FOR, ID),
+    ),
+    "requests": ("list what was asked of the pipeline", (FILE, JSON)),
+    "cancel": ("give a request up; rows that were read again stay", (FILE, REQUEST, JSON)),
     "pause": ("ask the pipeline's owner to stop", (FILE, JSON, WAIT)),
     "resume": ("allow the pipeline to run again", (FILE, JSON)),
     "restart": ("plan from scratch: the next run reads all tables again", (FILE, JSON, YES)),

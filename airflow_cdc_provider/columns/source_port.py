@@ -216,6 +216,12 @@ class Source(Protocol):
     def boundaries(self, split_rows: int) -> AbstractContextManager[Boundaries]:
         """Open what finds split boundaries."""
 
+    def key_of(self, schema: TableSchema, texts: Sequence[str]) -> Key:
+        """Read a table's key, or its first parts, as a person writes them.
+
+        A `ValueError` says what is wrong with it.
+        """
+
     def middle_of(self, split: SnapshotSplit) -> Key:
         """Return a key in the middle of a split."""
 

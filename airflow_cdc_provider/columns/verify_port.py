@@ -55,6 +55,9 @@ class TableSide(Protocol):
     def sum_of(self, keys: KeyRange) -> Sum:
         """Add up the rows of a range."""
 
+    def count(self, keys: KeyRange, *, most: int) -> int:
+        """Count the rows of a range, and no more than `most`."""
+
     def bucket_sums(self) -> Mapping[int, Sum]:
         """Add up the whole table by buckets of its key, in one pass."""
 

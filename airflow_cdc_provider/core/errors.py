@@ -328,6 +328,12 @@ class RowRefusedError(IntegrityError):
     code = "CDC-SNK-003"
 
 
+class RequestEndedError(CdcError):
+    """What was asked of the pipeline failed, or was cancelled."""
+
+    code = "CDC-REQ-001"
+
+
 class SplitTooBigError(CdcError):
     """A split holds more bytes than a reader may keep; it is to be cut in two."""
 

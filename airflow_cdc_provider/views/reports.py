@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.views.display import lag_text, progress_line
+from airflow_cdc_provider.views.requests import request_line
 from airflow_cdc_provider.views.status import PipelineStatus
 
 if TYPE_CHECKING:
@@ -147,12 +148,15 @@ def status_lines(status: PipelineStatus) -> list[str]:
     for table in status.tables:
         more = "" if table.planning_done else "+"
         error = f" - {table.error}" if table.error else ""
+        again = f", read again by {', '.join(table.requests)}" if table.requests else ""
         lines.append(
             f"  {table.source} -> {table.sink}: {table.phase}, splits "
-            f"{table.splits_finished}/{table.splits_planned}{more}, {table.rows:,} rows{error}"
+            f"{table.splits_finished}/{table.splits_planned}{more}, {table.rows:,} rows"
+            f"{again}{error}"
         )
     if status.stream is not None:
         lines.append(f"  stream at {status.stream.position}, lag {lag_text(status)}")
+    lines += [f"  {request_line(request)}" for request in status.requests]
     lines += [f"  warning: {left_out_text(table)}" for table in status.not_copied]
     if status.state.error:
         lines.append(f"  error: {status.state.error}")
@@ -178,6 +182,8 @@ def verify_lines(report: VerifyReport) -> list[str]:
     for table in report.tables:
         lines.append(f"{table.table} -> {table.sink_table}: {table}")
         lines += [f"    {sample.kind.value}: key {sample.key}" for sample in table.samples]
+        if not table.equal:
+            lines.append(f"    to read it again: resync --table {table.table}")
     lines += [f"warning: {left_out_text(table)}" for table in report.not_copied]
     rows = sum(table.rows_source for table in report.tables)
     size = sum(table.bytes for table in report.tables)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ from airflow_cdc_provider.core.records import (
     StreamState,
     TableState,
 )
+from airflow_cdc_provider.core.requests import Request, RequestStatus
+from airflow_cdc_provider.views.requests import request_form
 
 EVENTS_SHOWN = 10
 
@@ -33,10 +35,12 @@ class TableStatus:
     bytes: int
     estimated_rows: int
     error: str
+    requests: tuple[str, ...] = ()
+    """Ids of the requests under which it is being read again."""
 
     @classmethod
-    def of(cls, state: TableState) -> TableStatus:
-        """Take what is shown from a table's state."""
+    def of(cls, state: TableState, requests: Sequence[Request] = ()) -> TableStatus:
+        """Take what is shown from a table's state, and from what is asked of the pipeline."""
         return cls(
             source=str(state.table),
             sink=str(state.plan.sink_table),
@@ -48,6 +52,11 @@ class TableStatus:
             bytes=state.bytes,
             estimated_rows=state.plan.estimated_rows,
             error=state.error,
+            requests=tuple(
+                each.request_id
+                for each in requests
+                if each.status is RequestStatus.READING and state.table in each.scope.tables
+            ),
         )
 
 
@@ -62,6 +71,8 @@ class PipelineStatus:
     at_us: int
     not_copied: tuple[str, ...] = ()
     """Tables that fit the file but came after the plan, as the last run saw it."""
+    requests: tuple[Request, ...] = ()
+    """Those that are open, in the order in which they are carried out."""
 
     @property
     def rows(self) -> int:
@@ -142,6 +153,7 @@ class PipelineStatus:
                 "heartbeat_age_s": self.heartbeat_age_s,
                 "inconsistent": [str(table) for table in stream.inconsistent],
             },
+            "requests": [request_form(request) for request in self.requests],
             "events": [
                 {"at_us": event.at_us, "level": event.level, "text": event.text}
                 for event in self.events
@@ -152,11 +164,13 @@ class PipelineStatus:
 def status(store: StateReader, name: PipelineName, *, now_us: int) -> PipelineStatus:
     """Look at what is remembered of a pipeline."""
     state = store.pipeline(name) or PipelineState(name, Wanted.RUN, Phase.NEW, 0)
+    requests = store.requests(name, only_open=True)
     return PipelineStatus(
         state=state,
-        tables=tuple(TableStatus.of(table) for table in store.tables(name)),
+        tables=tuple(TableStatus.of(table, requests) for table in store.tables(name)),
         stream=store.stream(name),
         events=store.events(name, EVENTS_SHOWN),
         at_us=now_us,
         not_copied=tuple(map(str, store.not_copied(name))),
+        requests=requests,
     )

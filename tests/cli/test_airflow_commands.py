@@ -28,10 +28,17 @@ def airflow_parser() -> argparse.ArgumentParser:
 def test_every_command_takes_the_same_options() -> None:
     ours, airflows = parser(), airflow_parser()
     for name in COMMANDS:
-        arguments = [name, "shop.yaml", "--json"]
+        places = [option for option in COMMANDS[name][1] if not option.flags[0].startswith("-")]
+        arguments = [name, *(f"the {place.flags[0]}" for place in places), "--json"]
         mine, theirs = vars(ours.parse_args(arguments)), vars(airflows.parse_args(arguments))
         assert mine.pop("command") == theirs.pop("subcommand") == name
         assert mine == theirs
+
+
+def test_an_option_may_be_given_again_where_that_is_said() -> None:
+    words = ["resync", "shop.yaml", "--table", "shop.a", "--table", "shop.b"]
+    for built in (parser(), airflow_parser()):
+        assert built.parse_args(words).table == ["shop.a", "shop.b"]
 
 
 def test_a_command_line_of_airflow_imports_nothing_of_the_rooms_below() -> None:

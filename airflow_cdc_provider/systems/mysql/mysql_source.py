@@ -31,6 +31,7 @@ from airflow_cdc_provider.core.table_facts import TableFacts
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
 from airflow_cdc_provider.systems.mysql.dialect.column_types import ZeroDates
+from airflow_cdc_provider.systems.mysql.dialect.key_text import key_of
 from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition, own
 from airflow_cdc_provider.systems.mysql.preflight.preflight import source_look
 from airflow_cdc_provider.systems.mysql.server.capabilities import (
@@ -148,6 +149,9 @@ class MySqlSource:
                 return boundaries(connection, schema, split_rows, start)
 
             yield find
+
+    def key_of(self, schema: TableSchema, texts: Sequence[str]) -> Key:
+        return key_of(schema, texts)
 
     def middle_of(self, split: SnapshotSplit) -> Key:
         with closing(connect(self.endpoint, purpose="cutting a split")) as connection:

@@ -43,6 +43,10 @@ class MySqlTableSide:
         self._all_made(rows, made)
         return Sum(int(rows), int(number), int(size or 0))
 
+    def count(self, keys: KeyRange, *, most: int) -> int:
+        some = f"SELECT 1 {self._rows(range_predicate(self.key, keys))} LIMIT {most}"
+        return int(self._ask(f"SELECT COUNT(*) FROM ({some}) AS some")[0][0])
+
     def bucket_sums(self) -> Mapping[int, Sum]:
         found = self._ask(
             f"SELECT {self._bucket}, COUNT(*), {self._made}, BIT_XOR({self.text.number}), "

@@ -1,0 +1,90 @@
+"""Resync: rows that are there, or should be, are read again while their tables flow on."""
+
+from __future__ import annotations
+
+from airflow_cdc_provider.cli.commands.opening import Options, opened, status_of
+from airflow_cdc_provider.cli.lookup import Lookup
+from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
+from airflow_cdc_provider.core.requests import Request, Scope
+from airflow_cdc_provider.pipeline.run import Run
+from airflow_cdc_provider.pipeline.steps import requests as steps
+from airflow_cdc_provider.pipeline.steps.carrying_out import carry_out
+from airflow_cdc_provider.pipeline.steps.estimating import Estimate, estimate
+from airflow_cdc_provider.views.display import Screen
+from airflow_cdc_provider.views.requests import (
+    Form,
+    progress_text,
+    request_form,
+    request_line,
+)
+
+
+def resync(options: Options, lookup: Lookup, screen: Screen) -> bool:
+    """Ask for rows to be read again while their tables flow on."""
+    with opened(options, lookup, screen) as run:
+        scope = steps.resync_scope(
+            run, options.table or (), from_key=options.from_key, to_key=options.to_key
+        )
+        found = estimate(run, scope)
+        for line in _estimate_lines(found):
+            screen.say(line)
+        form: Form = {"pipeline": str(run.name), "estimate": _estimate_form(found)}
+        if options.dry_run:
+            screen.result({**form, "request": None}, ["nothing was asked"])
+            return True
+        _confirm(options, screen, run, scope)
+        asked = steps.ask_resync(
+            run, scope, request_id=options.id, estimated_rows=found.source_rows
+        )
+        told = "waiting for it" if options.wait else steps.who_carries_out(run)
+        screen.say(f"request {asked.request_id}: {told}")
+        if options.wait:
+            asked = _wait(run, asked, screen)
+        screen.result({**form, "request": request_form(asked)}, [request_line(asked)])
+    return True
+
+
+def _confirm(options: Options, screen: Screen, run: Run, scope: Scope) -> None:
+    what = str(scope) if options.table else f"all {len(scope.tables)} tables of {run.name}"
+    if options.yes or screen.ask(f"Read {what} again, while the stream goes on?"):
+        return
+    raise RefusedError(
+        "this was not confirmed",
+        risk=NOTHING_CHANGED,
+        remedy="give --yes, or answer yes on a terminal",
+    )
+
+
+def _wait(run: Run, asked: Request, screen: Screen) -> Request:
+    last = ""
+
+    def tick(request: Request) -> None:
+        nonlocal last
+        line = f"{request.request_id}: {request.status.value}, {progress_text(request)}"
+        if line != last:
+            screen.say(line)
+        last = line
+
+    def work() -> None:
+        carry_out(run, on_tick=lambda: screen.progress(status_of(run)))
+
+    return steps.wait_for(run, asked.request_id, work, on_tick=tick)
+
+
+def _estimate_lines(found: Estimate) -> list[str]:
+    return [
+        f"{each.table}: {_rows(each.source_rows)} at the source, "
+        f"{_rows(each.sink_rows)} at the sink"
+        for each in found.tables
+    ]
+
+
+def _rows(rows: int | None) -> str:
+    return "many rows, not counted," if rows is None else f"about {rows:,} rows"
+
+
+def _estimate_form(found: Estimate) -> list[Form]:
+    return [
+        {"table": str(each.table), "source_rows": each.source_rows, "sink_rows": each.sink_rows}
+        for each in found.tables
+    ]

@@ -1,0 +1,114 @@
+"""How many rows a request would read, and how many the sink holds there.
+
+Up to 100,000 rows are counted. More are told by the boundaries of small splits, as far as these are
+found in a few seconds; the server's own estimates are not asked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+
+from airflow_cdc_provider.columns.source_port import Boundaries
+from airflow_cdc_provider.columns.verify_port import TablePair, TableSide, VerifySide
+from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.keys import Key, KeyRange, bounding
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.requests import Scope
+from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.pipeline.run import Run
+from airflow_cdc_provider.pipeline.steps.sink import sink_of, source_of
+
+_COUNTED = 100_000
+_ROWS_A_LOOK = 10_000
+_LOOK_FOR_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class TableEstimate:
+    """Rows of one table in the range that is asked for; None is not known."""
+
+    table: TableId
+    source_rows: int | None
+    """About, where there are more than are counted."""
+    sink_rows: int | None
+    """None where there are more than are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a request would read."""
+
+    tables: tuple[TableEstimate, ...]
+
+    @property
+    def source_rows(self) -> int | None:
+        """Return the rows of all tables, None if one is not known."""
+        known = [each.source_rows for each in self.tables if each.source_rows is not None]
+        return sum(known) if len(known) == len(self.tables) else None
+
+
+def estimate(run: Run, scope: Scope) -> Estimate:
+    """Look at both sides; nothing is changed."""
+    plans = {state.table: state.plan for state in run.store.tables(run.name)}
+    with ExitStack() as stack:
+        looks = _Looks(
+            stack.enter_context(closing(source_of(run).open_side())),
+            stack.enter_context(closing(sink_of(run).open_side())),
+            stack.enter_context(source_of(run).boundaries(_ROWS_A_LOOK)),
+            time.monotonic() + _LOOK_FOR_S,
+        )
+        return Estimate(tuple(looks.estimate(plans[table], scope.keys) for table in scope.tables))
+
+
+@dataclass(frozen=True, slots=True)
+class _Looks:
+    """Both sides, and until when they are asked."""
+
+    source: VerifySide
+    sink: VerifySide
+    boundaries: Boundaries
+    until_s: float
+
+    def estimate(self, plan: TablePlan, keys: KeyRange) -> TableEstimate:
+        there = self.sink.definition(plan.sink_table)
+        if there is None:
+            raise _no_sink_table(plan)
+        pair = TablePair(plan.schema, there)
+        rows = self._at_source(self.source.table(pair), plan.schema, keys)
+        return TableEstimate(plan.schema.table, rows, _counted(self.sink.table(pair), keys))
+
+    def _at_source(self, side: TableSide, schema: TableSchema, keys: KeyRange) -> int | None:
+        rows = _counted(side, keys)
+        if rows is None and bounding(schema.key_kinds) == len(schema.key_kinds):
+            return self._about(side, keys, self.boundaries(schema, keys.start))
+        return rows
+
+    def _about(self, side: TableSide, keys: KeyRange, cuts: Iterator[Key]) -> int | None:
+        """Count boundaries, and the rows behind the last one; None if it would take too long."""
+        rows, last = 0, keys.start
+        for cut in cuts:
+            # only of keys that code may compare a range is asked for: others have no end
+            if keys.end is not None and not KeyRange(None, keys.end).contains(cut):
+                break
+            if time.monotonic() > self.until_s:
+                return None
+            rows, last = rows + _ROWS_A_LOOK, cut
+        return rows + side.count(KeyRange(last, keys.end), most=_ROWS_A_LOOK)
+
+
+def _counted(side: TableSide, keys: KeyRange) -> int | None:
+    rows = side.count(keys, most=_COUNTED + 1)
+    return rows if rows <= _COUNTED else None
+
+
+def _no_sink_table(plan: TablePlan) -> RefusedError:
+    return RefusedError(
+        f"{plan.sink_table} is not there, or the account may not see it",
+        where=f"sink of {plan.schema.table}",
+        risk=NOTHING_CHANGED,
+        remedy="bring the table back, or `restart` and run: all tables are then read again",
+    )
