@@ -91,7 +91,7 @@ def _orphans(
         f"rows of {plan.sink_table} break its foreign key {key.name}, which was added all the "
         f"same: they refer to none of {reference.table}: {rows}"
         f"{' and maybe more' if len(found) == _SHOWN else ''}; if the source has them too, the "
-        "sink is as it is; `verify` tells"
+        "sink is as it is: `verify` tells, and `resync` reads a table again"
     )
 
 

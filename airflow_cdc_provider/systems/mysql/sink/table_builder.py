@@ -176,7 +176,7 @@ class MySqlTableBuilder:
                 f"the {key.kind.value} key {key.name} cannot be added: {error.what}",
                 where=f"table {plan.sink_table} on {self._session.where}",
                 risk="the sink has rows the source's own key would refuse",
-                remedy="verify the table, and restart the pipeline if it differs",
+                remedy="`verify` the table, and `resync` it if it differs; then run again",
             ) from None
         except CdcError:
             # another run may have added it in the meantime
