@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_cdc_provider.columns.changes import ChangeBatch, Op, Statement, TableChanges
+from airflow_cdc_provider.core.errors import SplitOutdatedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import effect_of
 from airflow_cdc_provider.systems.mysql.positions.gtid import Gtid, GtidSet, GtidSource
@@ -204,3 +206,22 @@ def test_whatever_is_kept_each_split_is_given_everything_between_its_l_and_h(
         if read:
             found = keys(tail, executed(*range(1, low + 1)), ends[read])
             assert found == list(range(low + 1, ends[read] + 1))
+
+
+@pytest.mark.parametrize("up_to", [MySqlPosition(UUID, place(3)), executed(1, 2, 3)])
+def test_nothing_beyond_the_upper_bound_is_given_though_it_was_read(up_to: MySqlPosition) -> None:
+    tail, opened = tail_of([[batch([1, 2], ended=False), batch([3, 4])], [batch([5])]])
+    assert keys(tail, executed(1), 4) == [2, 3, 4]
+    found = [
+        part.after.column("id").to_pylist()
+        for part in tail.changes(TABLE, executed(1), place(5), up_to=up_to)
+        if isinstance(part, TableChanges)
+    ]
+    assert found == [[2], [3]]
+    assert len(opened) == 1
+
+
+def test_an_upper_bound_with_gaps_has_the_split_read_again() -> None:
+    tail, _ = tail_of([[batch([1, 2, 3, 4])]])
+    with pytest.raises(SplitOutdatedError, match="gaps"):
+        list(tail.changes(TABLE, executed(), place(4), up_to=executed(1, 2, 4)))

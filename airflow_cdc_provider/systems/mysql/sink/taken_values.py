@@ -121,5 +121,5 @@ def _refused(
         f"is not, with the key {shown}",
         where=f"table {table} on {session.where}",
         risk="nothing was written; the sink's row is not as the source has it",
-        remedy="resync the whole table, and find who else writes to the sink",
+        remedy="have the whole table read again, and find who else writes to the sink",
     )

@@ -21,7 +21,9 @@ from typing import Protocol
 
 from airflow_cdc_provider.columns.arrow_arrays import as_numpy, mask_of
 from airflow_cdc_provider.columns.changes import ChangeBatch, Statement, TableChanges
+from airflow_cdc_provider.core.errors import SplitOutdatedError
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.positions import TransactionPoint
 from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition, own
 
 KEEP_BYTES = 64 * 1024 * 1024
@@ -62,16 +64,24 @@ class LogTail:
         return None if self._reader is None else self._reader.position
 
     def changes(
-        self, table: TableId, low: MySqlPosition, until: BinlogPosition
+        self,
+        table: TableId,
+        low: MySqlPosition,
+        until: BinlogPosition,
+        *,
+        up_to: MySqlPosition | None = None,
     ) -> Iterator[TableChanges | Statement]:
-        """Yield the table's changes, and statements of any table, in (low, until] in log order."""
-        reader = self._reader_from(low, until)
-        after = _After(table, low)
+        """Yield the table's changes, and statements of any table, in (low, until] in log order.
+
+        Nothing beyond `up_to` is among them, though more may have been read.
+        """
+        reader = self._reader_from(low)
+        between = _Between(table, low, up_to)
         for batch in tuple(self._kept):
-            yield from after.part_of(batch)
+            yield from between.part_of(batch)
         for batch in reader.read_to(until):
             self._keep(batch)
-            yield from after.part_of(batch)
+            yield from between.part_of(batch)
 
     def forget(self, low: MySqlPosition) -> bool:
         """Drop the batches that `low`, the next split's L, contains whole.
@@ -97,16 +107,11 @@ class LogTail:
         if reader is not None:
             reader.close()
 
-    def _reader_from(self, low: MySqlPosition, until: BinlogPosition) -> Reader:
-        """Return a reader that has everything beyond `low` either kept or still before it.
-
-        One that is beyond `until` has kept too much, and is of no use.
-        """
+    def _reader_from(self, low: MySqlPosition) -> Reader:
+        """Return a reader that has everything beyond `low` either kept or still before it."""
         self.forget(low)
         if self._reader is not None and self._floor is not None and low.covers(self._floor):
-            place = self._reader.position.binlog
-            if place is None or place <= until:
-                return self._reader
+            return self._reader
         self.close()
         self._reader = self._open_reader(low)
         self._floor = low
@@ -130,24 +135,31 @@ class LogTail:
             self._floor = next(ends, None)
 
 
-class _After:
-    """Picks what lies after an L: everything from the first transaction that L lacks on."""
+class _Between:
+    """Picks what lies after an L: everything from the first transaction that L lacks on.
 
-    def __init__(self, table: TableId, low: MySqlPosition) -> None:
+    With an upper bound: everything before the first that it lacks, which must be all that it has.
+    """
+
+    def __init__(self, table: TableId, low: MySqlPosition, up_to: MySqlPosition | None) -> None:
         self._table = table
         self._low = low
+        self._up_to = up_to
         self._open = False
+        self._over = False
 
     def part_of(self, batch: ChangeBatch) -> Iterator[TableChanges | Statement]:
-        first = self._first_of(batch)
-        if first is not None:
+        first, end = self._first_of(batch), self._end_of(batch)
+        if first is not None and first < end:
             for changes in batch.tables:
                 if changes.table == self._table:
-                    part = _from_transaction(changes, first)
+                    part = _of_transactions(changes, first, end, len(batch.transactions))
                     if len(part):
                         yield part
         statement = batch.barrier
-        if statement is not None and (self._open or not self._low.contains(statement.point)):
+        if statement is None or self._is_beyond(statement.point):
+            return
+        if self._open or not self._low.contains(statement.point):
             self._open = True
             yield statement
 
@@ -161,11 +173,36 @@ class _After:
                 return number
         return None
 
+    def _end_of(self, batch: ChangeBatch) -> int:
+        """Return the number behind the last transaction to take."""
+        whole = len(batch.transactions)
+        if self._up_to is None:
+            return whole
+        if not self._over and batch.end is not None and self._up_to.covers(batch.end):
+            return whole
+        return sum(not self._is_beyond(point) for point in batch.transactions)
 
-def _from_transaction(changes: TableChanges, first: int) -> TableChanges:
-    if first == 0:
+    def _is_beyond(self, point: TransactionPoint) -> bool:
+        """Tell whether a transaction, each asked for once and in log order, is too late."""
+        if self._up_to is None:
+            return False
+        is_contained = self._up_to.contains(point)
+        if is_contained and self._over:
+            raise SplitOutdatedError(
+                f"the stream's position {self._up_to} has gaps before {point.name}",
+                point.where,
+                "none: the rows read so far are dropped",
+                "the split is read again",
+            )
+        self._over = not is_contained
+        return self._over
+
+
+def _of_transactions(changes: TableChanges, first: int, end: int, count: int) -> TableChanges:
+    if first == 0 and end == count:
         return changes
-    mask = mask_of(as_numpy(changes.transaction) >= first)
+    number = as_numpy(changes.transaction)
+    mask = mask_of((number >= first) & (number < end))
     return TableChanges(
         changes.table,
         changes.transaction.filter(mask),

@@ -62,13 +62,14 @@ from airflow_cdc_provider.systems.mysql.server.connection import RawConnection, 
 from airflow_cdc_provider.systems.mysql.server.introspection import create_statement, read_schema
 from airflow_cdc_provider.systems.mysql.source.known_log import imprint_at, require_known
 from airflow_cdc_provider.systems.mysql.source.lineage import check_history
+from airflow_cdc_provider.systems.mysql.source.log_files import log_end
 from airflow_cdc_provider.systems.mysql.source.log_reader import LogReader
 from airflow_cdc_provider.systems.mysql.source.log_tail import LogTail
 from airflow_cdc_provider.systems.mysql.source.split_log import (
     REPLAY_BYTES,
     SplitLog,
     outdated,
-    place_of,
+    require_servers,
 )
 from airflow_cdc_provider.systems.mysql.source.split_rows import TextRows
 from airflow_cdc_provider.systems.mysql.source.watermarks import Watermarks, watermarks_of
@@ -90,7 +91,7 @@ class _Session:
     """The connection that reads rows."""
 
     connection: ServerConnection
-    server_uuid: str
+    capabilities: Capabilities
     watermarks: Watermarks
     definitions: dict[TableId, str]
     """SHOW CREATE TABLE of the tables whose columns were compared with the plan."""
@@ -148,8 +149,10 @@ class SnapshotReader:
         completed = False
         try:
             session = self._session or self._open_session()
-            place = place_of(own(up_to), split, {report.high.server, session.server_uuid})
-            found = self._log.changes(split, after, place, self._settled.get(split.split_id))
+            end, settled = own(up_to), self._settled.get(split.split_id)
+            require_servers(end, split, {report.high.server, session.capabilities.server_uuid})
+            until = end.binlog or log_end(session.connection, session.capabilities)
+            found = self._log.changes(split, (after, end), until, settled)
             completed = True
         except LogPurgedError as error:
             raise outdated(split, error.what, error.where) from error
@@ -215,7 +218,7 @@ class SnapshotReader:
         capabilities = read_capabilities(connection)
         self._check_history(connection, capabilities)
         watermarks = watermarks_of(connection, capabilities)
-        self._session = _Session(connection, capabilities.server_uuid, watermarks, {})
+        self._session = _Session(connection, capabilities, watermarks, {})
         return self._session
 
     def _identified(self, high: MySqlPosition) -> MySqlPosition:
@@ -253,15 +256,16 @@ class SnapshotReader:
             zero_dates=self._zero_dates,
             schemas=self._schema_of,
         )
-        if self._session is not None and reader.position.server_uuid != self._session.server_uuid:
-            reader.close()
-            raise RetryableError(
-                f"the log is that of {reader.position.server_uuid}, the rows are read from "
-                f"{self._session.server_uuid}",
-                str(self._endpoint),
-                "none: the rows read so far are dropped",
-                "the split is read again; connect to one server, not to a proxy that chooses",
-            )
+        if self._session is not None:
+            log_of, rows_of = reader.position.server, self._session.capabilities.server_uuid
+            if log_of != rows_of:
+                reader.close()
+                raise RetryableError(
+                    f"the log is that of {log_of}, the rows are those of {rows_of}",
+                    str(self._endpoint),
+                    "none: the rows read so far are dropped",
+                    "the split is read again; connect to one server, not to a proxy that chooses",
+                )
         return reader
 
     def _schema_of(self, table: TableId) -> TableSchema | None:

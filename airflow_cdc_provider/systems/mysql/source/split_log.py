@@ -100,14 +100,18 @@ class SplitLog:
     def changes(
         self,
         split: SnapshotSplit,
-        after: MySqlPosition,
+        between: tuple[MySqlPosition, MySqlPosition],
         until: BinlogPosition,
         settled: BinlogPosition | None,
     ) -> list[TableChanges]:
-        """Return all changes of the split's table from a place up to a later one."""
+        """Return all changes of the split's table between two positions, the later in the log.
+
+        `until` is its place there, or a later one where it has none.
+        """
         found: list[TableChanges] = []
         held = 0
-        for change in self._tail.changes(split.table, after, until):
+        after, up_to = between
+        for change in self._tail.changes(split.table, after, until, up_to=up_to):
             if isinstance(change, Statement):
                 if self._is_settled(change, split, settled):
                     found.clear()
@@ -140,16 +144,13 @@ class SplitLog:
         )
 
 
-def place_of(
+def require_servers(
     position: MySqlPosition, split: SnapshotSplit, servers: Collection[str]
-) -> BinlogPosition:
-    """Return the place of a position in the log of the servers that the split was read from."""
-    if position.binlog is None:
-        raise outdated(split, "the stream's position has no place in the log", str(position))
+) -> None:
+    """Require that the rows, their log and the stream's position are of one server."""
     if any(server != position.server_uuid for server in servers):
         named = " and ".join(sorted(servers))
         raise outdated(split, f"the stream's position is not of {named}", str(position))
-    return position.binlog
 
 
 def outdated(split: SnapshotSplit, what: str, where: str) -> SplitOutdatedError:

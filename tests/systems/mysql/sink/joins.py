@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
+from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.columns.rows import SplitRows
 from airflow_cdc_provider.columns.sink_port import JoinedRows, JoinSink, Owner, SinkSettings
 from airflow_cdc_provider.columns.source_port import LogReading, SplitReading
@@ -105,9 +106,13 @@ class JoinWorld:
         with closing(self.source.log_end(purpose="test")) as log_end:
             return log_end.now()
 
+    def batches(self, end: LogPosition | None = None) -> Iterator[ChangeBatch]:
+        """Read the log on up to a place, its end if none is given."""
+        return self.log.read_up_to(end or self.end(), batch_s=1.0)  # type: ignore[no-any-return]
+
     def advance(self, end: LogPosition | None = None) -> None:
         """Apply the log up to a place, its end if none is given."""
-        for batch in self.log.read_up_to(end or self.end(), batch_s=1.0):
+        for batch in self.batches(end):
             self.changes.apply(batch)
         if self.changes.quiet is not None:
             self.ledger.pass_over(self.changes.quiet)
@@ -133,10 +138,20 @@ class JoinWorld:
     def joins(self, generation: int = 1) -> Any:
         return self.opened(self.sink(generation).open_joins())
 
-    def read(self, start: Key | None = None, end: Key | None = None, number: int = 0) -> Read:
-        """Read a split as the request does; its reader stays."""
+    def reader(self) -> Any:
         reading = replace(self.reading, reader_id=next(self.reader_ids))
-        reader = self.opened(self.source.split_reader(reading))
+        return self.opened(self.source.split_reader(reading))
+
+    def read(
+        self,
+        start: Key | None = None,
+        end: Key | None = None,
+        number: int = 0,
+        *,
+        reader: Any = None,
+    ) -> Read:
+        """Read a split as the request does; its reader stays."""
+        reader = reader or self.reader()
         split = self.split(start, end, number)
         rows, report = reader.read(split)
         return Read(self, reader, split, rows, report)

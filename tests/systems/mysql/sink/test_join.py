@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.servers.given import SqlServer
-from tests.systems.mysql.sink.join_behaviours import JoinBehaviours
+from tests.systems.mysql.sink.join_behaviours import JoinBehaviours, MergedBehaviours
 from tests.systems.mysql.sink.join_keys import KeyBehaviours
+from tests.systems.mysql.sink.join_race import RaceBehaviours
 from tests.systems.mysql.sink.join_writing import WritingBehaviours
 from tests.systems.mysql.sink.joins import JoinWorld
 
@@ -47,13 +48,30 @@ class OnMySqlByInsert:
             yield made
 
 
-class TestJoinsOnMySql(OnMySql, JoinBehaviours, KeyBehaviours, WritingBehaviours):
+class TestJoinsOnMySql(OnMySql, JoinBehaviours, KeyBehaviours, RaceBehaviours, WritingBehaviours):
     pass
 
 
-class TestJoinsOnMariaDb(OnMariaDb, JoinBehaviours, KeyBehaviours, WritingBehaviours):
+class TestJoinsOnMariaDb(
+    OnMariaDb, JoinBehaviours, KeyBehaviours, RaceBehaviours, WritingBehaviours
+):
     pass
 
 
 class TestJoinsOnMySqlByInsert(OnMySqlByInsert, WritingBehaviours):
+    pass
+
+
+class OnMySqlMerged:
+    @pytest.fixture
+    def world(
+        self, mysql_server: SqlServer, mysql_sink: SqlServer, fresh_database: Fresh
+    ) -> Iterator[JoinWorld]:
+        databases = fresh_database(mysql_server), fresh_database(mysql_sink)
+        made = JoinWorld(mysql_server, mysql_sink, *databases, writers=2)
+        with made.stack:
+            yield made
+
+
+class TestJoinsOnMySqlMerged(OnMySqlMerged, MergedBehaviours, RaceBehaviours):
     pass
