@@ -83,11 +83,12 @@ def test_a_wrong_option_is_refused_before_anything_is_loaded() -> None:
     assert "pydantic" not in done.stderr
 
 
-def test_status_loads_the_file_and_the_state_store_and_no_more(
-    quiet: tuple[str, dict[str, str]],
+@pytest.mark.parametrize("command", ["status", "requests"])
+def test_status_and_requests_load_the_file_and_the_state_store_and_no_more(
+    quiet: tuple[str, dict[str, str]], command: str
 ) -> None:
     path, environment = quiet
-    loaded = loaded_by("status", path, environment=environment)
+    loaded = loaded_by(command, path, environment=environment)
     assert loaded & (COLUMNS | SERVERS | SPARK | {"alembic", "cryptography"}) == set()
     assert {"sqlalchemy", "pydantic"} <= loaded
 

@@ -144,3 +144,14 @@ def test_requests_of_a_pipeline_that_never_ran_are_none_and_make_no_state(
     assert refused.code == 2
     assert "`requests` lists those it has" in refused.err
     assert "`run` it first" in say("resync", "--yes").err
+
+
+def test_while_the_pipeline_is_paused_it_is_asked_for_and_not_waited_for(
+    say: Say, orders: str
+) -> None:
+    say("pause")
+    assert "is paused: the first run after `resume`" in say("resync", "--yes").out
+    refused = say("resync", "--yes", "--wait")
+    assert refused.code == 2
+    assert "resume it first" in refused.err
+    assert len(say("status", "--json").form["requests"]) == 2

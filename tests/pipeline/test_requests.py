@@ -202,6 +202,17 @@ def test_a_sink_table_that_is_gone_is_refused(shop: Shop, run: Run) -> None:
         estimate(run, scope)
 
 
+def test_a_sink_table_that_lacks_a_column_is_refused_before_it_is_looked_at(
+    shop: Shop, run: Run
+) -> None:
+    scope = resync_scope(run, names(shop, "orders"))
+    shop.sink.execute("ALTER TABLE orders DROP COLUMN note", database=shop.target)
+    with pytest.raises(RefusedError, match="column note is missing"):
+        resync_scope(run, names(shop, "orders"))
+    with pytest.raises(RefusedError, match="column note is missing"):
+        ask_resync(run, scope)
+
+
 def test_a_request_gets_a_short_id_and_says_who_asked(run: Run) -> None:
     one, other = (ask_resync(run, resync_scope(run), estimated_rows=5) for _ in range(2))
     assert one.request_id != other.request_id

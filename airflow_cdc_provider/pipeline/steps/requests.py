@@ -14,7 +14,7 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 
 from airflow_cdc_provider.core.errors import (
     NOTHING_CHANGED,
@@ -34,7 +34,7 @@ from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.pipeline.run import Run, lease_is_live
 from airflow_cdc_provider.pipeline.steps.ended import require_not_ended
 from airflow_cdc_provider.pipeline.steps.file_changes import require_unchanged
-from airflow_cdc_provider.pipeline.steps.sink import sink_of, source_of
+from airflow_cdc_provider.pipeline.steps.sink import open_table_builder, sink_of, source_of
 
 _POLL_S = 0.5
 _MOST_TRIES = 5
@@ -212,7 +212,7 @@ def _key(run: Run, schema: TableSchema, option: str, text: str) -> Key | None:
 
 
 def _require_as_planned(run: Run, plans: Sequence[TablePlan]) -> None:
-    """Refuse tables that are gone at the source, or are others than those that were planned."""
+    """Refuse tables that are not those that were planned, at the source or at the sink."""
     with source_of(run).catalogue() as catalogue:
         now = catalogue.schemas([plan.schema.table for plan in plans])
     for planned in (plan.schema for plan in plans):
@@ -224,6 +224,8 @@ def _require_as_planned(run: Run, plans: Sequence[TablePlan]) -> None:
                 "bring back the definition it had, or `restart` and run: all tables are then "
                 "read again",
             )
+    with closing(open_table_builder(run)) as builder:
+        builder.require_fit(plans)
 
 
 def _known(run: Run, request_id: str) -> Request:
