@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from airflow_cdc_provider.core.errors import SnapshotRequiredError
+from airflow_cdc_provider.core.errors import RetryableError, SnapshotRequiredError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyKind
 from airflow_cdc_provider.core.ports import SilentListener
@@ -16,7 +16,14 @@ from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.table_facts import TableKind
 from airflow_cdc_provider.core.table_schema import TypeKind
 from tests.behaviours.sink_world import Row, delete, insert, update
-from tests.behaviours.source_world import ByName, SourceWorld, changes_in, replayed, within
+from tests.behaviours.source_world import (
+    ByName,
+    SourceWorld,
+    changes_in,
+    changes_of,
+    replayed,
+    within,
+)
 
 Action = Callable[[], None]
 
@@ -163,6 +170,33 @@ class SourceBehaviours:
         assert keys == list(range(10, 20))
         behind = [within(change, 10, 20) for change in world.logged(report.high)]
         assert replayed(rows, behind) == [row for row in world.held() if 10 <= row[0] < 20]
+
+    # --- splits that are read again -----------------------------------------------------------
+
+    def test_a_split_is_given_its_tables_log_from_h_up_to_any_later_place(
+        self, world: SourceWorld
+    ) -> None:
+        world.commit(*(insert(number, "old") for number in range(5, 25)))
+        with closing(world.split_reader(SilentListener())) as reader:
+            split = world.split((10,), (20,))
+            _, report = reader.read(split)
+            places = [report.high]
+            for number in (5, 15):
+                world.commit(update((number, "old"), (number, "new")), delete(number + 1, "old"))
+                places.append(world.end())
+            for place in (places[1], places[2], places[1]):
+                given = changes_of(reader.changes(split, report, place))
+                assert given == changes_in(world.batches(report.high, place))
+            assert list(reader.changes(split, report, report.high)) == []
+
+    def test_a_splits_log_up_to_another_sources_place_has_it_read_again(
+        self, world: SourceWorld, lonely_world: SourceWorld
+    ) -> None:
+        with closing(world.split_reader(SilentListener())) as reader:
+            split = world.split()
+            _, report = reader.read(split)
+            with pytest.raises(RetryableError):
+                list(reader.changes(split, report, lonely_world.end()))
 
     # --- the log ------------------------------------------------------------------------------
 

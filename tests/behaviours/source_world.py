@@ -7,7 +7,7 @@ log that was read is thrown away.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -105,7 +105,12 @@ class SourceWorld(ABC):
 
 def changes_in(batches: Sequence[ChangeBatch]) -> list[Change]:
     """Return the changes in log order."""
-    return [change for batch in batches for part in batch.tables for change in _changes(part)]
+    return changes_of(part for batch in batches for part in batch.tables)
+
+
+def changes_of(parts: Iterable[TableChanges]) -> list[Change]:
+    """Return the changes of parts in their order."""
+    return [change for part in parts for change in _changes(part)]
 
 
 def _changes(part: TableChanges) -> Iterator[Change]:

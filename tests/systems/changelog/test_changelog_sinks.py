@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
+from airflow_cdc_provider.core.errors import RefusedError
 from tests.behaviours.sink_behaviours import SplitSinkBehaviours
 from tests.behaviours.sink_change_behaviours import ChangeSinkBehaviours
+from tests.behaviours.sink_world import SinkWorld
 
 
 class TestSplitsInAChangeLog(SplitSinkBehaviours):
@@ -12,3 +16,9 @@ class TestSplitsInAChangeLog(SplitSinkBehaviours):
 
 class TestChangesInAChangeLog(ChangeSinkBehaviours):
     pass
+
+
+def test_rows_in_a_change_log_are_not_read_again(world: SinkWorld) -> None:
+    assert not world.sink.abilities.joins
+    with pytest.raises(RefusedError, match="only grows"):
+        world.sink.open_joins()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from airflow_cdc_provider.core.jobspec import ApplyMode
+from tests.behaviours.sink_join_behaviours import JoinSinkBehaviours
 from tests.behaviours.sink_world import worlds
 from tests.servers.given import SqlServer
 from tests.systems.mysql.sink.change_behaviours import (
@@ -84,4 +85,16 @@ class TestChangesOnMariaDbByInsert(MariaDbByInsert, TransactionalBehaviours):
 
 
 class TestChangesMergedOnMySql(MySqlMerged, MySqlChangeBehaviours):
+    pass
+
+
+class TestJoinsOnMySql(MySqlByLoad, JoinSinkBehaviours):
+    pass
+
+
+class TestJoinsOnMariaDb(MariaDbByInsert, JoinSinkBehaviours):
+    pass
+
+
+class TestJoinsMergedOnMySql(MySqlMerged, JoinSinkBehaviours):
     pass

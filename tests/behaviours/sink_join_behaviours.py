@@ -1,0 +1,61 @@
+"""Rows that are read again, as every sink must take them that lets them join its stream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_cdc_provider.columns.sink_port import JoinedRows, JoinedSplit
+from airflow_cdc_provider.core.errors import CdcError
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.splits import SnapshotSplit
+from tests.behaviours.sink_world import Row, SinkWorld, insert
+from tests.behaviours.source_log import at
+
+
+class JoinSinkBehaviours:
+    """The stream is handed off at 100."""
+
+    def test_rows_join_where_the_stream_is_once_it_is_past_h(self, world: SinkWorld) -> None:
+        world.hand_off(orders=[(1, "a"), (12, "wrong"), (13, "wrong"), (30, "z")])
+        joins, split = world.opened(world.sink.open_joins()), world.split(4, 10, 20)
+        assert join(world, joins, split, (12, "b"), high=105) == (None, [])
+        world.changes().apply(world.batch([insert(2, "c")]))
+        place, asked = join(world, joins, split, (12, "b"), (14, "d"), high=105)
+        assert (place, asked[-1]) == (at(110), at(110))
+        assert world.held() == [(1, "a"), (2, "c"), (12, "b"), (14, "d"), (30, "z")]
+        assert joins.joined("r") == (JoinedSplit(split, 2, at(110)),)
+        assert world.ledger.stream().start == at(110)
+
+    def test_a_split_joins_once_until_its_request_is_forgotten(self, world: SinkWorld) -> None:
+        world.hand_off(orders=[(1, "a")])
+        joins, split = world.opened(world.sink.open_joins()), world.split()
+        assert join(world, joins, split, (1, "b"))[0] == at(100)
+        assert join(world, joins, split, (1, "c")) == (at(100), [])
+        joins.forget("r")
+        assert joins.joined("r") == ()
+        assert join(world, joins, split, (1, "c"))[0] == at(100)
+        assert world.held() == [(1, "c")]
+
+    def test_only_the_owner_joins(self, world: SinkWorld) -> None:
+        world.hand_off(orders=[(1, "a")])
+        joins = world.opened(world.sink.open_joins())
+        world.ledger.take_over(2)
+        with pytest.raises(CdcError):  # some sinks end the connection of the old owner
+            join(world, joins, world.split(), (1, "zombie"))
+        assert world.held() == [(1, "a")]
+
+
+def join(
+    world: SinkWorld, joins: Any, split: SnapshotSplit, *rows: Row, high: int = 100
+) -> tuple[LogPosition | None, list[LogPosition]]:
+    """Join these rows wherever the stream is; tells where, and at what places they were asked."""
+    held, asked = world.rows(*rows), []
+
+    def rows_at(position: LogPosition) -> JoinedRows:
+        asked.append(position)
+        return JoinedRows(held)
+
+    place = joins.join("r", split, world.report(split, held, high=high), rows_at)
+    return place, asked
