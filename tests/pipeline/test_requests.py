@@ -80,26 +80,24 @@ def test_a_range_is_read_by_the_keys_kinds(shop: Shop, run: Run) -> None:
     assert half.keys == KeyRange(None, (7,))
 
 
-@pytest.mark.parametrize(
-    ("tables", "from_key", "to_key", "what"),
-    [
-        (["order"], "", "", "did you mean {}.orders?"),
-        (["nothing_like_it"], "", "", "as the source spells it"),
-        ([], "1", "", "one table's"),
-        (["orders", "wide"], "1", "", "one table's"),
-        (["orders"], "x", "", "--from-key: 'x' is no int for id: write a whole number"),
-        (["orders"], "", "5,6", "--to-key: 2 parts; the key has 1: id"),
-        (["orders"], "5", "5", "no key of {}.orders lies from 5 up to 5"),
-        (["wide"], "5,0x01", "5", "lies from"),
-        (["texts"], "a", "", "(id) is the server's own"),
-    ],
-)
-def test_what_cannot_be_read_again_is_refused_by_name(
-    shop: Shop, run: Run, tables: list[str], from_key: str, to_key: str, what: str
-) -> None:
-    with pytest.raises(RefusedError) as caught:
-        resync_scope(run, names(shop, *tables), from_key=from_key, to_key=to_key)
-    assert what.format(shop.database) in str(caught.value)
+WRONG: list[tuple[list[str], str, str, str]] = [
+    (["order"], "", "", "did you mean {}.orders?"),
+    (["nothing_like_it"], "", "", "as the source spells it"),
+    ([], "1", "", "one table's"),
+    (["orders", "wide"], "1", "", "one table's"),
+    (["orders"], "x", "", "--from-key: 'x' is no int for id: write a whole number"),
+    (["orders"], "", "5,6", "--to-key: 2 parts; the key has 1: id"),
+    (["orders"], "5", "5", "no key of {}.orders lies from 5 up to 5"),
+    (["wide"], "5,0x01", "5", "lies from"),
+    (["texts"], "a", "", "(id) is the server's own"),
+]
+
+
+def test_what_cannot_be_read_again_is_refused_by_name(shop: Shop, run: Run) -> None:
+    for tables, from_key, to_key, what in WRONG:
+        with pytest.raises(RefusedError) as caught:
+            resync_scope(run, names(shop, *tables), from_key=from_key, to_key=to_key)
+        assert what.format(shop.database) in str(caught.value)
 
 
 def test_a_name_that_is_none_is_refused(run: Run) -> None:
@@ -231,10 +229,10 @@ def test_overlapping_requests_queue(shop: Shop, run: Run) -> None:
     ]
 
 
-@pytest.mark.parametrize("wrong", ["a b", "-x", "x" * 65, "a/b", "ä", "a\n"])
-def test_an_id_that_is_none_is_refused(run: Run, wrong: str) -> None:
-    with pytest.raises(RefusedError, match="is no id of a request"):
-        ask_resync(run, resync_scope(run), request_id=wrong)
+def test_an_id_that_is_none_is_refused(run: Run) -> None:
+    for wrong in ("a b", "-x", "x" * 65, "a/b", "ä", "a\n"):
+        with pytest.raises(RefusedError, match="is no id of a request"):
+            ask_resync(run, resync_scope(run), request_id=wrong)
     assert run.store.requests(run.name) == ()
 
 
