@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_cdc_provider.columns.source_port import SourceLook
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
     from airflow_cdc_provider.columns.changes import ChangeBatch
     from airflow_cdc_provider.columns.rows import SplitRows
+
+
+NO_TABLES: Mapping[TableId, LogPosition] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +180,19 @@ class SinkLedger(Protocol):
 
     def stream(self) -> StreamSplit | None:
         """Return the stream split as last committed, None before the hand-off."""
+
+    def change_tables(
+        self,
+        *,
+        added: Mapping[TableId, LogPosition] = NO_TABLES,
+        removed: Collection[TableId] = (),
+        read: Collection[TableId] = (),
+    ) -> StreamSplit:
+        """Let the stream own more tables, each from a position on, or fewer, in one transaction.
+
+        Added tables count as not read until they are told `read`. A table that is there already
+        stays as it is, so doing this again is harmless.
+        """
 
     def counts(self) -> StreamCounts:
         """Return what the stream has committed since the hand-off."""

@@ -207,12 +207,15 @@ def finished_from_json(form: Json, read: ReadPosition = position_from_json) -> F
 
 def progress_to_json(progress: TableProgress) -> Json:
     """Write one table's progress."""
-    return {
+    form: dict[str, Json] = {
         "table": str(progress.table),
         "applied_through": position_to_json(progress.applied_through),
         "finished": [finished_to_json(finished) for finished in progress.finished],
         "consistent_at": [position_to_json(high) for high in progress.consistent_at],
     }
+    if progress.is_unread:
+        form["unread"] = True
+    return form
 
 
 def progress_from_json(form: Json) -> TableProgress:
@@ -231,6 +234,7 @@ def progress_from_json(form: Json) -> TableProgress:
         applied_through=read(form["applied_through"]),
         finished=tuple(finished_from_json(part, read) for part in form["finished"]),
         consistent_at=tuple(map(read, form["consistent_at"])),
+        is_unread=form.get("unread", False),
     )
 
 

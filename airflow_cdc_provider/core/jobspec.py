@@ -66,6 +66,9 @@ class JobSpec:
     backfill: bool = True
     max_split_bytes: int = 64 * 1024 * 1024
     """A split that holds more is cut in two."""
+    request_split_rows: int = 10_000
+    """Rows of a split that is read again while the stream flows, about: the stream waits while one
+    is written."""
     stream_mode: StreamMode = StreamMode.CONTINUOUS
     apply: ApplyMode = ApplyMode.TRANSACTIONS
     writers: int = 1

@@ -135,6 +135,17 @@ class StateStore(StateReader, Protocol):
     ) -> None:
         """Store a new plan, made from `origin`; the splits of an older one are forgotten."""
 
+    def change_plan(
+        self,
+        name: PipelineName,
+        generation: int,
+        *,
+        added: Sequence[TablePlan] = (),
+        removed: Iterable[TableId] = (),
+        origin: PlanOrigin | None = None,
+    ) -> None:
+        """Add tables to the plan, which are read beside the stream, or take some out."""
+
     def keep_origin(
         self,
         name: PipelineName,

@@ -30,6 +30,8 @@ class RequestKind(StrEnum):
 
     RESYNC = "resync"
     """Read rows again that are there, or should be."""
+    ADD = "add"
+    """Read a table that the stream has just begun to follow."""
 
 
 class RequestStatus(StrEnum):

@@ -15,7 +15,7 @@ smallest watermark without filtering, and is consistent once its largest H has p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
@@ -40,6 +40,11 @@ class TableProgress:
     applied_through: LogPosition
     finished: tuple[FinishedSplit, ...] = ()
     consistent_at: tuple[LogPosition, ...] = ()
+    is_unread: bool = False
+    """It was added while the stream flowed, and not all of its rows are in the sink yet.
+
+    Its changes are applied all the same.
+    """
 
     def owns(self, key: Key, point: TransactionPoint) -> bool:
         """Tell whether the stream applies this change: it came after its row was settled."""
@@ -86,8 +91,47 @@ class StreamSplit:
 
     @property
     def inconsistent(self) -> tuple[TableId, ...]:
-        """Return the tables whose largest H has not passed yet."""
-        return tuple(progress.table for progress in self.tables if progress.consistent_at)
+        """Return the tables whose largest H has not passed yet, and those not read yet."""
+        return tuple(
+            progress.table
+            for progress in self.tables
+            if progress.consistent_at or progress.is_unread
+        )
+
+    @property
+    def waits_for_positions(self) -> bool:
+        """Tell whether a table's largest H has not passed yet."""
+        return any(progress.consistent_at for progress in self.tables)
+
+    @property
+    def unread(self) -> tuple[TableId, ...]:
+        """Return the tables that were added and are not read yet."""
+        return tuple(progress.table for progress in self.tables if progress.is_unread)
+
+    def with_tables(
+        self, added: Mapping[TableId, LogPosition], removed: Collection[TableId]
+    ) -> StreamSplit:
+        """Return the split with tables that nobody has read, and without others.
+
+        The stream applies an added table's changes behind its position. A table that is there
+        stays as it is.
+        """
+        tables = {
+            progress.table: progress for progress in self.tables if progress.table not in removed
+        }
+        for table, position in added.items():
+            tables.setdefault(table, TableProgress(table, position, is_unread=True))
+        return replace(self, tables=tuple(tables[table] for table in sorted(tables)))
+
+    def read(self, tables: Collection[TableId]) -> StreamSplit:
+        """Return the split with tables of which all rows are in the sink now."""
+        return replace(
+            self,
+            tables=tuple(
+                replace(progress, is_unread=False) if progress.table in tables else progress
+                for progress in self.tables
+            ),
+        )
 
     def passed(self, position: LogPosition) -> StreamSplit:
         """Return the split once everything up to `position` is applied."""

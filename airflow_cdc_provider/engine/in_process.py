@@ -25,14 +25,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def run_in_process(job: Job) -> JobResult:
-    """Run a snapshot or a bounded stream to its end, or until it is asked to stop."""
+def run_in_process(job: Job, *, carries_out: bool = False) -> JobResult:
+    """Run a snapshot or a bounded stream to its end, or until it is asked to stop.
+
+    With `carries_out` the stream ends when what was asked of the pipeline is done.
+    """
     spec = job.spec
     try:
         with kept_lease(job.store, spec.pipeline, spec.generation), remembered_failure(job):
             if spec.kind is JobKind.SNAPSHOT:
                 return run_snapshot(job, OwnReader())
-            return run_stream(job, OwnFollower)
+            return run_stream(job, OwnFollower, carries_out=carries_out)
     except CdcError as error:
         raise error.rewritten(job.servers.secrets.scrub) from None
 

@@ -27,7 +27,7 @@ from airflow_cdc_provider.engine.backoff import BackOff
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.job_result import JobResult
 from airflow_cdc_provider.engine.stream import follow
-from airflow_cdc_provider.engine.stream.follow import Following
+from airflow_cdc_provider.engine.stream.following import Following
 from airflow_cdc_provider.engine.stream.own_follower import OwnFollower
 from airflow_cdc_provider.engine.stream.stream_task import (
     APPLIED_SCHEMA,

@@ -40,6 +40,7 @@ from airflow_cdc_provider.state.tables import (
     pipelines,
     plans,
     schemas,
+    splits,
     streams,
 )
 from airflow_cdc_provider.state.tables import tables as plan_tables
@@ -185,6 +186,30 @@ class SqlStateStore(RequestStore):
             cancel_open(connection, name, now)
             _remember_schemas(connection, name, tables, now)
             _drop_old_events(connection, name)
+
+    def change_plan(
+        self,
+        name: PipelineName,
+        generation: int,
+        *,
+        added: Sequence[TablePlan] = (),
+        removed: Iterable[TableId] = (),
+        origin: PlanOrigin | None = None,
+    ) -> None:
+        """Add tables to the plan, which are read beside the stream, or take some out."""
+        now = self._clock()
+        gone = {*removed, *(plan.schema.table for plan in added)}
+        with self._fenced(name, generation) as connection:
+            for table in (plan_tables, splits):
+                mine = table.c.pipeline == str(name), table.c.source_table.in_(map(str, gone))
+                connection.execute(delete(table).where(*mine))
+            rows = [{**_new_table(name, plan, now), "planning_done": True} for plan in added]
+            if rows:
+                connection.execute(insert(plan_tables), rows)
+            if origin is not None:
+                connection.execute(delete(plans).where(plans.c.pipeline == str(name)))
+                connection.execute(insert(plans).values(pipeline=str(name), **plan_values(origin)))
+            _remember_schemas(connection, name, added, now)
 
     def keep_origin(
         self,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.benchmarks import latency, start
+from tests.benchmarks import latency, resync, start
 from tests.benchmarks.debian import DebianPeers
 from tests.benchmarks.measure import Result, Sample, measured, summarised
 from tests.benchmarks.ours.ablation import STEPS
@@ -200,11 +200,11 @@ class Bench:
 
 
 WORKS = ("read", "copy", "decode", "apply", "ablation")
-START, LATENCY = "start", "latency"
+START, LATENCY, RESYNC = "start", "latency", "resync"
 
 
 def main() -> None:
-    known = (*WORKS, START, LATENCY)
+    known = (*WORKS, START, LATENCY, RESYNC)
     wanted = sys.argv[1:] or list(known)
     unknown = set(wanted) - set(known)
     if unknown:
@@ -215,6 +215,10 @@ def main() -> None:
     if LATENCY in wanted:
         wanted.remove(LATENCY)
         for line in latency.lines(latency.measured()):
+            print(line, flush=True)
+    if RESYNC in wanted:
+        wanted.remove(RESYNC)
+        for line in resync.lines(resync.measured()):
             print(line, flush=True)
     if wanted:
         _measure(wanted)

@@ -11,21 +11,16 @@ continuous one ends when it is asked to.
 
 from __future__ import annotations
 
-import json
 import logging
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from typing import Protocol
 
 from airflow_cdc_provider.columns.sink_port import StreamCounts
 from airflow_cdc_provider.columns.source_port import LogReading
-from airflow_cdc_provider.core.codec import quiet_log_from_json
 from airflow_cdc_provider.core.errors import (
     CdcError,
-    FencedError,
     RetryableError,
     SnapshotRequiredError,
     SparkLostError,
@@ -40,46 +35,16 @@ from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.job_result import JobResult, Outcome
 from airflow_cdc_provider.engine.ownership import Ownership
 from airflow_cdc_provider.engine.reconcile import reconcile
+from airflow_cdc_provider.engine.requests.worker import RequestWorker
+from airflow_cdc_provider.engine.stream.following import Following
 from airflow_cdc_provider.engine.stream.heartbeat import Heartbeat
-from airflow_cdc_provider.engine.stream.passed_over import PassedOver
-from airflow_cdc_provider.engine.stream.stream_task import ERROR, StreamTask
+from airflow_cdc_provider.engine.stream.stream_task import StreamTask
 
 log = logging.getLogger(__name__)
 
 _HEALTHY_S = 60.0
 """What lived for as long has gone on, whether or not there was anything to commit."""
 _MAY_START = frozenset({Phase.HANDED_OFF, Phase.STOPPED, Phase.FAILED})
-
-
-@dataclass(slots=True)
-class Following:
-    """What the threads of a stream job tell each other."""
-
-    bound: LogPosition | None = None
-    """Where a bounded run ends."""
-    ending: threading.Event = field(default_factory=threading.Event)
-    """Set when asked to stop, or when fenced."""
-    passed_over: PassedOver = field(default_factory=PassedOver)
-    error: CdcError | None = None
-    """Of the micro-batch that failed last, or the fencing."""
-
-    def end(self, fenced: FencedError | None) -> None:
-        """Ask the follower to end."""
-        self.error = fenced or self.error
-        self.ending.set()
-
-    @property
-    def fenced(self) -> FencedError | None:
-        return self.error if isinstance(self.error, FencedError) else None
-
-    def note(self, applied: Iterable[tuple[str, str]]) -> None:
-        """Take in what `apply_changes` said; the error of a micro-batch is raised."""
-        for kind, body in applied:
-            form = json.loads(body)
-            if kind == ERROR:
-                self.error = CdcError.from_json(form)
-                raise self.error
-            self.passed_over.log = quiet_log_from_json(form["quiet"])
 
 
 class Follower(Protocol):
@@ -96,14 +61,25 @@ class Follower(Protocol):
 OpenFollower = Callable[[StreamTask, Following], Follower]
 
 
-def run_stream(job: Job, follower: OpenFollower, *, back_off: BackOff | None = None) -> JobResult:
-    """Follow the log until the bound, until asked to stop, or until an error no retry mends."""
+def run_stream(
+    job: Job,
+    follower: OpenFollower,
+    *,
+    back_off: BackOff | None = None,
+    carries_out: bool = False,
+) -> JobResult:
+    """Follow the log until the bound, until asked to stop, or until an error no retry mends.
+
+    A continuous run carries out requests beside. A bounded one does where `carries_out` says so:
+    then its bound is the end of the log when nothing asked is left to do.
+    """
     started = time.monotonic()
     spec = job.spec
     before = _take_over(job)
-    following = Following(_end_of_log(job) if spec.stream_mode is StreamMode.BOUNDED else None)
+    is_bounded = spec.stream_mode is StreamMode.BOUNDED
+    following = Following(_end_of_log(job) if is_bounded and not carries_out else None)
     job.enter(Phase.STREAMING, from_=_MAY_START)
-    with _at_work(job, following):
+    with _at_work(job, following), _requests(job, following, carries_out=carries_out):
         _Tries(job, following, follower, back_off or BackOff()).run_to_the_end()
         _pass_over(job, following)
     split, counts = _committed(job)
@@ -132,6 +108,21 @@ def _at_work(job: Job, following: Following) -> Iterator[None]:
     owning = Ownership(store, spec.pipeline, spec.generation, on_end=following.end, stop=job.stop)
     with beating, owning:
         yield
+
+
+def _requests(
+    job: Job, following: Following, *, carries_out: bool
+) -> AbstractContextManager[object]:
+    """Carry out what is asked, beside the stream."""
+    if job.spec.stream_mode is StreamMode.CONTINUOUS:
+        return RequestWorker(job, following)
+    if not carries_out:
+        return nullcontext()
+
+    def end() -> None:
+        following.bound = following.bound or _end_of_log(job)
+
+    return RequestWorker(job, following, on_idle=end)
 
 
 class _Tries:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
-from airflow_cdc_provider.engine.stream.follow import Following
+from airflow_cdc_provider.engine.stream.following import Following
 from airflow_cdc_provider.engine.stream.stream_task import (
     BATCH_BYTES,
     Kept,
@@ -72,6 +72,7 @@ class OwnFollower:
         """Wait for log to read; `start` itself at the bound, or when the end is asked for."""
         waits, wait_s = iter(_ASK_EVERY_S), 0.0
         while not self._following.ending.wait(wait_s):
+            self._bound = self._bound or self._following.bound
             found = log_end.next_end(start, bound=self._bound, batch_bytes=BATCH_BYTES)
             self._bound = found.bound
             if found.end is not start or self._bound is not None:

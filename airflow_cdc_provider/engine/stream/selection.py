@@ -145,7 +145,7 @@ class Selection:
         A table waits for its consistent point, or a part of a transaction for the rest of it.
         """
         batch = self.batch
-        if batch.end is None or batch.changes or stream.inconsistent:
+        if batch.end is None or batch.changes or stream.waits_for_positions:
             return None
         if self.end_within(stream)[1] is not None:
             return None
@@ -163,12 +163,13 @@ class Selection:
             return end, None
         before = self.batch.start.before(barrier.point, self.batch.transactions, end)
         names = ", ".join(str(table) for table in tables)
+        arguments = " ".join(f"--table {table}" for table in tables)
         return before, TableChangedError(
             f"a statement changed {names}: {barrier.sql[:300]}",
             where=barrier.point.where,
             risk="none yet: what came before the statement is committed, nothing behind it",
             remedy="make the same change at the sink, or drop its table there, as after a RENAME; "
-            "then restart the pipeline",
+            f"then restart {arguments}: only that is read again",
         )
 
     def work(self, position: LogPosition, stream: StreamSplit) -> Work:

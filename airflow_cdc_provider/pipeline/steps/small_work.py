@@ -22,6 +22,7 @@ from concurrent.futures import wait as wait_for
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
@@ -38,6 +39,9 @@ from airflow_cdc_provider.pipeline.steps.jobs import (
 )
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, source_of
 from airflow_cdc_provider.systems import registry
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.engine.job import Job
 
 log = logging.getLogger(__name__)
 
@@ -104,16 +108,36 @@ def done_here(run: Run, spec: JobSpec, options: SparkOptions) -> JobHere | None:
     return JobHere(spec, lambda stop: _work(run, spec, stop))
 
 
-def _work(run: Run, spec: JobSpec, stop: threading.Event) -> JobResult:
+def carried_out_here(run: Run, spec: JobSpec) -> JobHere | None:
+    """Start the stream job in this process if something is asked of the pipeline, else return None.
+
+    However much log waits: what is asked is done beside a stream that this process follows.
+    """
+    asked = run.store.requests(run.name, only_open=True)
+    if not asked:
+        return None
+    names = ", ".join(request.request_id for request in asked)
+    run.store.tell(run.name, f"carrying out {names} under generation {spec.generation}")
+    return JobHere(spec, lambda stop: _work(run, spec, stop, carries_out=True))
+
+
+def _work(
+    run: Run, spec: JobSpec, stop: threading.Event, *, carries_out: bool = False
+) -> JobResult:
     # Arrow and the decoders are not loaded by commands that only look
     from airflow_cdc_provider.engine.in_process import run_in_process  # noqa: PLC0415
-    from airflow_cdc_provider.engine.job import Job, JobServers  # noqa: PLC0415
-    from airflow_cdc_provider.engine.scrubbing import Secrets  # noqa: PLC0415
+
+    return run_in_process(_job(run, spec, stop), carries_out=carries_out)
+
+
+def _job(run: Run, spec: JobSpec, stop: threading.Event) -> Job:
+    from airflow_cdc_provider.engine.job import Job, JobServers  # noqa: PLC0415 - see above
+    from airflow_cdc_provider.engine.scrubbing import Secrets  # noqa: PLC0415 - see above
 
     at = run.servers
     secrets = Secrets.of_dsns(at.source_dsn, at.sink_dsn, at.state_dsn)
     servers = JobServers(at.source, at.sink, at.state_dsn, secrets)
-    return run_in_process(Job(spec, servers, run.store, registry, stop))
+    return Job(spec, servers, run.store, registry, stop)
 
 
 def _log_left(run: Run) -> str:

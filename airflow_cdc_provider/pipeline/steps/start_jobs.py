@@ -29,7 +29,7 @@ from airflow_cdc_provider.pipeline.steps.jobs import (
 from airflow_cdc_provider.pipeline.steps.nothing_to_stream import nothing_to_stream
 from airflow_cdc_provider.pipeline.steps.one_spark import StartJob
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
-from airflow_cdc_provider.pipeline.steps.small_work import JobHere, done_here
+from airflow_cdc_provider.pipeline.steps.small_work import JobHere, carried_out_here, done_here
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def start_catching_up(
     if isinstance(to_do, JobEnd):
         return to_do
     options = options or _options(run)
-    return done_here(run, to_do, options) or submit(run, to_do, options)
+    return _here(run, to_do, options) or submit(run, to_do, options)
 
 
 def snapshot(
@@ -107,7 +107,7 @@ def catch_up(
     if isinstance(to_do, JobEnd):
         return to_do
     options = options or _options(run)
-    job = done_here(run, to_do, options) or start(run, to_do, options)
+    job = _here(run, to_do, options) or start(run, to_do, options)
     return job.wait(on_tick=on_tick)
 
 
@@ -130,8 +130,14 @@ def _stream_to_do(run: Run, mode: str | None) -> JobSpec:
 
 def _catching_up_to_do(run: Run) -> JobSpec | JobEnd:
     spec = _stream_to_do(run, "bounded")
+    if run.store.requests(run.name, only_open=True):
+        return spec
     done = nothing_to_stream(run, spec.generation)
     return spec if done is None else JobEnd.without_job(done)
+
+
+def _here(run: Run, spec: JobSpec, options: SparkOptions) -> JobHere | None:
+    return carried_out_here(run, spec) or done_here(run, spec, options)
 
 
 def _make_ready(run: Run) -> Readiness:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from airflow_cdc_provider.columns.sink_port import Owner, StreamCounts
+from airflow_cdc_provider.columns.sink_port import NO_TABLES, Owner, StreamCounts
 from airflow_cdc_provider.core.codec import position_to_json, stream_to_text
 from airflow_cdc_provider.core.errors import (
     NOTHING_CHANGED,
@@ -15,6 +15,8 @@ from airflow_cdc_provider.core.errors import (
     RefusedError,
 )
 from airflow_cdc_provider.core.hand_off_check import Report, require_may_hand_off
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.systems.changelog.layout import TRANSACTION, generation_of, table_folder
@@ -100,6 +102,22 @@ class ChangelogLedger:
             return {"do": "hand off", "stream": stream_to_text(stream)}
 
         self._manifest.commit(self._owner.generation, judge)
+
+    def change_tables(
+        self,
+        *,
+        added: Mapping[TableId, LogPosition] = NO_TABLES,
+        removed: Collection[TableId] = (),
+        read: Collection[TableId] = (),
+    ) -> StreamSplit:
+        """Refuse: a change log holds each row once, so nothing is read beside its stream."""
+        names = ", ".join(str(table) for table in (*added, *removed, *read))
+        raise RefusedError(
+            f"a change log's tables stay as they were planned, and {names} would change them",
+            where=f"change log of {self._owner.pipeline}",
+            risk=NOTHING_CHANGED,
+            remedy="make another pipeline for new tables, or `restart` this one",
+        )
 
     def pass_over(self, quiet: QuietLog) -> None:
         """Move over log that holds nothing for the sink, if it begins where the ledger is."""

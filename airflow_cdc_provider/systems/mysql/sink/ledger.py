@@ -22,10 +22,10 @@ from it and the position (`StreamSplit.passed`).
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from airflow_cdc_provider.columns.sink_port import Owner, StreamCounts
+from airflow_cdc_provider.columns.sink_port import NO_TABLES, Owner, StreamCounts
 from airflow_cdc_provider.core.codec import (
     dumps,
     position_from_json,
@@ -211,21 +211,57 @@ class MySqlLedger:
         """Store the stream split at hand-off; refused if the ledger already streams further."""
         self._session.transaction(lambda: self._store_stream(stream))
 
-    def _store_stream(self, stream: StreamSplit) -> None:
-        check_generation(self._session, self._owner, lock="FOR UPDATE")
-        stored = self.stream()
-        if stored == stream:
-            return
-        require_may_hand_off(stored, stream, self.reports())
-        for table in ("stream", "stream_table"):
-            self._session.execute(f"DELETE FROM {LEDGER}.{table} WHERE {self._mine}")
-        insert_slot(self._session, self._owner, stream)
+    def change_tables(
+        self,
+        *,
+        added: Mapping[TableId, LogPosition] = NO_TABLES,
+        removed: Collection[TableId] = (),
+        read: Collection[TableId] = (),
+    ) -> StreamSplit:
+        """Let the stream own more tables, each from a position on, or fewer, in one transaction."""
+
+        def change() -> StreamSplit:
+            check_generation(self._session, self._owner, lock="FOR UPDATE")
+            slots = slot_rows(self._session, self._owner, lock="FOR UPDATE")
+            stream = stream_of_slots(slots)
+            if stream is None:
+                raise no_stream(self._owner, self._session.where)
+            for number, slot in enumerate(slots):
+                stored = slot.stored.with_tables(added, removed).read(read)
+                self._session.execute(
+                    f"UPDATE {LEDGER}.stream SET split = {stream_literal(stored)} "
+                    f"WHERE {self._mine} AND slot = {number}"
+                )
+            changed = stream.with_tables(added, removed).read(read)
+            self._own_tables(changed)
+            claim_commit(self._session, self._owner)
+            return changed
+
+        return self._session.transaction(change)
+
+    def _own_tables(self, stream: StreamSplit) -> None:
+        """Store which tables are the stream's; what was reported of others is forgotten."""
+        self._session.execute(f"DELETE FROM {LEDGER}.stream_table WHERE {self._mine}")
         name = literal(str(self._owner.pipeline))
         for progress in stream.tables:
             table_name = literal(str(progress.table))
             self._session.execute(
                 f"INSERT INTO {LEDGER}.stream_table VALUES ({name}, {table_name})"
             )
+        self._session.execute(
+            f"DELETE FROM {LEDGER}.finished_split WHERE {self._mine} AND table_name NOT IN "
+            f"(SELECT table_name FROM {LEDGER}.stream_table WHERE {self._mine})"
+        )
+
+    def _store_stream(self, stream: StreamSplit) -> None:
+        check_generation(self._session, self._owner, lock="FOR UPDATE")
+        stored = self.stream()
+        if stored == stream:
+            return
+        require_may_hand_off(stored, stream, self.reports())
+        self._session.execute(f"DELETE FROM {LEDGER}.stream WHERE {self._mine}")
+        insert_slot(self._session, self._owner, stream)
+        self._own_tables(stream)
 
 
 # --- what the sinks write inside their own transactions ---------------------------------------

@@ -1,0 +1,288 @@
+"""Reading rows again while their table flows on.
+
+A range comes into the sink at one place of the log, the stream's own position P:
+
+1. it is read as in a snapshot (L, rows, H, and the log between replayed onto the rows);
+2. the stream goes on until it has passed H;
+3. the sink locks the stream's position, which is P then. The log in (H, P] is replayed onto the
+   rows, they take the place of what the sink holds in the range, and all is committed together.
+
+So a table never stops, nobody sees an older state of a row than before, and whatever is killed
+leaves nothing to repair: rows in and out of the range are the source's at P. What the stream waits
+for is the writing of one split, so the splits are small. The next one is read meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from itertools import count, cycle
+
+from airflow_cdc_provider.columns.rows import SplitRows
+from airflow_cdc_provider.columns.sink_port import JoinedRows, JoinSink
+from airflow_cdc_provider.columns.source_port import SplitReader, SplitReading
+from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError, SplitTooBigError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.keys import KeyRange, comparable
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.requests import Request
+from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.engine.job import Job
+from airflow_cdc_provider.engine.requests.joined_rows import joined_rows
+from airflow_cdc_provider.engine.requests.ranges import left_of, splits_of
+
+log = logging.getLogger(__name__)
+
+READERS = 2
+"""One reads ahead while what the other has read is joined."""
+_LOOK_EVERY_S = 0.02
+_NOTE_EVERY_S = 0.5
+_VISIBLE_S = 15.0
+"""What the log held when a table was added is visible by then, also if it waited for a replica."""
+
+
+class GivenUpError(Exception):
+    """The request does not go on here: it was cancelled, or the job ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a request needs of the stream job that it is carried out beside."""
+
+    job: Job
+    push: Callable[[], None]
+    """Commit where the stream is, if it has only passed over log that holds nothing."""
+    is_ending: Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A split that was read, and the reader that still has its log."""
+
+    reader: SplitReader
+    split: SnapshotSplit
+    rows: SplitRows
+    report: SplitReport
+
+
+class Resync:
+    """Carries out one request, from where the sink's ledger says that it is."""
+
+    def __init__(self, around: Surroundings, request: Request) -> None:
+        self.request = request
+        self._around = around
+        self._job = around.job
+        self._noted_s = 0.0
+
+    def run(self) -> None:
+        """Read and join what is left of all its tables."""
+        schemas = self._job.schemas()
+        for table in self.request.scope.tables:
+            if table not in schemas:
+                raise _not_in_plan(table)
+        with closing(self._job.sink().open_joins()) as sink:
+            for number, table in enumerate(self.request.scope.tables, start=1):
+                self._count(sink, tables_done=number - 1)
+                self._table(sink, schemas[table])
+            self._count(sink, tables_done=len(self.request.scope.tables))
+
+    def _table(self, sink: JoinSink, schema: TableSchema) -> None:
+        mine = [each.split for each in sink.joined(self.request.request_id)]
+        left = left_of(
+            self.request.scope.keys, [split for split in mine if split.table == schema.table]
+        )
+        if left is None:
+            return
+        with ExitStack() as stack:
+            boundaries = stack.enter_context(
+                self._job.source().boundaries(self._job.spec.request_split_rows)
+            )
+            splits = splits_of(schema, left, boundaries(schema, left.keys.start))
+            reads = _ReadAhead(self._job, schema, splits, left.number, self._floor(schema))
+            ahead = stack.enter_context(closing(reads))
+            for read in ahead:
+                self._join(sink, schema, read)
+
+    def _floor(self, schema: TableSchema) -> LogPosition:
+        """Return the position behind which the stream applies the table's changes."""
+        with closing(self._job.sink().open_ledger()) as ledger:
+            stream = ledger.stream()
+        progress = None if stream is None else stream.progress_of(schema.table)
+        if progress is None:
+            raise _not_in_plan(schema.table)
+        return progress.applied_through
+
+    def _join(self, sink: JoinSink, schema: TableSchema, read: _Read) -> None:
+        request, rows = self.request, read.report.rows
+
+        def rows_at(position: LogPosition) -> JoinedRows:
+            nonlocal rows
+            changes = read.reader.changes(read.split, read.report, position)
+            joined = joined_rows(read.rows, changes, schema, read.split)
+            rows = joined.rows.rows
+            return joined
+
+        def join() -> LogPosition | None:
+            return sink.join(
+                request.request_id,
+                read.split,
+                read.report,
+                rows_at,
+                within=None if request.scope.is_whole_tables else request.scope.keys,
+            )
+
+        while (position := join()) is None:
+            self._go_on_or_give_up()
+            self._around.push()
+            time.sleep(_LOOK_EVERY_S)
+        self.request = replace(
+            self.request,
+            splits=self.request.splits + 1,
+            rows=self.request.rows + rows,
+            position=position,
+            error="",
+        )
+        self._go_on_or_give_up()
+
+    def wait(self, cause: str, seconds: float) -> None:
+        """Tell what it waits for, and wait."""
+        self.request = replace(self.request, error=cause)
+        self._note(now=True)
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self._go_on_or_give_up()
+            time.sleep(min(_NOTE_EVERY_S, seconds))
+
+    # --- what is told -------------------------------------------------------------------------
+
+    def _count(self, sink: JoinSink, *, tables_done: int) -> None:
+        """Tell what is in the sink, whoever brought it there."""
+        joined = sink.joined(self.request.request_id)
+        self.request = replace(
+            self.request,
+            splits=len(joined),
+            rows=sum(each.rows for each in joined),
+            tables_done=tables_done,
+        )
+        self._note(now=True)
+
+    def _note(self, *, now: bool = False) -> None:
+        if not now and time.monotonic() - self._noted_s < _NOTE_EVERY_S:
+            return
+        self._noted_s = time.monotonic()
+        self.request = self._job.store.note_request(self._job.spec.generation, self.request)
+
+    def _go_on_or_give_up(self) -> None:
+        self._note()
+        if self._around.is_ending() or self.request.is_cancel_wanted:
+            raise GivenUpError
+
+
+class _ReadAhead:
+    """Reads splits in their order, one ahead of the one that is asked for.
+
+    A reader that was asked for still gives the log of its split, so the next is read by another.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        schema: TableSchema,
+        splits: Iterator[SnapshotSplit],
+        number: int,
+        floor: LogPosition,
+    ) -> None:
+        self._job = job
+        self._floor: LogPosition | None = None if comparable(schema.key_kinds) else floor
+        self._floor_since = time.monotonic()
+        self._splits = splits
+        self._numbers = count(number)
+        self._halves: deque[SnapshotSplit] = deque()
+        self._readers = [
+            job.source().split_reader(_reading(job, schema, reader)) for reader in _readers(job)
+        ]
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="cdc-reads-again")
+
+    def close(self) -> None:
+        """Let go of the connections; a read that is under way is waited for."""
+        self._pool.shutdown(cancel_futures=True)
+        for reader in self._readers:
+            reader.close()
+
+    def __iter__(self) -> Iterator[_Read]:
+        readers = cycle(self._readers)
+        if len(self._readers) == 1:
+            yield from iter(lambda: self._next(next(readers)), None)
+            return
+        reading = self._pool.submit(self._next, next(readers))
+        while (read := reading.result()) is not None:
+            reading = self._pool.submit(self._next, next(readers))
+            yield read
+
+    def _next(self, reader: SplitReader) -> _Read | None:
+        while (split := self._take()) is not None:
+            try:
+                rows, report = reader.read(split)
+                while self._reads_too_early(report):
+                    time.sleep(_LOOK_EVERY_S)
+                    rows, report = reader.read(split)
+                return _Read(reader, split, rows, self._from_floor(report))
+            except SplitTooBigError:
+                middle = self._job.source().middle_of(split)
+                ranges = KeyRange(split.keys.start, middle), KeyRange(middle, split.keys.end)
+                self._halves.extendleft(replace(split, keys=keys) for keys in reversed(ranges))
+        return None
+
+    def _reads_too_early(self, report: SplitReport) -> bool:
+        """Tell whether the read may not see all that the stream leaves out.
+
+        What is in the log may become visible a little later, and an L may be told roughly: then
+        this never comes true, and it is enough to have waited.
+        """
+        if self._floor is None or report.low.covers(self._floor):
+            return False
+        return time.monotonic() - self._floor_since < _VISIBLE_S
+
+    def _from_floor(self, report: SplitReport) -> SplitReport:
+        """Keep changes that the stream leaves out from being taken for some that it has applied."""
+        if self._floor is None or report.low.covers(self._floor):
+            return report
+        return replace(report, low=self._floor)
+
+    def _take(self) -> SnapshotSplit | None:
+        """Return the next split; numbers follow the order of ranges."""
+        split = self._halves.popleft() if self._halves else next(self._splits, None)
+        return None if split is None else replace(split, number=next(self._numbers))
+
+
+def _readers(job: Job) -> range:
+    """Return the readers that `max_connections` and the ids on the source leave room for."""
+    spec, each = job.spec, job.source().connections_a_reader(backfill=True)
+    most = min((spec.max_connections - 1) // each, spec.server_id_last - spec.server_id_first)
+    return range(max(1, min(READERS, most)))
+
+
+def _reading(job: Job, schema: TableSchema, number: int) -> SplitReading:
+    spec = job.spec
+    return SplitReading(
+        schemas={schema.table: schema},
+        reader_id=spec.server_id_first + 1 + number,  # the first is the stream's
+        backfill=True,
+        max_split_bytes=spec.max_split_bytes,
+        zero_dates=spec.zero_dates,
+    )
+
+
+def _not_in_plan(table: TableId) -> RefusedError:
+    return RefusedError(
+        f"{table} is not in the plan",
+        where="tables of the request",
+        risk=NOTHING_STARTED,
+        remedy="ask for tables that the pipeline copies",
+    )

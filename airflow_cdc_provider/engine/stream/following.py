@@ -1,0 +1,45 @@
+"""What the threads of a stream job tell each other."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from airflow_cdc_provider.core.codec import quiet_log_from_json
+from airflow_cdc_provider.core.errors import CdcError, FencedError
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.engine.stream.passed_over import PassedOver
+from airflow_cdc_provider.engine.stream.stream_task import ERROR
+
+
+@dataclass(slots=True)
+class Following:
+    """What the threads of a stream job tell each other."""
+
+    bound: LogPosition | None = None
+    """Where a bounded run ends."""
+    ending: threading.Event = field(default_factory=threading.Event)
+    """Set when asked to stop, or when fenced."""
+    passed_over: PassedOver = field(default_factory=PassedOver)
+    error: CdcError | None = None
+    """Of the micro-batch that failed last, or the fencing."""
+
+    def end(self, fenced: FencedError | None) -> None:
+        """Ask the follower to end."""
+        self.error = fenced or self.error
+        self.ending.set()
+
+    @property
+    def fenced(self) -> FencedError | None:
+        return self.error if isinstance(self.error, FencedError) else None
+
+    def note(self, applied: Iterable[tuple[str, str]]) -> None:
+        """Take in what `apply_changes` said; the error of a micro-batch is raised."""
+        for kind, body in applied:
+            form = json.loads(body)
+            if kind == ERROR:
+                self.error = CdcError.from_json(form)
+                raise self.error
+            self.passed_over.log = quiet_log_from_json(form["quiet"])

@@ -1,0 +1,60 @@
+"""What is left of a range that is read again, and how it is cut."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_cdc_provider.core.errors import IntegrityError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.keys import Key, KeyRange
+from airflow_cdc_provider.core.splits import SnapshotSplit
+from airflow_cdc_provider.core.table_schema import Column, TableSchema
+from airflow_cdc_provider.engine.requests.ranges import Left, left_of, splits_of
+from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
+
+ORDERS = TableId("shop", "orders")
+SCHEMA = TableSchema(ORDERS, (Column("id", mysql_type("int"), nullable=False),), ("id",), (0,))
+
+
+def split(number: int, start: int | None, end: int | None) -> SnapshotSplit:
+    keys = KeyRange(None if start is None else (start,), None if end is None else (end,))
+    return SnapshotSplit(SCHEMA.table, number, SCHEMA.primary_key, SCHEMA.key_kinds, keys)
+
+
+@st.composite
+def ranges(draw: st.DrawFn) -> KeyRange:
+    ends = st.none() | st.integers(0, 40)
+    start, end = draw(ends), draw(ends)
+    if start is not None and end is not None and end <= start:
+        end = start + 1
+    return KeyRange(None if start is None else (start,), None if end is None else (end,))
+
+
+@given(ranges(), st.sets(st.integers(-5, 50)), st.integers(0, 30))
+def test_every_key_of_a_range_is_read_once_wherever_it_is_taken_up_again(
+    keys: KeyRange, cuts: set[int], done: int
+) -> None:
+    def boundaries(start: Key | None) -> list[Key]:
+        return [(cut,) for cut in sorted(cuts) if start is None or (cut,) > start]
+
+    first = list(splits_of(SCHEMA, Left(keys, 0), boundaries(keys.start)))
+    joined = first[:done]
+    left = left_of(keys, joined)
+    rest = [] if left is None else list(splits_of(SCHEMA, left, boundaries(left.keys.start)))
+    whole = [*joined, *rest]
+    assert [each.number for each in whole] == list(range(len(whole)))
+    for key in range(-10, 60):
+        holders = [each for each in whole if each.keys.contains((key,))]
+        assert len(holders) == keys.contains((key,))
+
+
+def test_nothing_is_left_behind_the_end_of_a_range() -> None:
+    assert left_of(KeyRange((3,), (9,)), [split(0, 3, 5), split(1, 5, 9)]) is None
+    assert left_of(KeyRange(), [split(0, None, 5), split(2, 5, None)]) is None
+
+
+def test_splits_that_leave_a_hole_are_an_error() -> None:
+    with pytest.raises(IntegrityError, match="do not follow each other"):
+        left_of(KeyRange(), [split(0, None, 5), split(1, 6, 9)])
