@@ -110,9 +110,20 @@ COMMANDS: Mapping[str, tuple[str, tuple[Option, ...]]] = {
     ),
     "requests": ("list what was asked of the pipeline", (FILE, JSON)),
     "cancel": ("give a request up; rows that were read again stay", (FILE, REQUEST, JSON)),
+    "add": (
+        "let the stream follow tables that the file picks now; only they are read",
+        (FILE, JSON, TABLE),
+    ),
+    "remove": (
+        "let the stream give up tables that the file does not pick any more; their rows stay",
+        (FILE, JSON, TABLE),
+    ),
     "pause": ("ask the pipeline's owner to stop", (FILE, JSON, WAIT)),
     "resume": ("allow the pipeline to run again", (FILE, JSON)),
-    "restart": ("plan from scratch: the next run reads all tables again", (FILE, JSON, YES)),
+    "restart": (
+        "plan from scratch: the next run reads all tables again, or those that are named",
+        (FILE, JSON, TABLE, YES),
+    ),
     "drop": ("forget the pipeline's state and ledger rows; tables stay", (FILE, JSON, YES)),
 }
 

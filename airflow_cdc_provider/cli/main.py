@@ -51,6 +51,8 @@ MODULES: Mapping[str, str] = {
     "resync": "resync",
     "requests": "requests",
     "cancel": "requests",
+    "add": "tables",
+    "remove": "tables",
     "pause": "pausing",
     "resume": "pausing",
     "restart": "control",

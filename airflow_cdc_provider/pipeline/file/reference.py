@@ -52,15 +52,16 @@ A plan is made once, and rows are in the sink by it. Every start, of `check`, `p
 |---|---|
 | `stream`, `spark`, `state`, `server_id`, sizes and connections of `snapshot` | obeyed from the \
 next start on; `split_rows` for tables that are not planned yet |
-| `sink.route` of a copied table; a table taken out of `tables`, put into `exclude`, or picked \
-anew | refused with its line, what it was and what it is |
+| a table taken out of `tables` or put into `exclude`, or picked anew | refused with its line, \
+until `remove` or `add` is called for it: the other tables are not read again |
+| `sink.route` of a copied table | refused with its line, what it was and what it is |
 | `source.zero_dates`; until the hand-off `snapshot.backfill` | the same |
 | the server behind `sink` | refused, unless the new one's ledger holds the plan, as a replica's \
 does |
 | the server behind `source` | refused, unless its history contains what was read; planned anew \
 if nothing was |
 | a new table at the source that fits a pattern which was there all along | not copied, and told \
-by `check`, `run`, `status` and `verify` |
+by `check`, `run`, `status` and `verify`, until `add` is called |
 
 The way past a refusal is `restart`: the next run reads all tables again, as the file says then.
 Tables of the sink that are in no plan any more keep their rows.

@@ -146,6 +146,12 @@ def require_fit(run: Run) -> CheckReport:
     return report
 
 
+def require_addable(run: Run, later: Captured) -> None:
+    """Refuse tables that preflight would refuse before a new plan."""
+    findings = sorted_findings([*_preflight_of_later(run, later)])
+    CheckReport(str(run.name), later.plans, findings).require_fit()
+
+
 def differences(
     run: Run, tables: Sequence[TablePlan], *, claimed: Iterable[Copied] = ()
 ) -> tuple[tuple[TableId, ...], tuple[TableId, ...]]:
@@ -203,7 +209,7 @@ def _if_restarted(findings: Iterable[Finding], found: Collection[Finding]) -> It
     """Turn what would refuse a new plan into warnings; what refuses this one is said already."""
     for finding in findings:
         if finding.level is Level.BLOCK and finding not in found:
-            why = f"it is not copied, and `restart` would be refused: {finding.why}"
+            why = f"it is not copied, and `add` would be refused: {finding.why}"
             yield replace(finding, level=Level.WARN, why=why)
 
 
@@ -228,7 +234,7 @@ def _not_as_planned(
     plans = (*captured.without(not_copied).plans, *captured.only(not_copied).plans)
     shared = {table: what for table, (_, what, _) in shared_targets(run.loaded, plans)}
     for table in not_copied:
-        refused = f", and `restart` would be refused: {shared[table]}" if table in shared else ""
+        refused = f", and `add` would be refused: {shared[table]}" if table in shared else ""
         yield Finding(
             PipelineCode.TABLE_NOT_IN_PLAN,
             Level.WARN,
@@ -236,8 +242,7 @@ def _not_as_planned(
             "it fits source.tables, and came after the plan was made",
             "a plan that has it",
             f"it is not copied{refused}",
-            "`restart` the pipeline to copy it, which reads all tables again, or put it into "
-            "source.exclude",
+            "`add` it, which reads it alone, or put it into source.exclude",
         )
     for table in gone:
         yield Finding(

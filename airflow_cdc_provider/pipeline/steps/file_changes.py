@@ -4,7 +4,8 @@ A plan says what is copied where, and rows are in the sink by it. What the file 
 time is obeyed at the next start: readers, batches, writers, server ids, Spark. What would need the
 rows of the plan to be other ones is refused with its line: a route, a table that is not picked any
 more or is picked anew, what becomes of zero dates, and until the hand-off the kind of backfill.
-`restart` makes a new plan from the file as it is.
+`add` and `remove` change the plan by single tables; `restart` makes a new one from the file as it
+is.
 
 A table that appears at the source and fits a pattern that was in the file all along is not the
 file's doing. It is told, again and again, but it stops nothing.
@@ -59,7 +60,8 @@ def _routes(
         if not any(model.picks(source, ignore_case=fold) for fold in folds):
             path = _where_dropped(loaded, source, ignore_case=folds[-1])
             what = f"the plan copies {source} to {sink}, and the file does not pick it any more"
-            yield path, what, f"{fix}pick it again, {RESTART}, and lets the rows in {sink} be"
+            mend = f"{fix}pick it again, `remove` it, {RESTART}; the rows in {sink} stay"
+            yield path, what, mend
             continue
         targets = [sink_table(source, model.sink.routes, ignore_case=fold) for fold in folds]
         if sink not in targets:
@@ -114,5 +116,5 @@ def _added(
         yield (
             ("source", "tables", next(at, 0)),
             f"{table} is picked now, and the plan does not copy it",
-            f"leave it out, {RESTART}",
+            f"leave it out, `add` it, which reads it alone, {RESTART}",
         )

@@ -1,0 +1,228 @@
+"""Single tables of a pipeline that streams: added, taken out, or begun again.
+
+The others are not read again. A table that is added, or begun again with the definition it has
+now, becomes the stream's at the end of the source's log as it is then: changes behind that are
+applied, and its rows are read by a request beside the stream. Until then the ledger calls it
+unread, so that no lost request, no lost state store and no crash in between can make it look
+copied: `plan` asks for what is unread whenever nobody has.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Collection, Sequence
+from contextlib import closing
+
+from airflow_cdc_provider.columns.sink_port import SinkLedger
+from airflow_cdc_provider.core.errors import (
+    NOTHING_CHANGED,
+    RefusedError,
+    SnapshotRequiredError,
+)
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.lifecycle import TablePhase
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.requests import Request, RequestKind, Scope
+from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.engine.reconcile import reconcile
+from airflow_cdc_provider.pipeline.run import Run, take_over
+from airflow_cdc_provider.pipeline.steps.checking import require_addable
+from airflow_cdc_provider.pipeline.steps.claims import claim_tables, own_tables, release_tables
+from airflow_cdc_provider.pipeline.steps.ended import require_not_ended
+from airflow_cdc_provider.pipeline.steps.file_changes import require_unchanged
+from airflow_cdc_provider.pipeline.steps.servers import origin_now, require_sink
+from airflow_cdc_provider.pipeline.steps.sink import (
+    open_ledger,
+    open_table_builder,
+    open_targets,
+    sink_of,
+    source_of,
+)
+from airflow_cdc_provider.pipeline.steps.tables import (
+    Captured,
+    captured_tables,
+    require_keys,
+    require_separate,
+)
+
+
+def add_tables(run: Run, tables: Collection[TableId] = ()) -> tuple[TableId, ...]:
+    """Let the stream follow tables that the file picks and the plan has not; ask for their rows.
+
+    Without `tables` all of them. Returns those that were added; the next run reads them.
+    """
+    require_not_ended(run)
+    return _begin(run, lambda captured: _to_add(run, captured, tables))
+
+
+def restart_tables(run: Run, tables: Collection[TableId]) -> tuple[TableId, ...]:
+    """Begin tables of the plan again, as they are defined now; ask for their rows.
+
+    The way on from a stream that ended at a change of theirs.
+    """
+    return _begin(run, lambda captured: _to_restart(run, captured, tables))
+
+
+def _begin(run: Run, pick: Callable[[Captured], tuple[TablePlan, ...]]) -> tuple[TableId, ...]:
+    """Let the stream follow tables from the end of the log on, and ask for their rows."""
+    _require_joins(run)
+    with closing(open_targets(run)) as targets:
+        require_unchanged(run, claimed=targets.routes())
+    with closing(open_ledger(run)) as ledger:
+        generation = _own(run, ledger)
+        # what the log holds from here on is the stream's, so the tables are looked at behind it
+        with closing(source_of(run).log_end(purpose="end of the log")) as log_end:
+            end = log_end.now()
+        captured = captured_tables(run)
+        begun = pick(captured)
+        origin = origin_now(run, captured)
+        require_sink(run, origin.sink, ledger.plan_id())
+        _require_copyable(run, captured, begun)
+        _claim(run, generation, begun, origin.sink)
+        names = tuple(plan.schema.table for plan in begun)
+        ledger.change_tables(removed=names)
+        with closing(open_table_builder(run)) as builder:
+            builder.create_missing(begun)  # without the unique keys of what nobody streams
+        stream = ledger.change_tables(added=dict.fromkeys(names, end))
+        run.store.change_plan(run.name, generation, added=begun, origin=origin)
+        run.store.store_hand_off(run.name, generation, stream)
+        ask_for_unread(run, generation, stream)
+    return names
+
+
+def remove_tables(run: Run, tables: Collection[TableId]) -> tuple[TableId, ...]:
+    """Let the stream give up tables that the file does not pick any more; their rows stay.
+
+    Returns the sink's tables that nobody writes to any more.
+    """
+    planned = {state.table: state.plan for state in run.store.tables(run.name)}
+    _require_gone(run, planned, tables)
+    with closing(open_ledger(run)) as ledger:
+        generation = _own(run, ledger)
+        stream = ledger.change_tables(removed=tables)
+        run.store.change_plan(run.name, generation, removed=tables)
+        run.store.store_hand_off(run.name, generation, stream)
+        kept = [plan for table, plan in planned.items() if table not in tables]
+        release_tables(run, generation, keep=kept)
+    names = ", ".join(map(str, sorted(tables)))
+    run.store.tell(run.name, f"not copied any more: {names}", level="warning")
+    return tuple(sorted(planned[table].sink_table for table in tables))
+
+
+def require_streamed(run: Run, stream: StreamSplit) -> None:
+    """Refuse to go on while a table of the plan is nobody's: `restart` of it was cut off."""
+    owned = {progress.table for progress in stream.tables}
+    lost = sorted(state.table for state in run.store.tables(run.name) if state.table not in owned)
+    if lost:
+        names = " ".join(f"--table {table}" for table in lost)
+        raise RefusedError(
+            f"the stream does not follow {', '.join(map(str, lost))}, and the plan has it",
+            where=f"ledger of {run.name}",
+            risk="its changes would be lost; nothing was started",
+            remedy=f"`restart` it with {names}: the other tables are not read again",
+        )
+
+
+def ask_for_unread(run: Run, generation: int, stream: StreamSplit) -> None:
+    """Ask for the rows of tables that were added, unless that is asked already."""
+    asked = {
+        table
+        for request in run.store.requests(run.name, only_open=True)
+        if request.kind is RequestKind.ADD
+        for table in request.scope.tables
+    }
+    tables = tuple(table for table in stream.unread if table not in asked)
+    if not tables:
+        return
+    for table in tables:
+        run.store.mark_table(run.name, generation, table, TablePhase.SNAPSHOT)
+    request_id = f"add-{uuid.uuid4().hex[:8]}"
+    now = run.store.now_us()
+    run.store.ask(Request(run.name, request_id, RequestKind.ADD, Scope(tables), run.owner, now))
+    names = ", ".join(map(str, tables))
+    run.store.tell(run.name, f"{names} will be read beside the stream: request {request_id}")
+
+
+def _own(run: Run, ledger: SinkLedger) -> int:
+    """Take the pipeline over; refused before the hand-off."""
+    generation = take_over(run, ledger).generation
+    if not reconcile(run.store, ledger, run.name, generation).handed_off:
+        raise SnapshotRequiredError(
+            f"the snapshot of {run.name} is not handed off to a stream",
+            where=f"ledger of {run.name}",
+            risk=NOTHING_CHANGED,
+            remedy="`run` it to the end of its snapshot first",
+        )
+    return generation
+
+
+def _require_joins(run: Run) -> None:
+    if not sink_of(run).abilities.joins:
+        raise RefusedError(
+            "this kind of sink takes no rows beside its stream",
+            where=f"sink of {run.name}",
+            risk=NOTHING_CHANGED,
+            remedy="make another pipeline for the new tables, or `restart` this one",
+        )
+
+
+def _to_add(run: Run, captured: Captured, tables: Collection[TableId]) -> tuple[TablePlan, ...]:
+    planned = {state.table for state in run.store.tables(run.name)}
+    new = {plan.schema.table: plan for plan in captured.plans if plan.schema.table not in planned}
+    for table in tables:
+        if table in planned:
+            raise _refused(run, f"{table} is copied already", "leave it out")
+        if table not in new:
+            raise _refused(run, f"the file does not pick {table}", "put it into source.tables")
+    if not new:
+        raise _refused(
+            run, "the file picks no table that is not copied", "put it into source.tables"
+        )
+    return tuple(new[table] for table in sorted(tables or new))
+
+
+def _to_restart(run: Run, captured: Captured, tables: Collection[TableId]) -> tuple[TablePlan, ...]:
+    planned = {state.table for state in run.store.tables(run.name)}
+    now = {plan.schema.table: plan for plan in captured.plans}
+    for table in tables:
+        if table not in planned:
+            raise _refused(run, f"{table} is not copied", "`add` it, or correct its name")
+        if table not in now:
+            raise _refused(run, f"{table} is not at the source", "bring it back, or `remove` it")
+    return tuple(now[table] for table in sorted(tables))
+
+
+def _require_copyable(run: Run, captured: Captured, begun: Sequence[TablePlan]) -> None:
+    names = [plan.schema.table for plan in begun]
+    others = [s.plan for s in run.store.tables(run.name) if s.table not in names]
+    require_keys(begun)
+    require_separate(run.loaded, [*others, *begun])
+    require_addable(run, captured.only(names))
+    with closing(open_table_builder(run)) as builder:
+        builder.require_fit(begun)
+
+
+def _claim(run: Run, generation: int, begun: Sequence[TablePlan], sink: str) -> None:
+    known = own_tables(run, sink)
+    planned = [state.plan for state in run.store.tables(run.name)]
+    claim_tables(run, generation, [*planned, *begun], known=known)
+
+
+def _require_gone(run: Run, planned: Collection[TableId], tables: Collection[TableId]) -> None:
+    origin = run.store.origin(run.name)
+    fold = origin is not None and origin.names_fold_case
+    for table in tables:
+        if table not in planned:
+            raise _refused(run, f"{table} is not copied", "leave it out")
+        if run.model.picks(table, ignore_case=fold):
+            raise _refused(
+                run,
+                f"the file still picks {table}",
+                "take it out of source.tables, or put it into source.exclude",
+            )
+    if len(set(tables)) == len(planned):
+        raise _refused(run, "these are all of its tables", "`drop` the pipeline")
+
+
+def _refused(run: Run, what: str, remedy: str) -> RefusedError:
+    return RefusedError(what, f"tables of {run.name}", NOTHING_CHANGED, remedy)
