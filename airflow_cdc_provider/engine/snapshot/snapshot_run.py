@@ -11,9 +11,10 @@ round of readers for what is left. Only what can be the loss of a reader is met 
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from typing import Protocol
 
 from airflow_cdc_provider.columns.source_port import SplitReading
@@ -32,6 +33,7 @@ from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.job_result import JobResult, Outcome
 from airflow_cdc_provider.engine.ownership import Ownership
 from airflow_cdc_provider.engine.reconcile import reconcile
+from airflow_cdc_provider.engine.retries import Retries
 from airflow_cdc_provider.engine.snapshot.assigner import SplitAssigner
 from airflow_cdc_provider.engine.snapshot.assigner_server import AssignerServer
 from airflow_cdc_provider.engine.snapshot.planner import Planner
@@ -64,9 +66,34 @@ def worst(errors: Sequence[CdcError]) -> CdcError | None:
     return min(errors, key=lambda error: not isinstance(error, FencedError), default=None)
 
 
-def run_snapshot(job: Job, readers: Readers) -> JobResult:
+def run_snapshot(job: Job, readers: Readers, *, back_off: BackOff | None = None) -> JobResult:
     """Read every split that is not finished; returns when all are, or when asked to stop."""
     started = time.monotonic()
+    spec = job.spec
+    assigner = SplitAssigner(job.store, spec.pipeline, spec.generation)
+    ending = threading.Event()
+
+    def end(fenced: FencedError | None) -> None:
+        assigner.queue.stop(fenced)
+        ending.set()
+
+    with Ownership(job.store, spec.pipeline, spec.generation, on_end=end, stop=job.stop):
+        try:
+            each = Retries(job, ending, back_off).call(lambda: _begin(job))
+            if each is not None:
+                _read(job, assigner, readers, each, ending)
+        except RetryableError as error:
+            if not ending.is_set():
+                raise
+            log.warning("asked to stop, so this is not waited for: %s", error)
+    if assigner.queue.stopped_by is not None:
+        raise assigner.queue.stopped_by
+    _raise_failures(job, assigner)
+    return _result(job, assigner, started)
+
+
+def _begin(job: Job) -> int | None:
+    """Take the pipeline over; returns a reader's connections, None if nothing is to be read."""
     spec = job.spec
     plan_id = job.pipeline().plan_id
     with closing(job.sink().open_ledger()) as ledger:
@@ -79,38 +106,35 @@ def run_snapshot(job: Job, readers: Readers) -> JobResult:
         raise _another_plan(job, plan_id)
     if correction.handed_off:
         log.info("nothing to read, the stream has taken over: pipeline=%s", spec.pipeline)
-        return _result(job, None, started)
+        return None
     job.enter(Phase.SNAPSHOT, from_=_MAY_START)
     if held:
         _check_source(job, held)
-    assigner = SplitAssigner(job.store, spec.pipeline, spec.generation)
+    return job.source().connections_a_reader(backfill=spec.backfill)
+
+
+def _read(
+    job: Job, assigner: SplitAssigner, readers: Readers, each: int, ending: threading.Event
+) -> None:
+    """Run the readers, and the planner beside them."""
+    spec = job.spec
     assigner.load()
     for table in job.store.tables(spec.pipeline):
         if table.phase in {TablePhase.PLANNED, TablePhase.FAILED}:
             job.store.mark_table(spec.pipeline, spec.generation, table.table, TablePhase.SNAPSHOT)
             if table.planning_done:
                 assigner.note_if_read(table.table)
-    with ExitStack() as stack:
-        planner = stack.enter_context(
-            Planner(
-                assigner,
-                job.store.tables(spec.pipeline),
-                lambda: job.source().boundaries(spec.split_rows),
-                stored=lambda table: job.store.splits(spec.pipeline, table.table),
-            )
-        )
-        server = stack.enter_context(AssignerServer(assigner, host=readers.driver_host))
-        stack.enter_context(
-            Ownership(
-                job.store, spec.pipeline, spec.generation, on_end=assigner.queue.stop, stop=job.stop
-            )
-        )
+    planner = Planner(
+        assigner,
+        job.store.tables(spec.pipeline),
+        lambda: job.source().boundaries(spec.split_rows),
+        stored=lambda table: job.store.splits(spec.pipeline, table.table),
+    )
+    with planner, AssignerServer(assigner, host=readers.driver_host) as server:
         task = _task(job, server)
-        count = reader_count(job, readers.at_once, planning=planner.is_needed)
+        count = reader_count(job, readers.at_once, each, planning=planner.is_needed)
         log.info("snapshot starts: pipeline=%s readers=%d", spec.pipeline, count)
-        _run_rounds(job, assigner, lambda: readers.run(task, count))
-    _raise_failures(job, assigner)
-    return _result(job, assigner, started)
+        _run_rounds(job, assigner, lambda: readers.run(task, count), ending)
 
 
 def _check_source(job: Job, held: Sequence[Held]) -> None:
@@ -121,14 +145,13 @@ def _check_source(job: Job, held: Sequence[Held]) -> None:
         job.store.tell(job.spec.pipeline, news, level="warning")
 
 
-def reader_count(job: Job, at_once: int | None, *, planning: bool) -> int:
+def reader_count(job: Job, at_once: int | None, each: int, *, planning: bool) -> int:
     """Return how many readers keep within `max_connections` and the ids on the source.
 
     With backfill a reader counts two connections, one for rows and one for the log: to open the
     second only when a split has something to replay would break the promise when it matters. The
     planner holds one while it plans. More readers than run at once would only wait.
     """
-    each = job.source().connections_a_reader(backfill=job.spec.backfill)
     count = (job.spec.max_connections - int(planning)) // each
     count = min(count, job.spec.server_id_last - job.spec.server_id_first)
     return max(1, count if at_once is None else min(count, at_once))
@@ -151,13 +174,16 @@ def _task(job: Job, server: AssignerServer) -> ReaderTask:
 
 
 def _run_rounds(
-    job: Job, assigner: SplitAssigner, run_readers: Callable[[], CdcError | None]
+    job: Job,
+    assigner: SplitAssigner,
+    run_readers: Callable[[], CdcError | None],
+    ending: threading.Event,
 ) -> None:
     """Run readers until the queue is over; a round ends early only when a reader broke."""
     for round_number in range(1, MOST_ROUNDS + 1):
         error = run_readers()
-        if isinstance(error, FencedError) or assigner.queue.stopped_by is not None:
-            raise assigner.queue.stopped_by or error or AssertionError
+        if isinstance(error, FencedError):
+            raise error
         if assigner.queue.is_over:
             return
         if error is None or round_number == MOST_ROUNDS:
@@ -166,7 +192,7 @@ def _run_rounds(
             raise error
         wait_s = _BETWEEN_ROUNDS.wait_s(round_number)
         log.warning("readers were lost: round=%d next_in_s=%g %s", round_number, wait_s, error)
-        job.stop.wait(wait_s)
+        ending.wait(wait_s)
 
 
 def _raise_failures(job: Job, assigner: SplitAssigner) -> None:
@@ -184,19 +210,18 @@ def _raise_failures(job: Job, assigner: SplitAssigner) -> None:
     )
 
 
-def _result(job: Job, assigner: SplitAssigner | None, started: float) -> JobResult:
-    stopped = assigner is not None and assigner.queue.is_stopped
-    progress = None if assigner is None else assigner.progress
+def _result(job: Job, assigner: SplitAssigner, started: float) -> JobResult:
+    progress = assigner.progress
     return JobResult(
         str(job.spec.pipeline),
         job.spec.generation,
         job.spec.kind.value,
-        Outcome.STOPPED if stopped else Outcome.FINISHED,
+        Outcome.STOPPED if assigner.queue.is_stopped else Outcome.FINISHED,
         seconds=round(time.monotonic() - started, 3),
         tables=len(job.plans()),
-        splits=0 if progress is None else progress.splits,
-        rows=0 if progress is None else progress.rows,
-        changes=0 if progress is None else progress.changes,
+        splits=progress.splits,
+        rows=progress.rows,
+        changes=progress.changes,
     )
 
 

@@ -3,7 +3,8 @@
 The driver decides nothing about positions: reading starts where the sink's ledger says, and every
 commit moves the ledger together with the rows. So whatever fails, following is simply started
 again from the ledger: at once when it went forward before, else after growing waits, and not for
-ever. What trying again does not mend ends the job with its named error.
+ever. A server that is away while the job begins or ends is waited for in the same way. What trying
+again does not mend ends the job with its named error.
 
 A bounded run reads to what was the end of the log when the job began, also when it starts again; a
 continuous one ends when it is asked to.
@@ -13,14 +14,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import replace
 from typing import Protocol
 
 from airflow_cdc_provider.columns.sink_port import StreamCounts
 from airflow_cdc_provider.columns.source_port import LogReading
 from airflow_cdc_provider.core.errors import (
-    CdcError,
     RetryableError,
     SnapshotRequiredError,
     SparkLostError,
@@ -36,6 +37,7 @@ from airflow_cdc_provider.engine.job_result import JobResult, Outcome
 from airflow_cdc_provider.engine.ownership import Ownership
 from airflow_cdc_provider.engine.reconcile import reconcile
 from airflow_cdc_provider.engine.requests.worker import RequestWorker
+from airflow_cdc_provider.engine.retries import Retries
 from airflow_cdc_provider.engine.stream.following import Following
 from airflow_cdc_provider.engine.stream.heartbeat import Heartbeat
 from airflow_cdc_provider.engine.stream.stream_task import StreamTask
@@ -74,22 +76,54 @@ def run_stream(
     then its bound is the end of the log when nothing asked is left to do.
     """
     started = time.monotonic()
-    spec = job.spec
+    following = Following(carries_out=carries_out)
+    name, generation = job.spec.pipeline, job.spec.generation
+    with Ownership(job.store, name, generation, on_end=following.end, stop=job.stop):
+        _follow_to_the_end(job, following, follower, Retries(job, following.ending, back_off))
+    return _result(job, following, started)
+
+
+def _follow_to_the_end(
+    job: Job, following: Following, follower: OpenFollower, retries: Retries
+) -> None:
+    try:
+        following.before = retries.call(lambda: _begin(job, following))
+        with _beating(job, following), _requests(job, following):
+            _Tries(job, following, follower, retries).run_to_the_end()
+            retries.call(lambda: _pass_over(job, following))
+        retries.call(lambda: _committed(job, following))
+    except RetryableError as error:
+        if following.fenced is not None:
+            raise following.fenced from error
+        if not following.ending.is_set() or isinstance(error, SparkLostError):
+            raise
+        log.warning("asked to stop, so this is not waited for: %s", error)
+    if following.before is not None:
+        retries.call(lambda: _leave(job))
+
+
+def _begin(job: Job, following: Following) -> StreamCounts:
+    """Take the pipeline over; returns what earlier runs have committed."""
     before = _take_over(job)
-    is_bounded = spec.stream_mode is StreamMode.BOUNDED
-    following = Following(_end_of_log(job) if is_bounded and not carries_out else None)
+    if job.spec.stream_mode is StreamMode.BOUNDED and not following.carries_out:
+        following.bound = _end_of_log(job)
     job.enter(Phase.STREAMING, from_=_MAY_START)
-    with _at_work(job, following), _requests(job, following, carries_out=carries_out):
-        _Tries(job, following, follower, back_off or BackOff()).run_to_the_end()
-        _pass_over(job, following)
-    split, counts = _committed(job)
-    job.store.move(spec.pipeline, spec.generation, expected=Phase.STREAMING, to=Phase.STOPPED)
-    return JobResult(
-        str(spec.pipeline),
-        spec.generation,
-        spec.kind.value,
+    return before
+
+
+def _result(job: Job, following: Following, started: float) -> JobResult:
+    result = JobResult(
+        str(job.spec.pipeline),
+        job.spec.generation,
+        job.spec.kind.value,
         Outcome.STOPPED if following.ending.is_set() else Outcome.FINISHED,
         seconds=round(time.monotonic() - started, 3),
+    )
+    if following.before is None or following.committed is None:
+        return result
+    before, (split, counts) = following.before, following.committed
+    return replace(
+        result,
         tables=len(split.tables),
         changes=counts.changes - before.changes,
         transactions=counts.transactions - before.transactions,
@@ -98,25 +132,28 @@ def run_stream(
     )
 
 
-@contextmanager
-def _at_work(job: Job, following: Following) -> Iterator[None]:
-    """Beat, and stay the owner."""
-    store, spec, passed_over = job.store, job.spec, following.passed_over
-    beating = Heartbeat(
-        store, job.source(), job.sink(), on_fenced=following.end, passed_over=passed_over
+def _leave(job: Job) -> None:
+    if job.pipeline().phase is not Phase.STOPPED:  # a try before this one may have come through
+        job.store.move(
+            job.spec.pipeline, job.spec.generation, expected=Phase.STREAMING, to=Phase.STOPPED
+        )
+
+
+def _beating(job: Job, following: Following) -> Heartbeat:
+    return Heartbeat(
+        job.store,
+        job.source(),
+        job.sink(),
+        on_fenced=following.end,
+        passed_over=following.passed_over,
     )
-    owning = Ownership(store, spec.pipeline, spec.generation, on_end=following.end, stop=job.stop)
-    with beating, owning:
-        yield
 
 
-def _requests(
-    job: Job, following: Following, *, carries_out: bool
-) -> AbstractContextManager[object]:
+def _requests(job: Job, following: Following) -> AbstractContextManager[object]:
     """Carry out what is asked, beside the stream."""
     if job.spec.stream_mode is StreamMode.CONTINUOUS:
         return RequestWorker(job, following)
-    if not carries_out:
+    if not following.carries_out:
         return nullcontext()
 
     def end() -> None:
@@ -129,11 +166,11 @@ class _Tries:
     """Follows, and follows again from the ledger while that may help."""
 
     def __init__(
-        self, job: Job, following: Following, follower: OpenFollower, back_off: BackOff
+        self, job: Job, following: Following, follower: OpenFollower, retries: Retries
     ) -> None:
         self._job = job
         self._following = following
-        self._back_off = back_off
+        self._retries = retries
         self._task = _task(job)
         self._follower = follower(self._task, following)
 
@@ -144,7 +181,7 @@ class _Tries:
         while not self._following.ending.is_set():
             began = time.monotonic()
             try:
-                stream = _committed(self._job)[0]
+                stream = _committed(self._job, self._following)
                 before, start = start, stream.start
                 if start != before:
                     failures = 0
@@ -159,10 +196,10 @@ class _Tries:
                     failures = 0
                 failing_since = failing_since if failures else now
                 failures += 1
-                if self._back_off.is_over(now - failing_since):
+                if self._retries.back_off.is_over(now - failing_since):
                     raise
-                self._tell_retry(error)
-                self._following.ending.wait(self._back_off.wait_s(failures))
+                self._retries.tell("stream restarts from the ledger", error)
+                self._following.ending.wait(self._retries.back_off.wait_s(failures))
         if self._following.fenced is not None:
             raise self._following.fenced
 
@@ -171,22 +208,13 @@ class _Tries:
         held, tables = held_by_stream(stream), self._task.captured
         news = self._job.source().require_same_log(stream.start, held, tables)
         if news:
-            self._tell(news)
+            self._retries.warn(news)
         self._following.error = None
         self._following.passed_over.log = None  # reading begins where the ledger is
         is_over = self._follower.follow(stream.start)
         if self._following.fenced is not None:
             raise self._following.fenced
         return is_over
-
-    def _tell_retry(self, error: RetryableError) -> None:
-        text = self._job.servers.secrets.scrub(str(error))
-        log.warning("stream starts again from the ledger: cause=%s", text)
-        self._tell(f"stream restarts: {text}")
-
-    def _tell(self, text: str) -> None:
-        with suppress(CdcError):
-            self._job.store.tell(self._job.spec.pipeline, text, level="warning")
 
 
 def _pass_over(job: Job, following: Following) -> None:
@@ -196,10 +224,7 @@ def _pass_over(job: Job, following: Following) -> None:
 
 
 def _take_over(job: Job) -> StreamCounts:
-    """Fence every older writer, bring the state store in line, and mark what is to catch up.
-
-    Returns what earlier runs have committed.
-    """
+    """Fence every older writer, bring the state store in line, and mark what is to catch up."""
     spec = job.spec
     job.pipeline()
     with closing(job.sink().open_ledger()) as ledger:
@@ -213,13 +238,15 @@ def _take_over(job: Job) -> StreamCounts:
     return counts
 
 
-def _committed(job: Job) -> tuple[StreamSplit, StreamCounts]:
-    """Return the stream as the ledger has it, and what was committed since the hand-off."""
+def _committed(job: Job, following: Following) -> StreamSplit:
+    """Return the stream as the ledger has it, and note what was committed since the hand-off."""
     with closing(job.sink().open_ledger()) as ledger:
         split, counts = ledger.stream(), ledger.counts()
     if split is None:
         raise _not_handed_off(job)
-    return split.passed(split.start), counts
+    split = split.passed(split.start)
+    following.committed = split, counts
+    return split
 
 
 def _end_of_log(job: Job) -> LogPosition:

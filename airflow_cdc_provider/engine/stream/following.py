@@ -7,9 +7,11 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from airflow_cdc_provider.columns.sink_port import StreamCounts
 from airflow_cdc_provider.core.codec import quiet_log_from_json
 from airflow_cdc_provider.core.errors import CdcError, FencedError
 from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.stream.passed_over import PassedOver
 from airflow_cdc_provider.engine.stream.stream_task import ERROR
 
@@ -25,6 +27,12 @@ class Following:
     passed_over: PassedOver = field(default_factory=PassedOver)
     error: CdcError | None = None
     """Of the micro-batch that failed last, or the fencing."""
+    carries_out: bool = False
+    """A bounded run ends once what was asked of the pipeline is done."""
+    before: StreamCounts | None = None
+    """What earlier runs had committed; None until this one has begun."""
+    committed: tuple[StreamSplit, StreamCounts] | None = None
+    """What the ledger had when it was last read."""
 
     def end(self, fenced: FencedError | None) -> None:
         """Ask the follower to end."""

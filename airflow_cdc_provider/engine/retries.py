@@ -1,0 +1,57 @@
+"""Calling again what a server that is away made fail, while a job begins and ends.
+
+What fails passes on its own: it is tried again with growing waits, and given up after a while. Who
+asks the job to end does not wait for that.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from airflow_cdc_provider.core.errors import CdcError, RetryableError
+from airflow_cdc_provider.engine.backoff import BackOff
+from airflow_cdc_provider.engine.job import Job
+
+log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
+
+
+class Retries:
+    """Makes the calls of one job's beginning and end."""
+
+    def __init__(self, job: Job, ending: threading.Event, back_off: BackOff | None = None) -> None:
+        self.back_off = back_off or BackOff()
+        self._job = job
+        self._ending = ending
+
+    def call(self, attempt: Callable[[], Answer]) -> Answer:
+        """Return what an attempt answers; raise what no retry mends, or met at the end."""
+        since = time.monotonic()
+        failures = 0
+        while True:
+            try:
+                return attempt()
+            except RetryableError as error:
+                failures += 1
+                if self._ending.is_set() or self.back_off.is_over(time.monotonic() - since):
+                    raise
+                self.tell(f"{self._job.spec.kind.value} is tried again", error)
+                if self._ending.wait(self.back_off.wait_s(failures)):
+                    raise
+
+    def tell(self, what: str, error: RetryableError) -> None:
+        """Put it where people look for it."""
+        text = f"{what}: {self._job.servers.secrets.scrub(str(error))}"
+        log.warning("%s", text)
+        self.warn(text)
+
+    def warn(self, text: str) -> None:
+        """Tell it among the pipeline's events; a state store that is away misses it."""
+        with suppress(CdcError):
+            self._job.store.tell(self._job.spec.pipeline, text, level="warning")

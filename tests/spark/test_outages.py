@@ -1,0 +1,265 @@
+"""A server that is away while a job begins or ends is waited for, as it is in the middle.
+
+The jobs run in this process, without a Spark. Servers are stopped, or cannot be reached.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_cdc_provider.core.errors import SinkUnreachableError, SourceUnreachableError
+from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.jobspec import JobKind, StreamMode
+from airflow_cdc_provider.core.lifecycle import Phase, Wanted
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.engine.backoff import BackOff
+from airflow_cdc_provider.engine.in_process import OwnReader
+from airflow_cdc_provider.engine.job import Job
+from airflow_cdc_provider.engine.job_result import JobResult, Outcome
+from airflow_cdc_provider.engine.snapshot.snapshot_run import run_snapshot
+from airflow_cdc_provider.engine.stream.follow import OpenFollower, run_stream
+from airflow_cdc_provider.engine.stream.own_follower import OwnFollower
+from airflow_cdc_provider.systems import registry
+from tests.servers.given import SqlServer
+from tests.servers.proxy import NONE, CuttingProxy, Fault
+from tests.servers.throwaway import MySqlServer, ThrowawayServer
+from tests.spark.pipelines import Pipeline
+from tests.spark.test_stream_job import change
+from tests.spark.workload import TABLES, fill
+
+pytestmark = pytest.mark.timeout(300)
+TRIED_AGAIN = "is tried again"
+QUICK = BackOff(first_s=0.1, longest_s=0.5)
+SLOW = BackOff(first_s=60.0, longest_s=60.0)
+NEVER = BackOff(first_s=0.1, give_up_s=0.0)
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def source() -> Iterator[ThrowawayServer]:
+    """A source that these tests may stop."""
+    with MySqlServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def sink() -> Iterator[ThrowawayServer]:
+    """A sink that these tests may stop."""
+    with MySqlServer() as server:
+        yield server
+
+
+@dataclass
+class Outages:
+    """A planned pipeline, and the ways to its servers."""
+
+    pipeline: Pipeline
+    ways: dict[str, CuttingProxy]
+
+    @contextmanager
+    def away(self, side: str) -> Iterator[None]:
+        self.gone(side)
+        try:
+            yield
+        finally:
+            self.back(side)
+
+    def gone(self, side: str) -> None:
+        self.ways[side].fault = Fault(refuse=True)
+        self.ways[side].cut()
+
+    def back(self, side: str) -> None:
+        self.ways[side].fault = NONE
+
+
+def planned(source: SqlServer, sink: SqlServer, folder: Path, **options: Any) -> Pipeline:
+    name = f"outage_{next(_numbers)}"
+    for server in (source, sink):
+        server.execute(f"CREATE DATABASE {name}")
+    made = Pipeline(PipelineName(name), source, sink, name, name, folder, **options)
+    fill(made, 100)
+    made.plan(TABLES)
+    return made
+
+
+@pytest.fixture
+def outages(source: ThrowawayServer, sink: ThrowawayServer, tmp_path: Path) -> Iterator[Outages]:
+    with CuttingProxy(source.port) as to_source, CuttingProxy(sink.port) as to_sink:
+        pipeline = planned(
+            source,
+            sink,
+            tmp_path,
+            source_dsn=source.dsn().replace(f":{source.port}", f":{to_source.port}"),
+            sink_dsn=sink.dsn().replace(f":{sink.port}", f":{to_sink.port}"),
+        )
+        yield Outages(pipeline, {"source": to_source, "sink": to_sink})
+        pipeline.store.close()
+
+
+def job(pipeline: Pipeline, kind: JobKind) -> Job:
+    spec = pipeline.spec(kind, pipeline.take_over(), stream_mode=StreamMode.BOUNDED)
+    return Job(spec, pipeline.servers(), pipeline.store, registry)
+
+
+def read(pipeline: Pipeline, back_off: BackOff = QUICK) -> JobResult:
+    return run_snapshot(job(pipeline, JobKind.SNAPSHOT), OwnReader(), back_off=back_off)
+
+
+def handed_off(pipeline: Pipeline) -> Pipeline:
+    """Bring it to where the stream starts, with one change to bring."""
+    read(pipeline)
+    pipeline.hand_off()
+    change(pipeline, 1)
+    return pipeline
+
+
+def stream(
+    pipeline: Pipeline, follower: OpenFollower = OwnFollower, back_off: BackOff = QUICK
+) -> JobResult:
+    return run_stream(job(pipeline, JobKind.STREAM), follower, back_off=back_off)
+
+
+def assert_finished(pipeline: Pipeline, running: Future[JobResult]) -> None:
+    result = running.result(timeout=60)
+    assert (result.outcome, result.changes) == (Outcome.FINISHED, 1)
+    assert phase_of(pipeline) is Phase.STOPPED
+    pipeline.assert_equal()
+
+
+def phase_of(pipeline: Pipeline) -> Phase:
+    return pipeline.store.ensure(pipeline.name).phase
+
+
+def under_way(call: Callable[[], JobResult], caplog: pytest.LogCaptureFixture) -> Future[JobResult]:
+    """Run a job in a thread; returns when it has failed and waits to try again."""
+    caplog.set_level(logging.WARNING)
+    pool = ThreadPoolExecutor(1)
+    running = pool.submit(call)
+    pool.shutdown(wait=False)
+    deadline = time.monotonic() + 60
+    while TRIED_AGAIN not in caplog.text and not running.done():
+        assert time.monotonic() < deadline, "it neither waits nor ends"
+        time.sleep(0.05)
+    return running
+
+
+def test_a_stream_waits_for_servers_that_are_down_when_it_starts(
+    source: ThrowawayServer,
+    sink: ThrowawayServer,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pipeline = handed_off(planned(source, sink, tmp_path))
+    source.stop()
+    sink.stop()
+    running = under_way(lambda: stream(pipeline), caplog)
+    sink.start()
+    source.start()
+    assert_finished(pipeline, running)
+    assert any(TRIED_AGAIN in event.text for event in pipeline.store.events(pipeline.name))
+    pipeline.store.close()
+
+
+@pytest.mark.parametrize("side", ["source", "sink"])
+def test_a_stream_waits_for_a_server_that_is_away_when_it_starts(
+    outages: Outages, side: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    handed_off(outages.pipeline)
+    with outages.away(side):
+        running = under_way(lambda: stream(outages.pipeline), caplog)
+    assert_finished(outages.pipeline, running)
+
+
+def test_a_stream_waits_for_a_mariadb_that_is_away_when_it_starts(
+    mariadb_server: SqlServer,
+    sink: ThrowawayServer,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with CuttingProxy(mariadb_server.port) as way:
+        dsn = mariadb_server.dsn().replace(f":{mariadb_server.port}", f":{way.port}")
+        pipeline = handed_off(planned(mariadb_server, sink, tmp_path, source_dsn=dsn))
+        outages = Outages(pipeline, {"source": way})
+        with outages.away("source"):
+            running = under_way(lambda: stream(pipeline), caplog)
+        assert_finished(pipeline, running)
+        pipeline.store.close()
+    mariadb_server.execute(f"DROP DATABASE {pipeline.source_database}")
+
+
+def sink_lost_at_the_end(outages: Outages) -> OpenFollower:
+    """Follow to the bound; then the sink is away."""
+
+    class Lost(OwnFollower):
+        def follow(self, start: LogPosition) -> bool:
+            is_over = super().follow(start)
+            outages.gone("sink")
+            return is_over
+
+    return Lost
+
+
+def test_a_stream_waits_for_a_sink_that_goes_away_at_its_end(
+    outages: Outages, caplog: pytest.LogCaptureFixture
+) -> None:
+    handed_off(outages.pipeline)
+    follower = sink_lost_at_the_end(outages)
+    running = under_way(lambda: stream(outages.pipeline, follower), caplog)
+    outages.back("sink")
+    assert_finished(outages.pipeline, running)
+
+
+@pytest.mark.parametrize("moment", ["start", "end"])
+def test_a_stream_that_waits_for_its_sink_stops_when_asked_to(
+    outages: Outages, moment: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    pipeline = handed_off(outages.pipeline)
+    before = phase_of(pipeline)
+    follower: OpenFollower = OwnFollower
+    if moment == "end":
+        follower = sink_lost_at_the_end(outages)
+    else:
+        outages.gone("sink")
+    running = under_way(lambda: stream(pipeline, follower, SLOW), caplog)
+    pipeline.store.want(pipeline.name, Wanted.STOP)
+    assert running.result(timeout=30).outcome is Outcome.STOPPED
+    assert phase_of(pipeline) is (before if moment == "start" else Phase.STOPPED)
+
+
+def test_a_job_that_never_connects_ends_with_what_it_met(outages: Outages) -> None:
+    with outages.away("sink"), pytest.raises(SinkUnreachableError):
+        read(outages.pipeline, NEVER)
+    handed_off(outages.pipeline)
+    with outages.away("sink"), pytest.raises(SinkUnreachableError):
+        stream(outages.pipeline, back_off=NEVER)
+    with outages.away("source"), pytest.raises(SourceUnreachableError):
+        stream(outages.pipeline, back_off=NEVER)
+
+
+@pytest.mark.parametrize("side", ["source", "sink"])
+def test_a_snapshot_waits_for_a_server_that_is_away_when_it_starts(
+    outages: Outages, side: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with outages.away(side):
+        running = under_way(lambda: read(outages.pipeline), caplog)
+    assert running.result(timeout=60).outcome is Outcome.FINISHED
+    outages.pipeline.assert_equal()
+
+
+def test_a_snapshot_that_waits_for_its_sink_stops_when_asked_to(
+    outages: Outages, caplog: pytest.LogCaptureFixture
+) -> None:
+    outages.gone("sink")
+    running = under_way(lambda: read(outages.pipeline, SLOW), caplog)
+    outages.pipeline.store.want(outages.pipeline.name, Wanted.STOP)
+    assert running.result(timeout=30).outcome is Outcome.STOPPED
