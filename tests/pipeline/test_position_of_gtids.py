@@ -5,17 +5,21 @@ So it is after a snapshot of a table whose keys are not compared in code: the st
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
+from airflow_cdc_provider.core.errors import SnapshotRequiredError
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.split_planner import splits_between
 from airflow_cdc_provider.pipeline.run import Run
+from airflow_cdc_provider.pipeline.steps import small_work
 from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
 from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
+from airflow_cdc_provider.pipeline.steps.jobs import stream_spec
 from airflow_cdc_provider.pipeline.steps.planning import plan
 from airflow_cdc_provider.systems.mysql.positions.position import own
 from airflow_cdc_provider.systems.mysql.source.snapshot_reader import SnapshotReader
@@ -132,3 +136,57 @@ def test_a_transaction_that_was_logged_without_a_gtid_needs_a_job(shop: Shop) ->
     finally:
         switched(shop.source, TO_NAMED)
     refused_job(shop, run)
+
+
+def followed(run: Run) -> None:
+    """Follow the log to its end, in this process."""
+    generation = run.store.ensure(run.name).generation
+    small_work._work(run, stream_spec(run.model, generation, mode="bounded"), threading.Event())
+
+
+def unnamed(shop: Shop, *statements: str) -> None:
+    """Write without GTIDs; before and after it they are on."""
+    switched(shop.source, TO_ANONYMOUS)
+    try:
+        for statement in statements:
+            shop.at_source(statement)
+    finally:
+        switched(shop.source, TO_NAMED)
+
+
+@pytest.mark.parametrize("between", ["", "INSERT INTO orders VALUES ('b2', 'before')"])
+@pytest.mark.parametrize("behind", ["", "INSERT INTO orders VALUES ('d', 'four')"])
+def test_a_transaction_without_a_gtid_is_refused_where_the_log_is_read_by_gtids(
+    shop: Shop, between: str, behind: str
+) -> None:
+    """A dump by GTIDs begins behind files that hold none."""
+    run = handed_off(shop)
+    if between:
+        shop.at_source(between)
+    unnamed(shop, "INSERT INTO orders VALUES ('c', 'three')")
+    if behind:
+        shop.at_source(behind)
+    with pytest.raises(SnapshotRequiredError, match=r"without a GTID|anonymous transaction"):
+        followed(run)
+    assert ("d",) not in shop.sink_rows("SELECT id FROM orders")
+
+
+def test_one_from_before_the_snapshot_is_read_over_once_a_gtid_came_after_it(shop: Shop) -> None:
+    unnamed(shop, "INSERT INTO orders VALUES ('c', 'three')")
+    shop.at_source("INSERT INTO orders VALUES ('d', 'four')")
+    run = handed_off(shop)
+    shop.source.execute("FLUSH BINARY LOGS")
+    shop.at_source("INSERT INTO orders VALUES ('e', 'five')")
+    followed(run)
+    assert shop.sink_rows("SELECT id FROM orders") == [("e",)]  # the test publishes no rows
+
+
+def test_files_without_a_transaction_are_no_harm(shop: Shop) -> None:
+    run = handed_off(shop)
+    for _ in range(3):
+        shop.source.execute("FLUSH BINARY LOGS")
+    switched(shop.source, TO_ANONYMOUS)
+    switched(shop.source, TO_NAMED)
+    shop.at_source("INSERT INTO orders VALUES ('c', 'three')")
+    followed(run)
+    assert shop.sink_rows("SELECT id FROM orders") == [("c",)]

@@ -28,6 +28,7 @@ from airflow_cdc_provider.core.errors import (
     SchemaMovedError,
     SinkBusyError,
     SinkUnreachableError,
+    SnapshotRequiredError,
     SourceIdentityError,
     SourceUnreachableError,
 )
@@ -247,6 +248,8 @@ def _log_error(text: str) -> tuple[type[CdcError], str]:
         return LogPurgedError, f"{RESTART}; keep logs longer than the longest pause"
     if any(sign in words for sign in ("diverged", "more gtids", "position > file size", "> end")):
         return SourceIdentityError, f"connect to a server that has our history, or {RESTART}"
+    if "anonymous transaction" in words:
+        return SnapshotRequiredError, f"leave gtid_mode ON, and {RESTART}"
     lacking = ("not in the master's binlog", "impossible position", "missing the gtid")
     if any(sign in words for sign in lacking):
         return SourceIdentityError, f"connect to a server that has our history, or {RESTART}"

@@ -8,7 +8,8 @@ the same file names. So, before each dump:
   (see `lineage`);
 - the same server: start by file and offset. The file must still be listed and be long enough;
 - another server: start by GTIDs. Without them a position means nothing there, and is refused;
-- what was purged must be contained in what we have; if not, the error names the gap exactly.
+- what was purged must be contained in what we have; if not, the error names the gap exactly;
+- nothing without a GTID may lie where a start by GTIDs passes over it.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from airflow_cdc_provider.systems.mysql.source.lineage import (
     check_history,
 )
 from airflow_cdc_provider.systems.mysql.source.log_files import LogFiles
+from airflow_cdc_provider.systems.mysql.source.unnamed_transactions import require_named
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities
@@ -80,6 +82,7 @@ def check_start(
             _refuse_file(capabilities, place, purged)
     if isinstance(wanted.gtids, GtidSet):
         _check_purged(connection, wanted.gtids)
+        require_named(connection, wanted.gtids)
     return LogStart(MySqlPosition(capabilities.server_uuid, None, wanted.gtids), by_file=False)
 
 

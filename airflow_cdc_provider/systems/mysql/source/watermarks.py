@@ -123,10 +123,10 @@ class _SessionWatermarks:
         # An open transaction would keep its old read view; there is none unless someone else
         # shares the session through a proxy.
         query(self._connection, "COMMIT")
-        uuid, autocommit, ordered, executed = query(
+        uuid, autocommit, ordered, executed, named = query(
             self._connection,
             "SELECT @@global.server_uuid, @@session.autocommit, @@global.binlog_order_commits, "
-            "@@global.gtid_executed",
+            "@@global.gtid_executed, @@global.gtid_mode",
         )[0]
         _check_uuid(self._connection, self._capabilities, str(uuid))
         if not int(autocommit):
@@ -142,6 +142,13 @@ class _SessionWatermarks:
                 _where(self._connection),
                 "a change could be skipped while an earlier one of the same row is applied",
                 "SET GLOBAL binlog_order_commits = ON",
+            )
+        if self.mode is WatermarkMode.GTID_EXECUTED and str(named).upper() != "ON":
+            raise UnsupportedServerError(
+                f"gtid_mode was ON when reading began and is {named} now",
+                _where(self._connection),
+                "transactions without a GTID could be passed over",
+                "SET GLOBAL gtid_mode back to ON, step by step, and run again",
             )
         return str(executed)
 
