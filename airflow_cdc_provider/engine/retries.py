@@ -39,11 +39,18 @@ class Retries:
                 return attempt()
             except RetryableError as error:
                 failures += 1
+                self.require_owner()
                 if self._ending.is_set() or self.back_off.is_over(time.monotonic() - since):
                     raise
                 self.tell(f"{self._job.spec.kind.value} is tried again", error)
                 if self._ending.wait(self.back_off.wait_s(failures)):
                     raise
+
+    def require_owner(self) -> None:
+        """Raise `FencedError` if a newer owner has taken over: then that is what cut us off."""
+        spec = self._job.spec
+        with suppress(RetryableError):
+            self._job.store.renew_lease(spec.pipeline, spec.generation)
 
     def tell(self, what: str, error: RetryableError) -> None:
         """Put it where people look for it."""

@@ -10,14 +10,18 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from airflow_cdc_provider.core.errors import SinkUnreachableError, SourceUnreachableError
+from airflow_cdc_provider.core.errors import (
+    FencedError,
+    SinkUnreachableError,
+    SourceUnreachableError,
+)
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.jobspec import JobKind, StreamMode
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
@@ -34,7 +38,7 @@ from tests.servers.given import SqlServer
 from tests.servers.proxy import NONE, CuttingProxy, Fault
 from tests.servers.throwaway import MySqlServer, ThrowawayServer
 from tests.spark.pipelines import Pipeline
-from tests.spark.test_stream_job import change
+from tests.spark.test_stream_job import arrived, change, wait_until
 from tests.spark.workload import TABLES, fill
 
 pytestmark = pytest.mark.timeout(300)
@@ -263,3 +267,33 @@ def test_a_snapshot_that_waits_for_its_sink_stops_when_asked_to(
     running = under_way(lambda: read(outages.pipeline, SLOW), caplog)
     outages.pipeline.store.want(outages.pipeline.name, Wanted.STOP)
     assert running.result(timeout=30).outcome is Outcome.STOPPED
+
+
+def waits_for_lock(pipeline: Pipeline) -> bool:
+    waiting = pipeline.sink.execute(
+        "SELECT trx_query FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
+    )
+    return any(pipeline.sink_database in str(row[0]) for row in waiting)
+
+
+def test_a_stream_cut_off_by_a_newer_owner_says_so_and_blames_no_server(
+    outages: Outages,
+) -> None:
+    pipeline = handed_off(outages.pipeline)
+    made = job(pipeline, JobKind.STREAM)
+    continuous = replace(made, spec=replace(made.spec, stream_mode=StreamMode.CONTINUOUS))
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run_stream, continuous, OwnFollower, back_off=QUICK)
+        wait_until(lambda: arrived(pipeline, 1))
+        with closing(pipeline.sink.connect(pipeline.sink_database, autocommit=False)) as other:
+            other.cursor().execute("INSERT INTO orders VALUES (1000002, 'in the way', 1)")
+            change(pipeline, 2)
+            wait_until(lambda: waits_for_lock(pipeline))
+            generation = pipeline.take_over()
+            with closing(pipeline.open(generation).open_ledger()) as ledger:
+                ledger.take_over(generation)
+            other.rollback()
+        with pytest.raises(FencedError):
+            running.result(timeout=60)
+    told = [event.text for event in pipeline.store.events(pipeline.name)]
+    assert not [text for text in told if "the server runs" in text]

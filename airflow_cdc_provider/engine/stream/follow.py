@@ -191,6 +191,7 @@ class _Tries:
             except SparkLostError:
                 raise  # no query of this process will ever start again
             except RetryableError as error:
+                self._retries.require_owner()
                 now = time.monotonic()
                 if now - began >= _HEALTHY_S:  # a position that stands still says nothing then
                     failures = 0
