@@ -57,7 +57,6 @@ AT = Option(
     "a place of the log: FILE:OFFSET, a GTID, or the GTIDs that a reader has; without it the "
     "stream's position, or the log's end",
     kind=str,
-    default="",
 )
 EVENTS = Option(("--events",), "how many events to show", kind=int, default=20)
 VALUES = Option(("--values",), "show the values of changed rows, too")

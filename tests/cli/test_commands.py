@@ -126,7 +126,7 @@ def test_the_log_s_end_is_shown_before_there_is_a_stream(shop: Shop, say: Say) -
     assert said.code == 0, said.err
     assert said.out.splitlines()[-1].startswith("=> ")
     assert f"{shop.database}.orders" in said.out
-    for wrong in (("--at", "nonsense"), ("--events", "0")):
+    for wrong in (("--at", "nonsense"), ("--at", ""), ("--events", "0")):
         refused = say("log", *wrong)
         assert refused.code == 2
         assert wrong[0] in refused.err

@@ -19,7 +19,14 @@ def log(options: Options, lookup: Lookup, screen: Screen) -> bool:
             NOTHING_STARTED,
             "write how many to show, 1 or more",
         )
+    if options.at is not None and not options.at.strip():
+        raise RefusedError(
+            "an empty text is no place of a log",
+            "--at",
+            NOTHING_STARTED,
+            "write FILE:OFFSET, such as binlog.000009:154, or a GTID; or leave --at out",
+        )
     with looked_at(options, lookup, screen) as run:
-        view = log_view(run, at=options.at, count=options.events, values=options.values)
+        view = log_view(run, at=options.at or "", count=options.events, values=options.values)
     screen.result(view.to_json(), log_lines(view))
     return True
