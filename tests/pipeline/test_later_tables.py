@@ -66,7 +66,7 @@ def test_a_later_table_with_a_fault_is_told_and_stops_nothing(
     report = require_fit(shop.run())
     told = of_later(shop, report.findings)
     assert "table.not_in_plan" in {finding.code for finding in told}
-    assert any("`restart`" in f"{finding.why} {finding.fix}" for finding in told)
+    assert any("`add`" in f"{finding.why} {finding.fix}" for finding in told)
     assert len(told) > 1, "what is wrong with it is not told"
     assert {finding.level for finding in told} <= {Level.WARN, Level.INFO}
     went_on = plan(shop.run())
@@ -100,7 +100,7 @@ def test_a_later_table_with_the_target_of_another_stops_nothing(shop: Shop) -> N
     run = shop.run()
     assert plan(run).not_copied == (f"{shop.database}.later",)
     (told,) = of_later(shop, require_fit(run).findings)
-    assert "`restart`" in told.why
+    assert "`add`" in told.why
     with pytest.raises(PipelineFileError, match="both go to"):
         restart(run)
 

@@ -8,7 +8,7 @@ missing privilege, is not met with this: there a new run simply tries again.
 
 from __future__ import annotations
 
-from airflow_cdc_provider.core.errors import CdcError, StreamEndedError
+from airflow_cdc_provider.core.errors import CdcError, StreamEndedError, TableChangedError
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.records import PipelineState
 from airflow_cdc_provider.pipeline.run import Run
@@ -42,6 +42,9 @@ def what_of(error: str) -> str:
 
 def way_on(run: Run) -> str:
     """Say what a person can do."""
+    told = CdcError.parse(ended_with(run))
+    if isinstance(told, TableChangedError) and told.remedy:
+        return told.remedy
     return (
         f"`restart` {run.loaded.path}, and the next run reads all tables again. If its cause is "
         "gone, by a newer release of this product for instance, `resume` lets the next run go on "
