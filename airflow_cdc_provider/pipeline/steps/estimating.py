@@ -110,5 +110,5 @@ def _no_sink_table(plan: TablePlan) -> RefusedError:
         f"{plan.sink_table} is not there, or the account may not see it",
         where=f"sink of {plan.schema.table}",
         risk=NOTHING_CHANGED,
-        remedy="bring the table back, or `restart` and run: all tables are then read again",
+        remedy="bring the table back; or `restart` with --table and run: it alone is then read",
     )

@@ -217,12 +217,16 @@ def _require_as_planned(run: Run, plans: Sequence[TablePlan]) -> None:
         now = catalogue.schemas([plan.schema.table for plan in plans])
     for planned in (plan.schema for plan in plans):
         found = now.get(planned.table)
-        if found is None or found.fingerprint != planned.fingerprint:
-            what = "is gone at the source" if found is None else "has another definition now"
+        if found is None:
             raise _refused(
-                f"{planned.table} {what}, and rows of the planned one cannot be read again",
-                "bring back the definition it had, or `restart` and run: all tables are then "
-                "read again",
+                f"{planned.table} is gone at the source",
+                "bring it back, or take it out of the file and `remove` it",
+            )
+        if found.fingerprint != planned.fingerprint:
+            raise _refused(
+                f"{planned.table} has another definition now than when it was planned",
+                "bring back the one it had; or `restart` with --table and run: that table alone is "
+                "then read, as it is now",
             )
     with closing(open_table_builder(run)) as builder:
         builder.require_fit(plans)
