@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
+from itertools import chain
 
 import pytest
-from hypothesis import HealthCheck, find, given, settings
+from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
 
@@ -18,14 +19,14 @@ wishes = st.lists(
 actions = st.one_of(
     st.tuples(st.just("write"), wishes),
     st.tuples(st.just("show"), st.integers(1, 3)),
-    st.tuples(st.just("read"), st.integers(0, 3)),
-    st.tuples(st.just("read"), st.integers(0, 3)),
+    *[st.tuples(st.just("read"), st.integers(0, 3))] * 4,
     st.tuples(st.just("crash"), st.integers(0, 3)),
-    st.tuples(st.just("torn publish"), st.integers(0, 3)),
+    *[st.tuples(st.just("torn publish"), st.integers(0, 3))] * 2,
     st.tuples(st.just("stream"), st.integers(1, 3)),
-    st.tuples(st.just("stream crash"), st.integers(1, 3)),
+    *[st.tuples(st.just("stream crash"), st.integers(1, 3))] * 2,
 )
-schedules = st.lists(actions, max_size=60)
+schedules = st.tuples(*[st.lists(actions, max_size=20)] * 5).map(lambda parts: [*chain(*parts)])
+"""In parts, because one list would have five steps in most cases."""
 boundaries = st.lists(st.integers(1, 9), max_size=3)
 
 
@@ -107,13 +108,18 @@ def test_the_model_notices_a_broken_law(law: str) -> None:
         world = run(*drawn, laws=BROKEN[law], kind=kind)
         return world.sink.rows != world.source.rows
 
+    # few splits: the stream's own law needs many of its steps, and it begins when all is read
+    bounds = st.lists(st.integers(1, 9), max_size=1) if law == "law 7" else boundaries
     try:
         find(
-            st.tuples(boundaries, schedules),
+            st.tuples(bounds, schedules),
             diverges,
             random=random.Random(1),  # the same search each time: it must find, not be lucky
             settings=settings(
-                max_examples=20_000, database=None, suppress_health_check=list(HealthCheck)
+                max_examples=20_000,
+                database=None,
+                phases=[Phase.generate],  # that there is one is enough: it is not made smaller
+                suppress_health_check=list(HealthCheck),
             ),
         )
     except NoSuchExample:

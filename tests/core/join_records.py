@@ -1,0 +1,130 @@
+"""What a world of joins is made of: its laws, its sink, its requests and who carries them out."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from airflow_cdc_provider.core.keys import KeyKind, KeyRange
+from airflow_cdc_provider.core.splits import SnapshotSplit
+from airflow_cdc_provider.core.stream_split import TableProgress
+from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition
+from tests.core.convergence_model import Rows
+
+
+@dataclass(frozen=True)
+class JoinLaws:
+    """Which rules the world keeps."""
+
+    waits_for_high: bool = True
+    """Broken: a split joins though the stream has not passed its H."""
+    replays_to_position: bool = True
+    """Broken: a split joins as its table was at H."""
+    locks_before_position: bool = True
+    """Broken: the stream goes on between a look at its position and the join."""
+    replaces_range: bool = True
+    """Broken: rows are written, and none is deleted."""
+    leaves_touched: bool = True
+    """Broken: keys that the log has changed since L are written, though nothing was replayed."""
+    needs_one_position: bool = True
+    """Broken: a split joins while the stream's writers are at different places."""
+    fences_old_owner: bool = True
+    """Broken: an owner that was replaced still commits."""
+    captures_first: bool = True
+    """Broken: the stream takes an added table's changes when its rows are there."""
+    reads_behind_capture: bool = True
+    """Broken: keys that nobody replays are read before the stream takes their changes."""
+    refuses_outside: bool = True
+    """Broken: a row outside of the request's range is deleted for its unique value."""
+    notes_with_rows: bool = True
+    """Broken: that a split has joined is noted before its rows are there."""
+
+
+class Status(Enum):
+    OPEN = auto()
+    DONE = auto()
+    REFUSED = auto()
+    CANCELLED = auto()
+
+
+@dataclass
+class Request:
+    """A range that is to be read again."""
+
+    number: int
+    keys: KeyRange
+    status: Status = Status.OPEN
+    is_cancel_wanted: bool = False
+
+
+@dataclass
+class Sink:
+    """Rows and ledger, changed together."""
+
+    rows: Rows
+    positions: list[MySqlPosition]
+    """Of the stream's writers."""
+    captured: TableProgress | None = None
+    """None: the stream does not follow the table."""
+    generation: int = 1
+    joined: dict[int, list[SnapshotSplit]] = field(default_factory=dict)
+    """By request."""
+
+
+@dataclass
+class Read:
+    """A split being read again."""
+
+    split: SnapshotSplit
+    low: int | None = None
+    rows: Rows | None = None
+    high: int | None = None
+    looked_at: int | None = None
+    """The stream's position as it was before the lock; only where that law is broken."""
+
+    @property
+    def is_whole(self) -> bool:
+        return self.high is not None
+
+    @property
+    def settled(self) -> int:
+        """Return up to where the rows hold every change."""
+        high = self.high if self.split.is_backfilled(wanted=True) else self.low
+        return high or 0
+
+
+@dataclass
+class Owner:
+    """Who carries out requests; what it holds is lost in a crash."""
+
+    generation: int
+    cuts: Sequence[int]
+    request: Request | None = None
+    left: deque[SnapshotSplit] = field(default_factory=deque)
+    reads: deque[Read] = field(default_factory=deque)
+
+    def forget(self) -> None:
+        self.request = None
+        self.left.clear()
+        self.reads.clear()
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a world begins."""
+
+    rows: Sequence[tuple[int, int]]
+    """Keys and unique values of the first transaction."""
+    drift: Mapping[int, int | None]
+    """What the sink has instead, for some keys."""
+    ranges: Sequence[KeyRange]
+    """Of the requests."""
+    cuts: Sequence[int]
+    """Boundaries of the splits."""
+    writers: int = 1
+    kind: KeyKind = KeyKind.INTEGER
+    is_unique: bool = False
+    is_added: bool = False
+    """The table is added while the stream flows, and its sink table is empty."""
