@@ -98,8 +98,8 @@ class StreamState:
     """Row changes applied since the stream's first start."""
     transactions: int = 0
     lag_us: int | None = None
-    """Age of the last applied commit when it was committed at the sink; None before the first,
-    0 when nothing is waiting."""
+    """Age of the last applied commit when it was committed at the sink, or for how long the stream
+    stands before log that waits; None before the first, 0 when nothing is waiting."""
     heartbeat_us: int = 0
     inconsistent: tuple[TableId, ...] = ()
     """Tables whose consistent point has not passed."""

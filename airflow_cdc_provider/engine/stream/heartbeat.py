@@ -22,6 +22,7 @@ from airflow_cdc_provider.core.ports import StateStore
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import StreamState
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.engine.stream.lag import Lag
 from airflow_cdc_provider.engine.stream.passed_over import PassedOver
 
 log = logging.getLogger(__name__)
@@ -46,6 +47,7 @@ class Heartbeat:
         self._on_fenced = on_fenced
         self._passed_over = passed_over
         self._every_s = every_s
+        self._lag = Lag()
         self._ledger: SinkLedger | None = None
         self._log_end: LogEnd | None = None
         self._told_consistent: set[TableId] = set()
@@ -94,14 +96,15 @@ class Heartbeat:
     def _state(self, split: StreamSplit, counts: StreamCounts) -> StreamState:
         reached = self._passed_over.reached(split.start)
         source_end = self._source_end()
+        now_us = time.time_ns() // 1000
         return StreamState(
             position=split.start,
             source_end=source_end,
             batch=counts.batches,
             changes=counts.changes,
             transactions=counts.transactions,
-            lag_us=0 if _nothing_waits(reached, source_end) else counts.lag_us,
-            heartbeat_us=time.time_ns() // 1000,
+            lag_us=self._lag.at(reached, source_end, counts.lag_us, now_us),
+            heartbeat_us=now_us,
             inconsistent=split.inconsistent,
         )
 
@@ -132,7 +135,3 @@ class Heartbeat:
                 with suppress(CdcError):
                     opened.close()
         self._ledger = self._log_end = None
-
-
-def _nothing_waits(position: LogPosition, source_end: LogPosition | None) -> bool:
-    return source_end is not None and position.reaches(source_end)

@@ -1,0 +1,37 @@
+"""How far the sink is behind the source, told also while nothing is committed.
+
+The ledger knows how old the last change was when it was committed. While more waits and the
+position stands, that says less and less: then the lag is at least as long as it has stood.
+"""
+
+from __future__ import annotations
+
+from airflow_cdc_provider.core.positions import LogPosition
+
+
+class Lag:
+    """Told again and again where the stream is."""
+
+    def __init__(self) -> None:
+        self._position: LogPosition | None = None
+        self._since_us = 0
+
+    def at(
+        self,
+        position: LogPosition,
+        source_end: LogPosition | None,
+        last_us: int | None,
+        now_us: int,
+    ) -> int | None:
+        """Return the lag, 0 where nothing waits; `last_us` is the last change's, None before it.
+
+        Where the end of the source's log is not known, the last change's is all that is. Before the
+        first change nothing is known: the place of a first position need not be.
+        """
+        if source_end is None or position.reaches(source_end):
+            self._position = None
+            return last_us if source_end is None else 0
+        if position != self._position:
+            self._position, self._since_us = position, now_us
+            return last_us
+        return None if last_us is None else max(last_us, now_us - self._since_us)

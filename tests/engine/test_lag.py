@@ -1,0 +1,40 @@
+"""The lag that is told grows while a stream stands still before log that waits."""
+
+from __future__ import annotations
+
+from airflow_cdc_provider.engine.stream.lag import Lag
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
+
+SECOND = 1_000_000
+
+
+def place(offset: int) -> MySqlPosition:
+    return MySqlPosition("3e11fa47-71ca-11e1-9e33-c80aa9429562", BinlogPosition(1, offset))
+
+
+def test_a_stream_that_stands_before_more_log_is_further_and_further_behind() -> None:
+    lag = Lag()
+    assert lag.at(place(10), place(90), 5, 0) == 5
+    assert lag.at(place(10), place(90), 5, 2 * SECOND) == 2 * SECOND
+    assert lag.at(place(10), place(99), 12 * SECOND, 9 * SECOND) == 12 * SECOND
+    assert lag.at(place(20), place(99), 7, 11 * SECOND) == 7
+
+
+def test_at_the_end_of_the_log_nothing_is_behind_however_long_it_stands() -> None:
+    lag = Lag()
+    assert lag.at(place(10), place(10), 5, 0) == 0
+    assert lag.at(place(10), place(10), 5, 60 * SECOND) == 0
+    assert lag.at(place(10), place(20), 5, 70 * SECOND) == 5
+
+
+def test_without_the_end_of_the_log_the_last_changes_lag_is_told() -> None:
+    lag = Lag()
+    assert lag.at(place(10), None, 5, 0) == 5
+    assert lag.at(place(10), None, 5, 60 * SECOND) == 5
+    assert lag.at(place(10), None, None, 60 * SECOND) is None
+
+
+def test_before_the_first_change_no_lag_is_known() -> None:
+    lag = Lag()
+    assert lag.at(place(10), place(90), None, 0) is None
+    assert lag.at(place(10), place(90), None, 60 * SECOND) is None
