@@ -154,7 +154,8 @@ class SqlStateStore(RequestStore):
 
         Its generation is kept, so that an owner from before stays fenced.
         """
-        fresh = {"phase": Phase.NEW.value, "plan_id": "", "error": "", "lease_until_us": 0}
+        nobody = {"owner": "", "lease_until_us": 0}
+        fresh = {"phase": Phase.NEW.value, "plan_id": "", "error": "", **nobody}
         with self._fenced(name, generation, **fresh) as connection:
             for table in EVERYTHING:
                 connection.execute(delete(table).where(table.c.pipeline == str(name)))

@@ -309,6 +309,7 @@ class StateStoreBehaviour:
         store.forget(SHOP, generation)
         state = store.ensure(SHOP)
         assert (state.generation, state.plan_id, state.phase) == (generation, "", Phase.NEW)
+        assert state.owner == ""
         assert [*store.tables(SHOP), *store.splits(SHOP), *store.events(SHOP)] == []
 
     def test_splits_are_stored_by_thousands(self, store: SqlStateStore) -> None:

@@ -253,6 +253,6 @@ def _fix(plan: TablePlan, mismatch: Mismatch) -> str:
         case _:
             return (
                 f"define the column {mismatch.subject} as the source does, or rename or drop the "
-                "table and let it be created; where the source's table was changed since it was "
-                "copied, `restart` then, and the next run reads all tables again"
+                "table and let it be created; if the source's table was changed since it was "
+                f"copied, `restart --table {plan.schema.table}` then: only that is read again"
             )
