@@ -89,6 +89,9 @@ def execute(
         if not screen.has_result:  # the findings of a check have been shown in full
             _explain(error, json_to=out if options.json else None)
         return ExitCode.REFUSED if isinstance(error, RefusedError) else ExitCode.FAILED
+    except BrokenPipeError:  # whoever reads, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.FAILED
     except KeyboardInterrupt:
         sys.stderr.write("interrupted; run again to go on from what is committed\n")
         return ExitCode.INTERRUPTED

@@ -29,7 +29,7 @@ from airflow_cdc_provider.core.records import (
 )
 from airflow_cdc_provider.core.schema_codec import plan_from_json
 from airflow_cdc_provider.core.splits import SnapshotSplit
-from airflow_cdc_provider.systems.registry import type_of_before_kinds
+from airflow_cdc_provider.core.table_schema import ColumnType
 
 Values = dict[str, Any]
 
@@ -65,7 +65,7 @@ def plan_values(origin: PlanOrigin, not_copied: Iterable[TableId] = ()) -> Value
 def table_of(row: Row[Any], counts: Mapping[str, int]) -> TableState:
     """Read a row of `cdc_table`; `counts` are summed over its splits."""
     return TableState(
-        plan=plan_from_json(json.loads(row.plan), type_of_before_kinds),
+        plan=plan_from_json(json.loads(row.plan), _type_of_before_kinds),
         phase=TablePhase(row.phase),
         splits_planned=counts.get("planned", 0),
         planning_done=bool(row.planning_done),
@@ -141,3 +141,10 @@ def stream_values(stream: StreamState) -> Values:
 def event_of(row: Row[Any]) -> PipelineEvent:
     """Read a row of `cdc_event`."""
     return PipelineEvent(at_us=row.at_us, level=row.level, text=row.text)
+
+
+def _type_of_before_kinds(form: Mapping[str, Any]) -> ColumnType:
+    # for stores of the first releases only, so that others load no system
+    from airflow_cdc_provider.systems.registry import type_of_before_kinds  # noqa: PLC0415
+
+    return type_of_before_kinds(form)

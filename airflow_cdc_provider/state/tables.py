@@ -2,12 +2,14 @@
 
 Names are compared byte by byte on every database: MySQL's default collation would take `Orders`
 and `orders` for the same table. Positions, splits, reports and schemas are kept in the canonical
-JSON of `core.codec`; beside them stand the columns that queries count and sort by.
+JSON of `core.codec`; beside them stand the columns that queries count and sort by. Engine and
+charset are the migrations', which make the tables: said here, they would load MySQL's dialect for
+every store.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     BigInteger,
@@ -20,29 +22,64 @@ from sqlalchemy import (
     Table,
     Text,
 )
-from sqlalchemy.dialects import mysql, sqlite
-from sqlalchemy.types import TypeEngine
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+if TYPE_CHECKING:
+    from sqlalchemy import Dialect
 
 VERSION_TABLE = "cdc_alembic_version"
 
 metadata = MetaData()
+_MYSQLS = frozenset({"mysql", "mariadb"})
+_EXACTLY: dict[str, Any] = {"charset": "utf8mb4", "collation": "utf8mb4_bin"}
+
+
+class _Exact(TypeDecorator[str]):
+    """A name; MySQL's own types are loaded where a store is there only."""
+
+    impl = String
+    cache_ok = True
+
+    def __init__(self, length: int) -> None:
+        super().__init__(length)
+        self.length = length
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[str]:
+        """Return the type for one database."""
+        if dialect.name not in _MYSQLS:
+            return dialect.type_descriptor(self.impl_instance)
+        from sqlalchemy.dialects.mysql import VARCHAR  # noqa: PLC0415 - as the class says
+
+        return VARCHAR(self.length, **_EXACTLY)
+
+
+class _LongText(TypeDecorator[str]):
+    """A text of any length."""
+
+    impl = Text
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[str]:
+        """Return the type for one database."""
+        if dialect.name not in _MYSQLS:
+            return dialect.type_descriptor(self.impl_instance)
+        from sqlalchemy.dialects.mysql import LONGTEXT  # noqa: PLC0415 - as `_Exact` says
+
+        return LONGTEXT(**_EXACTLY)
 
 
 def _name(length: int) -> TypeEngine[str]:
-    exact = mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
-    return String(length).with_variant(exact, "mysql", "mariadb")
+    return _Exact(length)
 
 
 def _long_text() -> TypeEngine[str]:
-    long = mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin")
-    return Text().with_variant(long, "mysql", "mariadb")
+    return _LongText()
 
 
 def _counter() -> TypeEngine[int]:
-    return BigInteger().with_variant(sqlite.INTEGER(), "sqlite")
+    return BigInteger().with_variant(Integer(), "sqlite")
 
 
-_MYSQL_OPTIONS: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4"}
 PIPELINE_LENGTH = 63
 TABLE_LENGTH = 257
 """Two names of 64 characters, each dot doubled, and the dot between them."""
@@ -60,7 +97,6 @@ pipelines = Table(
     Column("lease_until_us", BigInteger, nullable=False),
     Column("error", _long_text(), nullable=False),
     Column("updated_us", BigInteger, nullable=False),
-    **_MYSQL_OPTIONS,
 )
 
 plans = Table(
@@ -69,7 +105,6 @@ plans = Table(
     Column("pipeline", _name(PIPELINE_LENGTH), primary_key=True),
     Column("origin", _long_text(), nullable=False),
     Column("not_copied", _long_text(), nullable=False),
-    **_MYSQL_OPTIONS,
 )
 
 tables = Table(
@@ -83,7 +118,6 @@ tables = Table(
     Column("planning_done", Boolean, nullable=False),
     Column("error", _long_text(), nullable=False),
     Column("updated_us", BigInteger, nullable=False),
-    **_MYSQL_OPTIONS,
 )
 
 splits = Table(
@@ -101,7 +135,6 @@ splits = Table(
     Column("started_us", BigInteger, nullable=False),
     Column("finished_us", BigInteger, nullable=False),
     Column("error", _long_text(), nullable=False),
-    **_MYSQL_OPTIONS,
 )
 
 hand_offs = Table(
@@ -111,7 +144,6 @@ hand_offs = Table(
     Column("generation", BigInteger, nullable=False),
     Column("stream", _long_text(), nullable=False),
     Column("stored_us", BigInteger, nullable=False),
-    **_MYSQL_OPTIONS,
 )
 
 streams = Table(
@@ -127,7 +159,6 @@ streams = Table(
     Column("lag_us", BigInteger),
     Column("heartbeat_us", BigInteger, nullable=False),
     Column("inconsistent", _long_text(), nullable=False),
-    **_MYSQL_OPTIONS,
 )
 
 schemas = Table(
@@ -138,7 +169,6 @@ schemas = Table(
     Column("fingerprint", String(16), primary_key=True),
     Column("definition", _long_text(), nullable=False),
     Column("first_seen_us", BigInteger, nullable=False),
-    **_MYSQL_OPTIONS,
 )
 
 events = Table(
@@ -150,7 +180,6 @@ events = Table(
     Column("level", String(16), nullable=False),
     Column("text", _long_text(), nullable=False),
     Index("cdc_event_by_pipeline", "pipeline", "id"),
-    **_MYSQL_OPTIONS,
 )
 
 requests = Table(
@@ -172,7 +201,6 @@ requests = Table(
     Column("position", _long_text()),
     Column("error", _long_text(), nullable=False),
     Column("changed_us", BigInteger, nullable=False),
-    **_MYSQL_OPTIONS,
 )
 
 OF_A_PLAN = (plans, tables, splits, hand_offs, streams)

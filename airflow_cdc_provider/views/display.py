@@ -1,7 +1,8 @@
 """What people see: one line a step, progress while it runs, a result at the end.
 
 On a terminal progress is a live table; elsewhere a plain line every few seconds. With `--json`
-standard output holds nothing but the result, and everything else goes to standard error.
+standard output holds nothing but the result, and everything else goes to standard error. Rich is
+loaded for a live table only: most commands write a few lines.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ import sys
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, TextIO
-
-from rich.console import Console
-from rich.live import Live
-from rich.table import Table
+from typing import TYPE_CHECKING, Any, TextIO
 
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.views.status import PipelineStatus, TableStatus
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.table import Table
 
 _LINE_EVERY_S = 5.0
 _RATE_OVER_S = 15.0
@@ -47,7 +48,6 @@ class Screen:
         self.has_result = False
         self._out = out or sys.stdout
         self._as_json = as_json
-        self._console = Console(stderr=as_json, highlight=False, soft_wrap=True)
         self._live: Live | None = None
         self._line_at = 0.0
         self._last_line = ""
@@ -55,7 +55,9 @@ class Screen:
 
     def say(self, text: str) -> None:
         """Write one line."""
-        self._console.print(text, markup=False)
+        self._end_live()
+        self._stream.write(f"{text}\n")
+        self._stream.flush()
 
     def step(self, name: str) -> None:
         """Say which step begins."""
@@ -66,9 +68,9 @@ class Screen:
         """Show where the pipeline is."""
         now = time.monotonic()
         rates = self._rows.at(status.rows, now), self._changes.at(_changes(status), now)
-        if self._console.is_terminal:
+        if self._stream.isatty():
             if self._live is None:
-                self._live = Live(console=self._console, auto_refresh=False, transient=True)
+                self._live = _live_table(self._stream)
                 self._live.start()
             self._live.update(progress_table(status, *rates), refresh=True)
             return
@@ -77,32 +79,42 @@ class Screen:
             self._line_at, self._last_line = now, line
             self.say(line)
 
-    def result(self, form: Mapping[str, Any], lines: Sequence[str] | Table = ()) -> None:
-        """Write the result: JSON for programs, lines or a table for people."""
+    def result(self, form: Mapping[str, Any], lines: Sequence[str] = ()) -> None:
+        """Write the result: JSON for programs, lines for people."""
         self._end_live()
         self.has_result = True
         if self._as_json:
             self._out.write(json.dumps(form, indent=2) + "\n")
-        elif isinstance(lines, Table):
-            self._console.print(lines)
-        else:
-            for line in lines:
-                self.say(line)
+            return
+        for line in lines:
+            self.say(line)
 
     def ask(self, question: str) -> bool:
         """Ask a yes-or-no question; no where no one can answer."""
         if self._as_json or not sys.stdin.isatty():
             return False
-        return self._console.input(f"{question} [y/N] ").strip().lower() in {"y", "yes"}
+        self._end_live()
+        return input(f"{question} [y/N] ").strip().lower() in {"y", "yes"}
 
     def close(self) -> None:
         """Leave the terminal as it was."""
         self._end_live()
 
+    @property
+    def _stream(self) -> TextIO:
+        return sys.stderr if self._as_json else sys.stdout
+
     def _end_live(self) -> None:
         if self._live is not None:
             self._live.stop()
             self._live = None
+
+
+def _live_table(stream: TextIO) -> Live:
+    from rich.console import Console  # noqa: PLC0415 - as the module says
+    from rich.live import Live  # noqa: PLC0415
+
+    return Live(console=Console(file=stream), auto_refresh=False, transient=True)
 
 
 def _changes(status: PipelineStatus) -> int:
@@ -130,6 +142,8 @@ def progress_table(
     status: PipelineStatus, rows_per_s: float | None, changes_per_s: float | None
 ) -> Table:
     """Return the live table."""
+    from rich.table import Table  # noqa: PLC0415 - as the module says
+
     table = Table(
         title=progress_line(status, rows_per_s, changes_per_s), title_justify="left", box=None
     )
