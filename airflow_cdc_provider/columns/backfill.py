@@ -35,7 +35,7 @@ def replay(
 
     `changes` are all of (L, H] in log order; those outside the range are left out here.
     """
-    run = [_as_read(each, rows.schema, schema.table) for each in changes if len(each)]
+    run = [as_read(each, rows.schema, schema.table) for each in changes if len(each)]
     if not run:
         return rows
     key = schema.primary_key
@@ -53,7 +53,7 @@ def replay(
     return pa.Table.from_batches(kept, read)
 
 
-def _as_read(changes: TableChanges, read: pa.Schema, table: TableId) -> TableChanges:
+def as_read(changes: TableChanges, read: pa.Schema, table: TableId) -> TableChanges:
     """Reduce changes to the columns that were read; another definition is another table."""
     for side in (changes.before, changes.after):
         for field in read:

@@ -70,11 +70,11 @@ class JoinedRows:
     """A split's rows as the table has them at the position where they join the stream."""
 
     rows: SplitRows
-    """Without those whose keys are in `touched`."""
     touched: pa.RecordBatch | None = None
     """Keys that the log has changed since the read, if they cannot be compared in code.
 
-    The stream has written these up to the position already, so the sink keeps what it has.
+    They may lie outside the split's range. The sink gives up what it has of them; `rows` holds
+    those that are there at the position.
     """
 
 

@@ -21,10 +21,9 @@ After each transaction of the sink (`World._judge`):
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from airflow_cdc_provider.columns.sink_port import JoinedRows
-from airflow_cdc_provider.core.keys import KeyKind, KeyRange, comparable
+from airflow_cdc_provider.core.keys import KeyKind, KeyRange
 from airflow_cdc_provider.core.stream_split import TableProgress
 from airflow_cdc_provider.engine.requests.joined_rows import joined_rows
 from airflow_cdc_provider.engine.requests.ranges import left_of, splits_of
@@ -254,9 +253,6 @@ class World:
         read = owner.reads[0]
         joined = self.sink.joined.get(request.number, [])
         if read.split.number not in {split.number for split in joined}:
-            if not self._may_join(read):
-                owner.forget()
-                return
             position = self._position(read)
             if position is None:
                 self._close_if_over(owner, request)
@@ -268,14 +264,6 @@ class World:
         if is_answered:
             owner.reads.popleft()
             self._close_if_over(owner, request)
-
-    def _may_join(self, read: Read) -> bool:
-        """Tell whether the stream has written all keys that the log changed since the read."""
-        captured = self.sink.captured
-        if comparable(self.schema.key_kinds) or captured is None:
-            return True
-        low = replace(self.source.position(read.low or 0), binlog=None)
-        return low.covers(captured.applied_through) or not self.laws.reads_behind_capture
 
     def _position(self, read: Read) -> int | None:
         """Return the stream's position for a split, None if it is to wait."""
@@ -296,7 +284,7 @@ class World:
         """Replace the range and note the split; False if a unique value is held elsewhere."""
         new, touched = self._rows_at(read, position)
         rows = dict(self.sink.rows)
-        mine = [key for key in rows if read.split.keys.contains((key,)) and key not in touched]
+        mine = [key for key in rows if read.split.keys.contains((key,)) or key in touched]
         for key in mine if self.laws.replaces_range else ():
             del rows[key]
         for key, value in new.items():
@@ -307,7 +295,7 @@ class World:
             rows[key] = value
         before, self.sink.rows = self.sink.rows, rows
         self._note(request, read)
-        self.drifted -= {key for key in KEYS if read.split.keys.contains((key,))}
+        self.drifted -= {key for key in KEYS if read.split.keys.contains((key,))} | touched
         self._judge(before, request.keys)
         return True
 
@@ -315,10 +303,10 @@ class World:
         self.sink.joined.setdefault(request.number, []).append(read.split)
 
     def _rows_at(self, read: Read, position: int) -> tuple[Rows, set[int]]:
-        """Return a split's rows at a position, and the keys that it leaves alone."""
+        """Return a split's rows at a position, and the keys that the log has touched since."""
         keeps = self.laws.replays_to_position
         if not read.split.is_backfilled(wanted=True):
-            keeps = self.laws.leaves_touched
+            keeps = self.laws.replays_touched
         changes = self.source.log[read.settled : position] if keeps else []
         joined = self._joined_rows(read, changes)
         return from_columns(joined.rows), keys_from_columns(joined.touched)

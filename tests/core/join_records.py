@@ -26,16 +26,14 @@ class JoinLaws:
     """Broken: the stream goes on between a look at its position and the join."""
     replaces_range: bool = True
     """Broken: rows are written, and none is deleted."""
-    leaves_touched: bool = True
-    """Broken: keys that the log has changed since L are written, though nothing was replayed."""
+    replays_touched: bool = True
+    """Broken: keys that are not compared are written as they were read, whatever the log says."""
     needs_one_position: bool = True
     """Broken: a split joins while the stream's writers are at different places."""
     fences_old_owner: bool = True
     """Broken: an owner that was replaced still commits."""
     captures_first: bool = True
     """Broken: the stream takes an added table's changes when its rows are there."""
-    reads_behind_capture: bool = True
-    """Broken: keys that nobody replays are read before the stream takes their changes."""
     refuses_outside: bool = True
     """Broken: a row outside of the request's range is deleted for its unique value."""
     notes_with_rows: bool = True

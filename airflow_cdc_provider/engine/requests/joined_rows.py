@@ -4,10 +4,10 @@
 table at that position (law 3).
 
 **Keys that cannot**: nobody here can say whether a changed key lies in the split's range, nor which
-two spellings are one key. But the stream has applied every change up to its position, by the
-server's own comparison, and each change is a whole row. So what the log has *touched* since L is
-left out on both sides: the sink keeps its rows of these keys, and gets all others as they were
-read. A row that was not touched is the same at L, when it was read, and now.
+two spellings are one key. But each change is a whole row, and its last one is what the source has
+at that position, wherever it lies. So every key that the log has *touched* since L is written as
+the log left it, in the range or out of it; the rows that were read stand for all others. A row that
+was not touched is the same at L, when it was read, and now. `merge` says why spellings are no harm.
 """
 
 from __future__ import annotations
@@ -18,18 +18,15 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_cdc_provider.columns.arrow_arrays import as_numpy, mask_of, numbers_of
-from airflow_cdc_provider.columns.backfill import replay, staying
+from airflow_cdc_provider.columns.backfill import as_read, replay, staying
 from airflow_cdc_provider.columns.changes import Op, TableChanges
+from airflow_cdc_provider.columns.merge import merge
 from airflow_cdc_provider.columns.row_keys import in_range, key_codes
 from airflow_cdc_provider.columns.rows import ArrowRows, SplitRows
 from airflow_cdc_provider.columns.sink_port import JoinedRows
-from airflow_cdc_provider.core.errors import SplitOutdatedError
 from airflow_cdc_provider.core.keys import comparable
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.core.table_schema import TableSchema
-
-MOST_TOUCHED = 10_000
-"""The sink is told all of these keys in one statement."""
 
 
 def joined_rows(
@@ -38,7 +35,7 @@ def joined_rows(
     """Return a split's rows at a position; `changes` are the table's from the read up to there."""
     changes = list(changes)
     if not comparable(split.key_kinds):
-        return _untouched(rows, changes, schema)
+        return _as_the_log_left_it(rows, changes, schema)
     if not any(_meets(each, schema, split) for each in changes):
         return JoinedRows(rows)  # in the source's own bytes, where they have come so
     return JoinedRows(ArrowRows(replay(_table(rows), changes, schema, split.keys)))
@@ -53,22 +50,19 @@ def _meets(changes: TableChanges, schema: TableSchema, split: SnapshotSplit) -> 
     )
 
 
-def _untouched(rows: SplitRows, changes: Sequence[TableChanges], schema: TableSchema) -> JoinedRows:
-    key = schema.primary_key
-    images = [keys for each in changes for keys in _images(each, key) if keys.num_rows]
-    if not images:
+def _as_the_log_left_it(
+    rows: SplitRows, changes: Sequence[TableChanges], schema: TableSchema
+) -> JoinedRows:
+    run = [as_read(each, rows.schema, schema.table) for each in changes if len(each)]
+    if not run:
         return JoinedRows(rows)
+    key = schema.primary_key
+    images = [keys for each in run for keys in _images(each, key) if keys.num_rows]
     touched = _distinct(pa.Table.from_batches(images).combine_chunks().to_batches()[0])
-    if touched.num_rows > MOST_TOUCHED:
-        raise SplitOutdatedError(
-            f"the log has touched {touched.num_rows} keys since the rows were read",
-            where=f"table {schema.table}, whose keys are compared by the servers only",
-            risk="none: the rows read so far are dropped",
-            remedy="the split is read again",
-        )
     read = _table(rows)
-    stays = staying(read, [touched], key)
-    return JoinedRows(rows if stays.all() else ArrowRows(read.filter(mask_of(stays))), touched)
+    stays = read.filter(mask_of(staying(read, [touched], key)))
+    now = [*stays.to_batches(), merge(run, key).upserts]
+    return JoinedRows(ArrowRows(pa.Table.from_batches(now, read.schema)), touched)
 
 
 def _images(changes: TableChanges, key: Sequence[str]) -> tuple[pa.RecordBatch, pa.RecordBatch]:

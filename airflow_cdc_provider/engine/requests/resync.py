@@ -28,7 +28,7 @@ from airflow_cdc_provider.columns.sink_port import JoinedRows, JoinSink
 from airflow_cdc_provider.columns.source_port import SplitReader, SplitReading
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError, SplitTooBigError
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.keys import KeyRange, comparable
+from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.requests import Request
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
@@ -43,8 +43,6 @@ READERS = 2
 """One reads ahead while what the other has read is joined."""
 _LOOK_EVERY_S = 0.02
 _NOTE_EVERY_S = 0.5
-_VISIBLE_S = 15.0
-"""What the log held when a table was added is visible by then, also if it waited for a replica."""
 
 
 class GivenUpError(Exception):
@@ -104,19 +102,10 @@ class Resync:
                 self._job.source().boundaries(self._job.spec.request_split_rows)
             )
             splits = splits_of(schema, left, boundaries(schema, left.keys.start))
-            reads = _ReadAhead(self._job, schema, splits, left.number, self._floor(schema))
+            reads = _ReadAhead(self._job, schema, splits, left.number)
             ahead = stack.enter_context(closing(reads))
             for read in ahead:
                 self._join(sink, schema, read)
-
-    def _floor(self, schema: TableSchema) -> LogPosition:
-        """Return the position behind which the stream applies the table's changes."""
-        with closing(self._job.sink().open_ledger()) as ledger:
-            stream = ledger.stream()
-        progress = None if stream is None else stream.progress_of(schema.table)
-        if progress is None:
-            raise _not_in_plan(schema.table)
-        return progress.applied_through
 
     def _join(self, sink: JoinSink, schema: TableSchema, read: _Read) -> None:
         request, rows = self.request, read.report.rows
@@ -191,16 +180,9 @@ class _ReadAhead:
     """
 
     def __init__(
-        self,
-        job: Job,
-        schema: TableSchema,
-        splits: Iterator[SnapshotSplit],
-        number: int,
-        floor: LogPosition,
+        self, job: Job, schema: TableSchema, splits: Iterator[SnapshotSplit], number: int
     ) -> None:
         self._job = job
-        self._floor: LogPosition | None = None if comparable(schema.key_kinds) else floor
-        self._floor_since = time.monotonic()
         self._splits = splits
         self._numbers = count(number)
         self._halves: deque[SnapshotSplit] = deque()
@@ -229,31 +211,12 @@ class _ReadAhead:
         while (split := self._take()) is not None:
             try:
                 rows, report = reader.read(split)
-                while self._reads_too_early(report):
-                    time.sleep(_LOOK_EVERY_S)
-                    rows, report = reader.read(split)
-                return _Read(reader, split, rows, self._from_floor(report))
+                return _Read(reader, split, rows, report)
             except SplitTooBigError:
                 middle = self._job.source().middle_of(split)
                 ranges = KeyRange(split.keys.start, middle), KeyRange(middle, split.keys.end)
                 self._halves.extendleft(replace(split, keys=keys) for keys in reversed(ranges))
         return None
-
-    def _reads_too_early(self, report: SplitReport) -> bool:
-        """Tell whether the read may not see all that the stream leaves out.
-
-        What is in the log may become visible a little later, and an L may be told roughly: then
-        this never comes true, and it is enough to have waited.
-        """
-        if self._floor is None or report.low.covers(self._floor):
-            return False
-        return time.monotonic() - self._floor_since < _VISIBLE_S
-
-    def _from_floor(self, report: SplitReport) -> SplitReport:
-        """Keep changes that the stream leaves out from being taken for some that it has applied."""
-        if self._floor is None or report.low.covers(self._floor):
-            return report
-        return replace(report, low=self._floor)
 
     def _take(self) -> SnapshotSplit | None:
         """Return the next split; numbers follow the order of ranges."""

@@ -161,7 +161,9 @@ class MySqlJoinSink:
         writer = RowWriter(
             self._session, plan.sink_table, plan.schema.copied_columns, key_columns(plan.schema)
         )
-        writer.delete_where(range_predicate(split.key_columns, split.keys), but=joined.touched)
+        writer.delete_where(range_predicate(split.key_columns, split.keys))
+        if joined.touched is not None:
+            writer.delete_keys(joined.touched)
         if way is Way.AGAIN:
             others = self.joined(joining.request)
             kept = [each.split.keys for each in others if each.split.table == split.table]

@@ -107,15 +107,9 @@ class RowWriter:
 
         self._run(statements(), counts_rows=False)
 
-    def delete_where(self, condition: str, *, but: pa.RecordBatch | None = None) -> None:
-        """Delete the rows that meet a condition, except those with the keys of `but`."""
-        sql = f"DELETE FROM {self._name} WHERE {condition}".encode()
-        if but is not None and but.num_rows:
-            self._refuse_no_member(but)
-            text = key_list(but, self._key, own_charset=self._session.capabilities.is_mariadb)
-            names = ", ".join(quote_identifier(column.name) for column in self._key)
-            sql += b" AND (%b) NOT IN (%b)" % (names.encode(), bytes(text.run(0, text.rows)))
-        self._session.execute(sql)
+    def delete_where(self, condition: str) -> None:
+        """Delete the rows that meet a condition."""
+        self._session.execute(f"DELETE FROM {self._name} WHERE {condition}")
 
     def write(
         self, batches: Iterable[pa.RecordBatch], mode: WriteMode, *, load: bool = True

@@ -146,8 +146,6 @@ class SnapshotReader:
         """Return the changes of the split's table after it was settled, up to a later boundary."""
         is_backfilled = split.is_backfilled(wanted=self._backfill)
         after = own(report.high if is_backfilled else report.low)
-        if after.covers(up_to):
-            return iter(())  # no log has to be opened to say so
         completed = False
         try:
             session = self._session or self._open_session()
