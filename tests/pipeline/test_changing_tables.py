@@ -26,6 +26,7 @@ from airflow_cdc_provider.pipeline.steps.changing_tables import (
 from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
 from airflow_cdc_provider.pipeline.steps.planning import plan
+from airflow_cdc_provider.pipeline.steps.requests import ask_resync, resync_scope
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
 from airflow_cdc_provider.views.status import status
 from tests.pipeline.conftest import Shop
@@ -84,6 +85,25 @@ def test_a_table_is_added_and_the_others_are_not_read_again(shop: Shop) -> None:
     assert len(keys) == 1
 
 
+def test_a_table_whose_key_only_the_server_compares_is_added(shop: Shop) -> None:
+    synced(shop)
+    shop.at_source("CREATE TABLE words (id VARCHAR(20) PRIMARY KEY, n INT)")
+    shop.at_source("INSERT INTO words VALUES ('a', 1), ('B', 2), ('ö', 3), ('d', 4)")
+    run = shop.run()
+    add_tables(run)
+    give_back(run)
+    shop.at_source("UPDATE words SET id = 'b', n = 20 WHERE id = 'B'")
+    shop.at_source("DELETE FROM words WHERE id = 'd'")
+    synced(shop)
+    assert at_sink(shop, "words") == at_source(shop, "words")
+    shop.sink.execute("UPDATE words SET n = 99", database=shop.target)
+    again = shop.run()
+    ask_resync(again, resync_scope(again))
+    again.close()
+    synced(shop)
+    assert at_sink(shop, "words") == at_source(shop, "words")
+
+
 def test_until_it_is_read_a_table_that_was_added_counts_as_inconsistent(shop: Shop) -> None:
     synced(shop)
     table = later(shop)
@@ -140,6 +160,7 @@ def test_a_crash_between_ledger_and_state_is_mended_by_adding_again(
         with pytest.raises(CdcError, match="is gone"):
             add_tables(run)
     give_back(run)
+    assert plan(shop.run()).not_copied == (str(table),)
     shop.at_source("INSERT INTO later VALUES (4, 'four')")
     again = shop.run()
     assert add_tables(again) == (table,)
@@ -248,8 +269,7 @@ def test_a_restart_that_was_cut_off_is_not_gone_on_from(
 
     run = shop.run()
     with monkeypatch.context() as patch:
-        patch.setattr(changing_tables, "open_table_builder", crash)
-        patch.setattr(changing_tables, "_require_copyable", lambda *_: None)
+        patch.setattr(changing_tables, "catch_up", crash)
         with pytest.raises(CdcError, match="cut off"):
             restart_tables(run, [table])
     give_back(run)

@@ -104,7 +104,7 @@ def _follow_to_the_end(
 
 def _begin(job: Job, following: Following) -> StreamCounts:
     """Take the pipeline over; returns what earlier runs have committed."""
-    before = _take_over(job)
+    before = _take_over(job, following)
     if job.spec.stream_mode is StreamMode.BOUNDED and not following.carries_out:
         following.bound = _end_of_log(job)
     job.enter(Phase.STREAMING, from_=_MAY_START)
@@ -171,7 +171,7 @@ class _Tries:
         self._job = job
         self._following = following
         self._retries = retries
-        self._task = _task(job)
+        self._task = _task(job, following)
         self._follower = follower(self._task, following)
 
     def run_to_the_end(self) -> None:
@@ -224,7 +224,7 @@ def _pass_over(job: Job, following: Following) -> None:
         following.passed_over.commit(ledger)
 
 
-def _take_over(job: Job) -> StreamCounts:
+def _take_over(job: Job, following: Following) -> StreamCounts:
     """Fence every older writer, bring the state store in line, and mark what is to catch up."""
     spec = job.spec
     job.pipeline()
@@ -234,6 +234,7 @@ def _take_over(job: Job) -> StreamCounts:
         split, counts = ledger.stream(), ledger.counts()
     if split is None:
         raise _not_handed_off(job)
+    following.tables = frozenset(progress.table for progress in split.tables)
     for table in split.passed(split.start).inconsistent:
         job.store.mark_table(spec.pipeline, spec.generation, table, TablePhase.CATCHING_UP)
     return counts
@@ -255,13 +256,14 @@ def _end_of_log(job: Job) -> LogPosition:
         return log_end.now()
 
 
-def _task(job: Job) -> StreamTask:
-    spec = job.spec
+def _task(job: Job, following: Following) -> StreamTask:
+    spec, schemas = job.spec, job.schemas()
     return StreamTask(
         source=job.source(),
         sink=job.sink(),
         reading=LogReading(
-            schemas=job.schemas(),
+            # a table of the plan may be on its way in or out
+            schemas={table: schemas[table] for table in schemas if table in following.tables},
             reader_id=spec.server_id_first,
             max_batch_changes=spec.max_batch_changes,
             zero_dates=spec.zero_dates,

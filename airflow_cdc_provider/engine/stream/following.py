@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from airflow_cdc_provider.columns.sink_port import StreamCounts
 from airflow_cdc_provider.core.codec import quiet_log_from_json
 from airflow_cdc_provider.core.errors import CdcError, FencedError
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.stream.passed_over import PassedOver
@@ -20,6 +21,8 @@ from airflow_cdc_provider.engine.stream.stream_task import ERROR
 class Following:
     """What the threads of a stream job tell each other."""
 
+    tables: frozenset[TableId] = frozenset()
+    """Those that the stream owns, by the sink's ledger."""
     bound: LogPosition | None = None
     """Where a bounded run ends."""
     ending: threading.Event = field(default_factory=threading.Event)

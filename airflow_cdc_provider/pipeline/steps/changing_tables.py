@@ -1,10 +1,11 @@
 """Single tables of a pipeline that streams: added, taken out, or begun again.
 
-The others are not read again. A table that is added, or begun again with the definition it has
-now, becomes the stream's at the end of the source's log as it is then: changes behind that are
-applied, and its rows are read by a request beside the stream. Until then the ledger calls it
-unread, so that no lost request, no lost state store and no crash in between can make it look
-copied: `plan` asks for what is unread whenever nobody has.
+The others are not read again. The stream first catches up with the log, without the tables in
+question. A table that is added, or begun again with the definition it has now, becomes the stream's
+at the position where the stream is then: changes behind that are applied, and its rows are read by
+a request beside the stream. Until then the ledger calls it unread, so that no lost request, no lost
+state store and no crash in between can make it look copied: `plan` asks for what is unread whenever
+nobody has, and refuses to go on without a table of the plan that is on its way.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ from airflow_cdc_provider.pipeline.steps.sink import (
     open_table_builder,
     open_targets,
     sink_of,
-    source_of,
 )
+from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up
 from airflow_cdc_provider.pipeline.steps.tables import (
     Captured,
     captured_tables,
@@ -52,7 +53,11 @@ def add_tables(run: Run, tables: Collection[TableId] = ()) -> tuple[TableId, ...
     Without `tables` all of them. Returns those that were added; the next run reads them.
     """
     require_not_ended(run)
-    return _begin(run, lambda captured: _to_add(run, captured, tables))
+
+    def pick(captured: Captured) -> tuple[TablePlan, ...]:
+        return _to_add(run, captured, tables)
+
+    return _begin(run, pick)
 
 
 def restart_tables(run: Run, tables: Collection[TableId]) -> tuple[TableId, ...]:
@@ -60,33 +65,52 @@ def restart_tables(run: Run, tables: Collection[TableId]) -> tuple[TableId, ...]
 
     The way on from a stream that ended at a change of theirs.
     """
-    return _begin(run, lambda captured: _to_restart(run, captured, tables))
+
+    def pick(captured: Captured) -> tuple[TablePlan, ...]:
+        return _to_restart(run, captured, tables)
+
+    return _begin(run, pick)
 
 
-def _begin(run: Run, pick: Callable[[Captured], tuple[TablePlan, ...]]) -> tuple[TableId, ...]:
-    """Let the stream follow tables from the end of the log on, and ask for their rows."""
+Pick = Callable[[Captured], tuple[TablePlan, ...]]
+"""Gives the plans of the tables in question, as the source has them now."""
+
+
+def _looked_at(run: Run, pick: Pick) -> tuple[Captured, tuple[TablePlan, ...]]:
+    """Refuse what cannot be begun, before anything is changed."""
     _require_joins(run)
     with closing(open_targets(run)) as targets:
         require_unchanged(run, claimed=targets.routes())
+    if not run.store.is_handed_off(run.name):
+        raise _not_handed_off(run)
+    captured = captured_tables(run)
+    begun = pick(captured)
+    _require_copyable(run, captured, begun)
+    return captured, begun
+
+
+def _begin(run: Run, pick: Pick) -> tuple[TableId, ...]:
+    """Let the stream catch up, then follow tables from there on, and ask for their rows."""
+    _, begun = _looked_at(run, pick)
+    with closing(open_ledger(run)) as ledger:
+        _own(run, ledger)
+        ledger.change_tables(removed=[plan.schema.table for plan in begun])
+    catch_up(run)
     with closing(open_ledger(run)) as ledger:
         generation = _own(run, ledger)
-        # what the log holds from here on is the stream's, so the tables are looked at behind it
-        with closing(source_of(run).log_end(purpose="end of the log")) as log_end:
-            end = log_end.now()
-        captured = captured_tables(run)
-        begun = pick(captured)
+        # what the log holds behind the stream's position is the stream's: they are looked at now
+        captured, begun = _looked_at(run, pick)
         origin = origin_now(run, captured)
         require_sink(run, origin.sink, ledger.plan_id())
-        _require_copyable(run, captured, begun)
         _claim(run, generation, begun, origin.sink)
         names = tuple(plan.schema.table for plan in begun)
-        ledger.change_tables(removed=names)
+        at = ledger.change_tables(removed=names).start
         with closing(open_table_builder(run)) as builder:
             builder.create_missing(begun)  # without the unique keys of what nobody streams
-        stream = ledger.change_tables(added=dict.fromkeys(names, end))
+        stream = ledger.change_tables(added=dict.fromkeys(names, at))
         run.store.change_plan(run.name, generation, added=begun, origin=origin)
         run.store.store_hand_off(run.name, generation, stream)
-        ask_for_unread(run, generation, stream)
+        _ask_for_unread(run, generation, stream)
     return names
 
 
@@ -109,10 +133,24 @@ def remove_tables(run: Run, tables: Collection[TableId]) -> tuple[TableId, ...]:
     return tuple(sorted(planned[table].sink_table for table in tables))
 
 
-def require_streamed(run: Run, stream: StreamSplit) -> None:
-    """Refuse to go on while a table of the plan is nobody's: `restart` of it was cut off."""
-    owned = {progress.table for progress in stream.tables}
-    lost = sorted(state.table for state in run.store.tables(run.name) if state.table not in owned)
+def settle_tables(run: Run, generation: int, ledger: SinkLedger) -> None:
+    """Bring what was cut off in the middle to its end: an `add` back, a table's rows to be read.
+
+    Refuses to go on while a table of the plan is nobody's: its `restart` was cut off.
+    """
+    stream = ledger.stream()
+    if stream is None:
+        return
+    planned = {state.table for state in run.store.tables(run.name)}
+    strangers = [table for table in stream.unread if table not in planned]
+    if strangers:
+        stream = ledger.change_tables(removed=strangers)
+    _require_streamed(run, planned, stream)
+    _ask_for_unread(run, generation, stream)
+
+
+def _require_streamed(run: Run, planned: Collection[TableId], stream: StreamSplit) -> None:
+    lost = sorted(set(planned) - {progress.table for progress in stream.tables})
     if lost:
         names = " ".join(f"--table {table}" for table in lost)
         raise RefusedError(
@@ -123,7 +161,7 @@ def require_streamed(run: Run, stream: StreamSplit) -> None:
         )
 
 
-def ask_for_unread(run: Run, generation: int, stream: StreamSplit) -> None:
+def _ask_for_unread(run: Run, generation: int, stream: StreamSplit) -> None:
     """Ask for the rows of tables that were added, unless that is asked already."""
     asked = {
         table
@@ -147,13 +185,17 @@ def _own(run: Run, ledger: SinkLedger) -> int:
     """Take the pipeline over; refused before the hand-off."""
     generation = take_over(run, ledger).generation
     if not reconcile(run.store, ledger, run.name, generation).handed_off:
-        raise SnapshotRequiredError(
-            f"the snapshot of {run.name} is not handed off to a stream",
-            where=f"ledger of {run.name}",
-            risk=NOTHING_CHANGED,
-            remedy="`run` it to the end of its snapshot first",
-        )
+        raise _not_handed_off(run)
     return generation
+
+
+def _not_handed_off(run: Run) -> SnapshotRequiredError:
+    return SnapshotRequiredError(
+        f"the snapshot of {run.name} is not handed off to a stream",
+        where=f"ledger of {run.name}",
+        risk=NOTHING_CHANGED,
+        remedy="`run` it to the end of its snapshot first",
+    )
 
 
 def _require_joins(run: Run) -> None:
@@ -189,6 +231,8 @@ def _to_restart(run: Run, captured: Captured, tables: Collection[TableId]) -> tu
             raise _refused(run, f"{table} is not copied", "`add` it, or correct its name")
         if table not in now:
             raise _refused(run, f"{table} is not at the source", "bring it back, or `remove` it")
+    if planned == set(tables):
+        raise _refused(run, "these are all of its tables", "`restart` without --table")
     return tuple(now[table] for table in sorted(tables))
 
 

@@ -31,10 +31,7 @@ from airflow_cdc_provider.core.records import PlanOrigin, TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.reconcile import reconcile
 from airflow_cdc_provider.pipeline.run import Run, take_over
-from airflow_cdc_provider.pipeline.steps.changing_tables import (
-    ask_for_unread,
-    require_streamed,
-)
+from airflow_cdc_provider.pipeline.steps.changing_tables import settle_tables
 from airflow_cdc_provider.pipeline.steps.checking import CheckReport, check, differences
 from airflow_cdc_provider.pipeline.steps.claims import claim_tables, own_tables, release_tables
 from airflow_cdc_provider.pipeline.steps.ended import require_not_ended
@@ -193,10 +190,7 @@ def _go_on(run: Run, ledger: SinkLedger, generation: int, found: _Found) -> Plan
     # the ledger holds this very plan, so its tables are ours, claimed or not yet
     claim_tables(run, generation, planned, known=own_tables(run, found.origin.sink))
     created = _create_tables(run, planned)
-    stream = ledger.stream()
-    if stream is not None:
-        require_streamed(run, stream)
-        ask_for_unread(run, generation, stream)
+    settle_tables(run, generation, ledger)
     return PlanSummary(
         plan_id=run.store.ensure(run.name).plan_id,
         generation=generation,
