@@ -116,6 +116,11 @@ class Request:
     changed_us: int = 0
 
     @property
+    def ledger_key(self) -> str:
+        """Return the name under which the sink's ledger knows it: an id may be given again."""
+        return f"{self.request_id}@{self.asked_us}"
+
+    @property
     def arguments_hash(self) -> str:
         """Return what tells two requests of one id apart."""
         form = {"kind": self.kind.value, "scope": scope_to_json(self.scope)}

@@ -61,3 +61,9 @@ def test_a_request_only_goes_forward_and_what_is_closed_stays_closed() -> None:
         f"{current} -> {to}" for current in ("asked", "reading") for to in ("failed", "cancelled")
     }
     assert allowed == ends | {"asked -> reading", "reading -> reading", "reading -> done"}
+
+
+def test_an_id_that_is_given_again_is_another_request_to_the_ledger() -> None:
+    one = Request(PipelineName("shop"), "nightly", RequestKind.RESYNC, Scope((ORDERS,)), "ann", 1)
+    assert replace(one, rows=7).ledger_key == one.ledger_key
+    assert replace(one, asked_us=2).ledger_key != one.ledger_key

@@ -91,7 +91,7 @@ class Resync:
             self._count(sink, tables_done=len(self.request.scope.tables))
 
     def _table(self, sink: JoinSink, schema: TableSchema) -> None:
-        mine = [each.split for each in sink.joined(self.request.request_id)]
+        mine = [each.split for each in sink.joined(self.request.ledger_key)]
         left = left_of(
             self.request.scope.keys, [split for split in mine if split.table == schema.table]
         )
@@ -119,7 +119,7 @@ class Resync:
 
         def join() -> LogPosition | None:
             return sink.join(
-                request.request_id,
+                request.ledger_key,
                 read.split,
                 read.report,
                 rows_at,
@@ -152,7 +152,7 @@ class Resync:
 
     def _count(self, sink: JoinSink, *, tables_done: int) -> None:
         """Tell what is in the sink, whoever brought it there."""
-        joined = sink.joined(self.request.request_id)
+        joined = sink.joined(self.request.ledger_key)
         self.request = replace(
             self.request,
             splits=len(joined),

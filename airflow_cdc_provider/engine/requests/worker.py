@@ -127,7 +127,7 @@ class RequestWorker:
     def _end(self, request: Request, status: RequestStatus, error: str = "") -> None:
         self._move(request, status, error)
         with suppress(CdcError), closing(self._job.sink().open_joins()) as sink:
-            sink.forget(request.request_id)
+            sink.forget(request.ledger_key)
         text = f"{request.kind.value} {request.request_id} {status.value}: {request.rows:,} rows"
         level = "error" if status is RequestStatus.FAILED else "info"
         self._tell(f"{text}; {error}" if error else text, level=level)

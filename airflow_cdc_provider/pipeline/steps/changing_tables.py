@@ -162,23 +162,24 @@ def _require_streamed(run: Run, planned: Collection[TableId], stream: StreamSpli
 
 
 def _ask_for_unread(run: Run, generation: int, stream: StreamSplit) -> None:
-    """Ask for the rows of tables that were added, unless that is asked already."""
+    """Ask for the rows of tables that were added, unless that is asked already.
+
+    Each by itself: one that cannot be read does not keep the others from being.
+    """
     asked = {
         table
         for request in run.store.requests(run.name, only_open=True)
         if request.kind is RequestKind.ADD
         for table in request.scope.tables
     }
-    tables = tuple(table for table in stream.unread if table not in asked)
-    if not tables:
-        return
-    for table in tables:
+    for table in (table for table in stream.unread if table not in asked):
         run.store.mark_table(run.name, generation, table, TablePhase.SNAPSHOT)
-    request_id = f"add-{uuid.uuid4().hex[:8]}"
-    now = run.store.now_us()
-    run.store.ask(Request(run.name, request_id, RequestKind.ADD, Scope(tables), run.owner, now))
-    names = ", ".join(map(str, tables))
-    run.store.tell(run.name, f"{names} will be read beside the stream: request {request_id}")
+        request_id = f"add-{uuid.uuid4().hex[:8]}"
+        now = run.store.now_us()
+        run.store.ask(
+            Request(run.name, request_id, RequestKind.ADD, Scope((table,)), run.owner, now)
+        )
+        run.store.tell(run.name, f"{table} will be read beside the stream: request {request_id}")
 
 
 def _own(run: Run, ledger: SinkLedger) -> int:

@@ -46,6 +46,8 @@ def not_consistent(run: Run, *, stopped: bool) -> NotConsistentError:
     stream = _stream(run)
     if stream is None:
         return NotConsistentError(f"pipeline {run.name} is not handed off")
+    if stream.unread:
+        return _unread(run, stream)
     held = held_by_stream(stream)
     tables = ", ".join(str(table) for table in stream.inconsistent)
     still = f"{names_of(held)} reach to {held[0].position}" if held else "nothing is known to wait"
@@ -57,6 +59,19 @@ def not_consistent(run: Run, *, stopped: bool) -> NotConsistentError:
         remedy="resume it and run again"
         if stopped
         else "run again; if it stays, `restart`: the next run reads all tables again",
+    )
+
+
+def _unread(run: Run, stream: StreamSplit) -> NotConsistentError:
+    """Return the error of tables that were added, and why they are not read."""
+    tables = set(stream.unread)
+    ended = [each for each in run.store.requests(run.name) if tables & set(each.scope.tables)]
+    why = next((each.error for each in reversed(ended) if each.error), "nobody has read them yet")
+    return NotConsistentError(
+        f"not read yet: {', '.join(map(str, sorted(tables)))}; {why}",
+        where=f"pipeline {run.name}",
+        risk="these tables lack rows; the others are as they should be, and no keys were added",
+        remedy="mend what that says and run again: their rows are asked for again",
     )
 
 
