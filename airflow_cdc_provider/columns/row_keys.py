@@ -9,7 +9,7 @@ the value model are: texts byte by byte, whatever their collation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -40,10 +40,20 @@ class KeyCodes:
 
 def key_codes(groups: Sequence[KeyColumns]) -> KeyCodes:
     """Give equal keys of all groups the same code."""
+    return _codes(groups, _column_codes)
+
+
+def row_codes(groups: Sequence[KeyColumns]) -> KeyCodes:
+    """Give rows of all groups the same code if they are the same in every bit; NULL is a value."""
+    return _codes(groups, _value_codes)
+
+
+def _codes(
+    groups: Sequence[KeyColumns], of_column: Callable[[pa.Array], tuple[IntArray, int]]
+) -> KeyCodes:
     sizes = [len(group[0]) for group in groups]
     columns = [
-        _column_codes(pa.concat_arrays([group[i] for group in groups]))
-        for i in range(len(groups[0]))
+        of_column(pa.concat_arrays([group[i] for group in groups])) for i in range(len(groups[0]))
     ]
     codes, count = reduce(_paired, columns)
     if count > _SPARSE * len(codes) + 1024:
@@ -69,6 +79,13 @@ def _column_codes(values: pa.Array) -> tuple[IntArray, int]:
     if pa.types.is_decimal(values.type) or pa.types.is_temporal(values.type):
         values = _bytes_of(values)
     encoded = values.dictionary_encode()
+    return as_numpy(encoded.indices).astype(np.int64), max(1, len(encoded.dictionary))
+
+
+def _value_codes(values: pa.Array) -> tuple[IntArray, int]:
+    if pa.types.is_floating(values.type):
+        values = values.view(pa.int64() if values.type.bit_width == 64 else pa.int32())
+    encoded = values.dictionary_encode(null_encoding="encode")
     return as_numpy(encoded.indices).astype(np.int64), max(1, len(encoded.dictionary))
 
 

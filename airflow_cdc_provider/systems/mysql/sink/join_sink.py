@@ -19,10 +19,9 @@ of it, and for the writing of one split.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from airflow_cdc_provider.columns.keys import key_columns
 from airflow_cdc_provider.columns.sink_port import JoinedRows, JoinedSplit, Owner
 from airflow_cdc_provider.core.errors import RowRefusedError
 from airflow_cdc_provider.core.keys import KeyRange
@@ -32,10 +31,12 @@ from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.systems.mysql.dialect.sql import range_predicate
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.sink import join_ledger, ledger
-from airflow_cdc_provider.systems.mysql.sink.row_writer import LoadDoubtedError, RowWriter
+from airflow_cdc_provider.systems.mysql.sink.insert_statements import WriteMode
+from airflow_cdc_provider.systems.mysql.sink.row_writer import LoadDoubtedError
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.split_row_writer import SplitRowWriter, Way
 from airflow_cdc_provider.systems.mysql.sink.taken_values import free_values
+from airflow_cdc_provider.systems.mysql.sink.unlike_rows import unlike_rows
 
 
 @dataclass(slots=True)
@@ -156,25 +157,33 @@ class MySqlJoinSink:
         )
 
     def _replace(self, joining: _Joining, joined: JoinedRows, way: Way) -> None:
-        split = joining.split
-        plan = self._rows.plan_of(split)
-        writer = RowWriter(
-            self._session, plan.sink_table, plan.schema.copied_columns, key_columns(plan.schema)
-        )
-        writer.delete_where(range_predicate(split.key_columns, split.keys))
+        """Make the joined rows all there is in the range, and of the touched keys."""
+        split, plan = joining.split, self._rows.plan_of(joining.split)
+        writer = self._rows.writer_of(split)
+        condition = range_predicate(split.key_columns, split.keys)
+        if way is not Way.AGAIN and joined.touched is None:
+            unlike = unlike_rows(self._session, plan, condition, joined.rows, self._rows.zero_dates)
+            if unlike is not None:
+                writer.delete_keys(unlike.stale)
+                writer.write([unlike.missing], WriteMode.INSERT, load=way is Way.LOAD)
+                return
+        writer.delete_where(condition)
         if joined.touched is not None:
             writer.delete_keys(joined.touched)
         if way is Way.AGAIN:
-            others = self.joined(joining.request)
-            kept = [each.split.keys for each in others if each.split.table == split.table]
             free_values(
                 self._session,
                 plan,
                 joined.rows,
                 within=joining.within,
-                kept=[split.keys, *kept],
+                kept=[split.keys, *self._joined_ranges(joining)],
             )
         self._rows.write(split, joined.rows, way)
+
+    def _joined_ranges(self, joining: _Joining) -> Iterator[KeyRange]:
+        for each in self.joined(joining.request):
+            if each.split.table == joining.split.table:
+                yield each.split.keys
 
 
 def _are_together(slots: Sequence[ledger.SlotRow]) -> bool:

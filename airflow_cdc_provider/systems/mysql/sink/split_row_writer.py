@@ -54,7 +54,7 @@ class SplitRowWriter:
     ) -> None:
         self._session = session
         self._plans = {plan.schema.table: plan for plan in plans}
-        self._zero_dates = zero_dates
+        self.zero_dates = zero_dates
         create_ledger(session)
         self._lock = writers.announce(session, owner)
 
@@ -72,10 +72,16 @@ class SplitRowWriter:
         """The way to try first; `Way.AGAIN` is the other one."""
         return Way.LOAD if self._session.capabilities.takes_local_files else Way.INSERT
 
+    def writer_of(self, split: SnapshotSplit) -> RowWriter:
+        """Return what writes to a split's table."""
+        plan = self.plan_of(split)
+        columns, key = plan.schema.copied_columns, key_columns(plan.schema)
+        return RowWriter(self._session, plan.sink_table, columns, key)
+
     def write(self, split: SnapshotSplit, rows: SplitRows, way: Way) -> None:
         """Write all rows, none of which is there; less than all is an error."""
         plan = self.plan_of(split)
-        stored = self._write(plan, rows, way)
+        stored = self._write(split, rows, way)
         if stored != rows.rows:
             raise IntegrityError(
                 f"{stored} of {rows.rows} rows of split {split.split_id} were written",
@@ -84,9 +90,9 @@ class SplitRowWriter:
                 remedy="read the split again; if it stays, report this",
             )
 
-    def _write(self, plan: TablePlan, rows: SplitRows, way: Way) -> int:
-        columns = plan.schema.copied_columns
-        writer = RowWriter(self._session, plan.sink_table, columns, key_columns(plan.schema))
+    def _write(self, split: SnapshotSplit, rows: SplitRows, way: Way) -> int:
+        columns = self.plan_of(split).schema.copied_columns
+        writer = self.writer_of(split)
         # what is no member of an ENUM is found in columns only
         in_columns = way is Way.AGAIN and bool(enums_of(columns))
         if in_columns or rows.native_chunks() is None:
@@ -95,7 +101,7 @@ class SplitRowWriter:
             return writer.load(
                 _rewritten(
                     rows,
-                    lambda chunk: load_chunk(chunk, columns, self._zero_dates),
+                    lambda chunk: load_chunk(chunk, columns, self.zero_dates),
                     lambda batch: load_rows(batch, columns),
                 )
             )
@@ -111,7 +117,7 @@ class SplitRowWriter:
     ) -> RowValues | None:
         if not isinstance(rows, DecodesChunks):
             return None
-        parameters = chunk_parameters(chunk, columns, self._zero_dates)
+        parameters = chunk_parameters(chunk, columns, self.zero_dates)
         return None if parameters is None else RowValues(parameters, lambda: rows.batch_of(chunk))
 
 

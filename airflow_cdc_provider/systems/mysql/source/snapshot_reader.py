@@ -75,6 +75,7 @@ from airflow_cdc_provider.systems.mysql.source.split_rows import TextRows
 from airflow_cdc_provider.systems.mysql.source.watermarks import Watermarks, watermarks_of
 from airflow_cdc_provider.systems.mysql.wire.text_decoder import TextDecoder
 from airflow_cdc_provider.systems.mysql.wire.text_protocol import TextChunk
+from airflow_cdc_provider.systems.mysql.wire.text_result import chunks_of
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.core.endpoint import Endpoint
@@ -318,24 +319,14 @@ class SnapshotReader:
         """Read the split's rows in one statement, under one read view."""
         raw = RawConnection(connection, where=str(self._endpoint))
         hint = " FORCE INDEX (PRIMARY)" if self._tables[split.table].primary_key else ""
-        raw.start_query(
+        sql = (
             f"SELECT {decoder.select_list} FROM {quote_table(split.table)}{hint} "
             f"WHERE {range_predicate(split.key_columns, split.keys)}"
         )
-        framer = decoder.framer()
-        chunks: list[TextChunk] = []
-        held = 0
-        while not framer.finished:
-            with framer.space() as space:
-                count = raw.recv_into(space)
-            framer.received(count)
-            held += count
-            if held > self._max_split_bytes:
-                raise self._too_big(split)
-            while (chunk := framer.chunk()) is not None:
-                chunks.append(chunk)
-        raw.finish_result()
-        return tuple(chunks)
+        chunks = chunks_of(raw, sql, decoder, max_bytes=self._max_split_bytes)
+        if chunks is None:
+            raise self._too_big(split)
+        return chunks
 
     def _too_big(self, split: SnapshotSplit) -> SplitTooBigError:
         return SplitTooBigError(

@@ -8,7 +8,8 @@ from airflow_cdc_provider.core.errors import (
     RowRefusedError,
 )
 from airflow_cdc_provider.core.keys import KeyRange
-from tests.systems.mysql.sink.joins import REQUEST, TEXTS, JoinWorld, numbered
+from tests.servers.given import SqlServer
+from tests.systems.mysql.sink.joins import REQUEST, TEXTS, JoinWorld, Row, numbered
 
 
 class WritingBehaviours:
@@ -64,6 +65,55 @@ class WritingBehaviours:
         world.at_source("UPDATE t SET name = 'on' WHERE id = 3", "DELETE FROM t WHERE id = 4")
         world.advance()
         assert world.held() == world.held_at_source()
+
+    def test_rows_that_are_right_are_not_written(self, world: JoinWorld) -> None:
+        world.make(TEXTS, numbered(1, 60))
+        world.start()
+        world.at_sink(
+            "UPDATE t SET name = 'wrong' WHERE id = 7",
+            "DELETE FROM t WHERE id = 9",
+            "INSERT INTO t VALUES (70, 'not at the source')",
+            "CREATE TABLE written (id INT)",
+            "CREATE TRIGGER deleting BEFORE DELETE ON t FOR EACH ROW "
+            "INSERT INTO written VALUES (-OLD.id)",
+            "CREATE TRIGGER inserting BEFORE INSERT ON t FOR EACH ROW "
+            "INSERT INTO written VALUES (NEW.id)",
+        )
+        read = world.read()
+        world.at_source("UPDATE t SET name = 'on' WHERE id = 20")
+        world.at_sink("UPDATE t SET name = 'on' WHERE id = 20")
+        world.advance()
+        world.at_sink("DELETE FROM written")
+        assert read.join() is not None
+        written = world.sink_server.execute(f"SELECT id FROM `{world.sink_database}`.written")
+        assert sorted(row[0] for row in written) == [-70, -7, 7, 9]
+        world.at_sink("DROP TRIGGER deleting", "DROP TRIGGER inserting")
+        assert world.held() == world.held_at_source()
+
+    def test_a_row_that_differs_in_any_bit_is_written(self, world: JoinWorld) -> None:
+        columns = ", ".join(f"v{i} {column}" for i, (column, _, _) in enumerate(APART))
+        right = ", ".join(value for _, value, _ in APART)
+        count = len(APART)
+        rows = ", ".join(f"({number}, {right})" for number in range(4 * count))
+        world.make(f"id INT PRIMARY KEY, {columns}", rows)
+        world.start()
+        for i, (_, _, wrong) in enumerate(APART):
+            world.at_sink(f"UPDATE t SET v{i} = {wrong} WHERE id = {i}")
+        looks = ", ".join(
+            f"HEX(CONCAT(v{i})), CONCAT(v{i} + 0e0), v{i} IS NULL" for i in range(count)
+        )
+
+        def looked(server: SqlServer, database: str) -> list[Row]:
+            return server.execute(f"SELECT id, {looks} FROM `{database}`.t ORDER BY id")
+
+        right_rows = looked(world.source_server, world.database)
+        apart = looked(world.sink_server, world.sink_database)
+        differing = [one[0] for one, other in zip(apart, right_rows, strict=True) if one != other]
+        assert differing == list(range(count)), differing
+        read = world.read()
+        world.advance()
+        assert read.join() is not None
+        assert looked(world.sink_server, world.sink_database) == right_rows
 
     # --- unique values ----------------------------------------------------------------------------
 
@@ -153,3 +203,23 @@ class WritingBehaviours:
         assert world.sink_server.execute(f"SELECT COUNT(*) FROM `{world.sink_database}`.child") == [
             (2,)
         ]
+
+
+APART = (
+    ("FLOAT", "1.0000001", "1"),
+    ("DOUBLE", "0.1", "0.10000000000000002"),
+    ("VARCHAR(9) COLLATE utf8mb4_general_ci", "'a'", "'A'"),
+    ("VARCHAR(9) COLLATE utf8mb4_general_ci", "'a'", "'a '"),
+    ("CHAR(9) CHARACTER SET latin1", "'é'", "'e'"),
+    ("VARBINARY(9)", "x'00'", "x''"),
+    ("INT", "NULL", "0"),
+    ("VARCHAR(9)", "NULL", "''"),
+    ("DATETIME(6)", "'2024-01-01 00:00:00.000001'", "'2024-01-01'"),
+    ("TIMESTAMP NULL", "NULL", "'2024-01-01'"),
+    ("ENUM('', 'a')", "1", "2"),
+    ("DECIMAL(20, 10)", "1.0000000001", "1"),
+    ("BIT(3)", "b'101'", "b'100'"),
+    ("BIGINT UNSIGNED", "18446744073709551615", "18446744073709551614"),
+    ("JSON", "JSON_OBJECT('a', 1)", "JSON_OBJECT('a', 2)"),
+)
+"""Columns, a value of each, and another that is nearly the same."""

@@ -1,0 +1,100 @@
+"""What of a range differs between the rows that are to be there and those that are.
+
+Most rows that are read again are right already. To read them costs a server a tenth of what writing
+costs, and who waits for the transaction waits that much less. So the sink's rows are read in the
+same form as the source's, and only those that differ in any bit are written.
+
+Nothing is skipped on a guess: rows are the same only if all their copied columns have the same
+exact texts. Where that cannot be told, or more than a third differ, the whole range is written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_cdc_provider.columns.arrow_arrays import mask_of
+from airflow_cdc_provider.columns.row_keys import row_codes
+from airflow_cdc_provider.columns.rows import SplitRows
+from airflow_cdc_provider.core.errors import IntegrityError
+from airflow_cdc_provider.core.identifiers import quote_table
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
+from airflow_cdc_provider.systems.mysql.wire.text_decoder import TextDecoder
+from airflow_cdc_provider.systems.mysql.wire.text_result import chunks_of
+from airflow_cdc_provider.systems.mysql.wire.text_values import comes_as_bytes
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
+
+_MORE_ROWS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class UnlikeRows:
+    """What is to be done so that the rows of a range are those that are wanted."""
+
+    stale: pa.RecordBatch
+    """Keys of rows that are not to be there, or not like that."""
+    missing: pa.RecordBatch
+    """Whole rows that are not there like that."""
+
+
+def unlike_rows(
+    session: SinkSession,
+    plan: TablePlan,
+    condition: str,
+    wanted: SplitRows,
+    zero_dates: ZeroDates,
+) -> UnlikeRows | None:
+    """Compare the rows that meet a condition with those wanted; None if all are to be written."""
+    columns = plan.schema.copied_columns
+    if any(comes_as_bytes(column.type) for column in columns):
+        return None  # the sink's column may be of another charset, where these bytes mean others
+    if not plan.schema.primary_key:
+        return None
+    limit = wanted.rows + wanted.rows // 3 + _MORE_ROWS
+    decoder = TextDecoder(plan.schema, zero_dates=zero_dates)
+    sql = b"SELECT %b FROM %b WHERE %b LIMIT %d" % (
+        decoder.select_list.encode(),
+        quote_table(plan.sink_table).encode(),
+        condition.encode(),
+        limit,
+    )
+    chunks = chunks_of(session.raw, sql, decoder)
+    if chunks is None or sum(chunk.rows for chunk in chunks) >= limit:
+        return None
+    try:
+        held = _together(pa.Table.from_batches(map(decoder.to_arrow, chunks), decoder.schema))
+    except IntegrityError:
+        return None  # a value that the source cannot have
+    if decoder.nulled:
+        return None
+    rows = _together(pa.Table.from_batches(wanted.batches(), wanted.schema))
+    return _unlike(rows, held, plan.schema.primary_key)
+
+
+def _unlike(
+    wanted: pa.RecordBatch, held: pa.RecordBatch, key: tuple[str, ...]
+) -> UnlikeRows | None:
+    if wanted.schema != held.schema:
+        return None
+    codes = row_codes([wanted.columns, held.columns])
+    ours, theirs = codes.groups
+    is_wanted, is_held = np.zeros(codes.count, np.bool_), np.zeros(codes.count, np.bool_)
+    is_wanted[ours] = True
+    is_held[theirs] = True
+    missing, stale = ~is_held[ours], ~is_wanted[theirs]
+    if 3 * (int(missing.sum()) + int(stale.sum())) > len(ours) + len(theirs):
+        return None
+    return UnlikeRows(
+        held.select(list(key)).filter(mask_of(stale)), wanted.filter(mask_of(missing))
+    )
+
+
+def _together(rows: pa.Table) -> pa.RecordBatch:
+    batches = rows.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=rows.schema)
