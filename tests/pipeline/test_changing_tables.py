@@ -281,3 +281,17 @@ def test_a_restart_that_was_cut_off_is_not_gone_on_from(
     give_back(again)
     synced(shop)
     assert at_sink(shop, "later") == at_source(shop, "later")
+
+
+def test_a_restart_of_a_table_ends_what_was_asked_of_it_before(shop: Shop) -> None:
+    table = later(shop)
+    synced(shop)
+    run = shop.run()
+    asked = ask_resync(run, resync_scope(run, [str(table)]))
+    assert restart_tables(run, [table]) == (table,)
+    found = run.store.request(run.name, asked.request_id)
+    assert found is not None
+    assert (found.status, "does not follow" in found.error) == (RequestStatus.FAILED, True)
+    give_back(run)
+    synced(shop)
+    assert at_sink(shop, "later") == at_source(shop, "later")

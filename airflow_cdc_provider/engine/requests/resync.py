@@ -84,6 +84,11 @@ class Resync:
         for table in self.request.scope.tables:
             if table not in schemas:
                 raise _not_in_plan(table)
+        with closing(self._job.sink().open_ledger()) as ledger:
+            stream = ledger.stream()
+        for table in self.request.scope.tables:
+            if stream is None or stream.progress_of(table) is None:
+                raise _not_streamed(table)
         with closing(self._job.sink().open_joins()) as sink:
             for number, table in enumerate(self.request.scope.tables, start=1):
                 self._count(sink, tables_done=number - 1)
@@ -248,4 +253,13 @@ def _not_in_plan(table: TableId) -> RefusedError:
         where="tables of the request",
         risk=NOTHING_STARTED,
         remedy="ask for tables that the pipeline copies",
+    )
+
+
+def _not_streamed(table: TableId) -> RefusedError:
+    return RefusedError(
+        f"the stream does not follow {table}, so its rows cannot join it",
+        where="tables of the request",
+        risk="none: nothing was read",
+        remedy=f"`restart` it with --table {table}, or `add` it, and ask again",
     )

@@ -240,7 +240,10 @@ class MySqlLedger:
         return self._session.transaction(change)
 
     def _own_tables(self, stream: StreamSplit) -> None:
-        """Store which tables are the stream's; what was reported of others is forgotten."""
+        """Store which tables are the stream's; what was read of others is forgotten.
+
+        The stream leaves their changes out from here on, so none of it stays right.
+        """
         self._session.execute(f"DELETE FROM {LEDGER}.stream_table WHERE {self._mine}")
         name = literal(str(self._owner.pipeline))
         for progress in stream.tables:
@@ -248,10 +251,11 @@ class MySqlLedger:
             self._session.execute(
                 f"INSERT INTO {LEDGER}.stream_table VALUES ({name}, {table_name})"
             )
-        self._session.execute(
-            f"DELETE FROM {LEDGER}.finished_split WHERE {self._mine} AND table_name NOT IN "
-            f"(SELECT table_name FROM {LEDGER}.stream_table WHERE {self._mine})"
-        )
+        for table in ("finished_split", "joined_split"):
+            self._session.execute(
+                f"DELETE FROM {LEDGER}.{table} WHERE {self._mine} AND table_name NOT IN "
+                f"(SELECT table_name FROM {LEDGER}.stream_table WHERE {self._mine})"
+            )
 
     def _store_stream(self, stream: StreamSplit) -> None:
         check_generation(self._session, self._owner, lock="FOR UPDATE")

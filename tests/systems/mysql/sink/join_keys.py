@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.systems.mysql.sink.joins import JoinWorld
+from tests.systems.mysql.sink.joins import REQUEST, JoinWorld
 
 TEXT_ROWS = (
     "('apple', '1'), ('avocado', '1a'), ('banana', '2'), ('Cherry', '3'), ('date', '4')",
@@ -60,6 +60,18 @@ class KeyBehaviours:
         assert world.held() == before
         world.advance()
         assert world.held() == world.held_at_source()
+
+    def test_what_has_joined_of_a_table_is_forgotten_when_the_stream_gives_it_up(
+        self, world: JoinWorld
+    ) -> None:
+        world.make("k VARCHAR(20) PRIMARY KEY, name VARCHAR(60)", *TEXT_ROWS)
+        world.start()
+        read = world.read()
+        world.advance()
+        assert read.join() is not None
+        assert len(world.joins().joined(REQUEST)) == 1
+        world.ledger.change_tables(removed=[world.plan.schema.table])
+        assert world.joins().joined(REQUEST) == ()
 
     def test_drifted_rows_whose_text_key_the_log_has_touched_are_right_again(
         self, world: JoinWorld
