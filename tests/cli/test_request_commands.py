@@ -50,12 +50,12 @@ def test_all_tables_are_asked_for_by_the_pipelines_name(
 ) -> None:
     asked: list[str] = []
 
-    def answer(_: object, question: str) -> str:
+    def answer(question: str) -> str:
         asked.append(question)
         return "n"
 
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-    monkeypatch.setattr("rich.console.Console.input", answer)
+    monkeypatch.setattr("builtins.input", answer)
     assert say("resync").code == 2
     assert say("resync", "--table", orders, "--to-key", "9").code == 2
     name = f"p_{shop.database}"
