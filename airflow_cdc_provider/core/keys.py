@@ -50,6 +50,11 @@ def bounding(kinds: KeyKinds) -> int:
     return next((n for n, kind in enumerate(kinds) if not kind.splittable), len(kinds))
 
 
+def bounding_whole(kinds: KeyKinds) -> bool:
+    """Tell whether whole keys may bound splits; else rows cannot be told by boundaries."""
+    return bounding(kinds) == len(kinds)
+
+
 def comparable(kinds: KeyKinds) -> bool:
     """Tell whether whole keys of these kinds may be compared in code."""
     return bool(kinds) and all(kind.comparable for kind in kinds)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from airflow_cdc_provider.cli.commands.opening import Options, opened, say_done
+from airflow_cdc_provider.cli.commands.opening import Options, confirm, opened, say_done
 from airflow_cdc_provider.cli.commands.tables import tables_of
 from airflow_cdc_provider.cli.lookup import Lookup
-from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.pipeline.steps import control
 from airflow_cdc_provider.pipeline.steps.changing_tables import restart_tables
 from airflow_cdc_provider.views.display import Screen
@@ -17,26 +16,16 @@ def restart(options: Options, lookup: Lookup, screen: Screen) -> bool:
     with opened(options, lookup, screen) as run:
         if tables:
             names = ", ".join(map(str, tables))
-            _confirm(options, screen, f"Read {names} of {run.name} again, as defined now?")
+            confirm(options, screen, f"Read {names} of {run.name} again, as defined now?")
             restart_tables(run, tables)
             text = f"{names} begins again with the next run; the other tables are not read again"
             return say_done(run.name, screen, text)
-        _confirm(options, screen, f"Read all tables of {run.name} again?")
+        confirm(options, screen, f"Read all tables of {run.name} again?")
         return say_done(run.name, screen, control.restart(run))
 
 
 def drop(options: Options, lookup: Lookup, screen: Screen) -> bool:
     """Forget the pipeline."""
     with opened(options, lookup, screen) as run:
-        _confirm(options, screen, f"Forget state and ledger of {run.name}?")
+        confirm(options, screen, f"Forget state and ledger of {run.name}?")
         return say_done(run.name, screen, control.drop(run))
-
-
-def _confirm(options: Options, screen: Screen, question: str) -> None:
-    if options.yes or screen.ask(question):
-        return
-    raise RefusedError(
-        "this was not confirmed",
-        risk=NOTHING_CHANGED,
-        remedy="give --yes, or answer yes on a terminal",
-    )

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from airflow_cdc_provider.cli.lookup import Lookup
-from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.pipeline.run import Run, give_back, open_run, open_to_look
 from airflow_cdc_provider.views.display import Screen
@@ -39,6 +40,25 @@ def looked_at(options: Options, lookup: Lookup, screen: Screen) -> Run:
 def status_of(run: Run) -> PipelineStatus:
     """Return what is remembered of the pipeline."""
     return status_step(run.store, run.name, now_us=run.store.now_us())
+
+
+def confirm(options: Options, screen: Screen, question: str) -> None:
+    """Go on only with --yes, or if a person says so."""
+    if options.yes or screen.ask(question):
+        return
+    raise RefusedError(
+        "this was not confirmed",
+        risk=NOTHING_CHANGED,
+        remedy="give --yes, or answer yes on a terminal",
+    )
+
+
+def table_of(text: str) -> TableId:
+    """Return the table that `--table` names."""
+    try:
+        return TableId.parse(text)
+    except ValueError as error:
+        raise RefusedError(str(error), where="--table", remedy="write database.table") from None
 
 
 def say_done(name: PipelineName, screen: Screen, text: str) -> bool:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from airflow_cdc_provider.cli.commands.opening import Options, opened, status_of
+from airflow_cdc_provider.cli.commands.opening import Options, confirm, opened, status_of
 from airflow_cdc_provider.cli.lookup import Lookup
-from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.requests import Request, Scope
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps import requests as steps
@@ -32,7 +31,7 @@ def resync(options: Options, lookup: Lookup, screen: Screen) -> bool:
         if options.dry_run:
             screen.result({**form, "request": None}, ["nothing was asked"])
             return True
-        _confirm(options, screen, run, scope)
+        confirm(options, screen, _question(options, run, scope))
         asked = steps.ask_resync(
             run, scope, request_id=options.id, estimated_rows=found.source_rows
         )
@@ -44,15 +43,9 @@ def resync(options: Options, lookup: Lookup, screen: Screen) -> bool:
     return True
 
 
-def _confirm(options: Options, screen: Screen, run: Run, scope: Scope) -> None:
+def _question(options: Options, run: Run, scope: Scope) -> str:
     what = str(scope) if options.table else f"all {len(scope.tables)} tables of {run.name}"
-    if options.yes or screen.ask(f"Read {what} again, while the stream goes on?"):
-        return
-    raise RefusedError(
-        "this was not confirmed",
-        risk=NOTHING_CHANGED,
-        remedy="give --yes, or answer yes on a terminal",
-    )
+    return f"Read {what} again, while the stream goes on?"
 
 
 def _wait(run: Run, asked: Request, screen: Screen) -> Request:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_cdc_provider.cli.commands.opening import Options, opened, say_done
+from airflow_cdc_provider.cli.commands.opening import Options, opened, say_done, table_of
 from airflow_cdc_provider.cli.lookup import Lookup
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
@@ -43,7 +43,4 @@ def remove(options: Options, lookup: Lookup, screen: Screen) -> bool:
 
 def tables_of(options: Options) -> tuple[TableId, ...]:
     """Return the tables that `--table` names."""
-    try:
-        return tuple(map(TableId.parse, options.table or ()))
-    except ValueError as error:
-        raise RefusedError(str(error), where="--table", remedy="write database.table") from None
+    return tuple(map(table_of, options.table or ()))

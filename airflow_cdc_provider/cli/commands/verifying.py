@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from airflow_cdc_provider.cli.commands.opening import Options, looked_at
+from airflow_cdc_provider.cli.commands.opening import Options, looked_at, table_of
 from airflow_cdc_provider.cli.lookup import Lookup
-from airflow_cdc_provider.core.errors import RefusedError
-from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.pipeline.steps.verifying import verify as verify_step
 from airflow_cdc_provider.views.display import Screen
 from airflow_cdc_provider.views.reports import verify_form, verify_lines
@@ -13,15 +11,8 @@ from airflow_cdc_provider.views.reports import verify_form, verify_lines
 
 def verify(options: Options, lookup: Lookup, screen: Screen) -> bool:
     """Compare source and sink, both ways."""
-    tables = (_table(options.table),) if options.table else None
+    tables = (table_of(options.table),) if options.table else None
     with looked_at(options, lookup, screen) as run:
         report = verify_step(run, tables=tables, settle_s=options.settle_s)
     screen.result(verify_form(run.name, report), verify_lines(report))
     return report.equal
-
-
-def _table(text: str) -> TableId:
-    try:
-        return TableId.parse(text)
-    except ValueError as error:
-        raise RefusedError(str(error), where="--table", remedy="write database.table") from None

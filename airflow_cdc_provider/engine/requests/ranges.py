@@ -47,7 +47,7 @@ def splits_of(schema: TableSchema, left: Left, cuts: Iterable[Key]) -> Iterator[
         schema.table,
         schema.primary_key,
         schema.key_kinds,
-        _inside(cuts, left.keys),
+        inside(cuts, left.keys),
         first_number=left.number,
         start=left.keys.start,
     )
@@ -56,7 +56,8 @@ def splits_of(schema: TableSchema, left: Left, cuts: Iterable[Key]) -> Iterator[
         yield replace(split, keys=KeyRange(split.keys.start, left.keys.end)) if is_last else split
 
 
-def _inside(cuts: Iterable[Key], keys: KeyRange) -> Iterator[Key]:
+def inside(cuts: Iterable[Key], keys: KeyRange) -> Iterator[Key]:
+    """Yield the boundaries before a range's end; its keys are comparable if it has one."""
     for cut in cuts:
         if keys.end is not None and not KeyRange(end=keys.end).contains(cut):
             return

@@ -17,14 +17,14 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import count, cycle
 
 from airflow_cdc_provider.columns.rows import SplitRows
-from airflow_cdc_provider.columns.sink_port import JoinedRows, JoinSink
+from airflow_cdc_provider.columns.sink_port import JoinedRows, JoinedSplit, JoinSink
 from airflow_cdc_provider.columns.source_port import SplitReader, SplitReading
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError, SplitTooBigError
 from airflow_cdc_provider.core.identifiers import TableId
@@ -91,15 +91,13 @@ class Resync:
                 raise _not_streamed(table)
         with closing(self._job.sink().open_joins()) as sink:
             for number, table in enumerate(self.request.scope.tables, start=1):
-                self._count(sink, tables_done=number - 1)
-                self._table(sink, schemas[table])
+                joined = self._count(sink, tables_done=number - 1)
+                self._table(sink, schemas[table], joined)
             self._count(sink, tables_done=len(self.request.scope.tables))
 
-    def _table(self, sink: JoinSink, schema: TableSchema) -> None:
-        mine = [each.split for each in sink.joined(self.request.ledger_key)]
-        left = left_of(
-            self.request.scope.keys, [split for split in mine if split.table == schema.table]
-        )
+    def _table(self, sink: JoinSink, schema: TableSchema, joined: Sequence[JoinedSplit]) -> None:
+        mine = [each.split for each in joined if each.split.table == schema.table]
+        left = left_of(self.request.scope.keys, mine)
         if left is None:
             return
         with ExitStack() as stack:
@@ -155,8 +153,8 @@ class Resync:
 
     # --- what is told -------------------------------------------------------------------------
 
-    def _count(self, sink: JoinSink, *, tables_done: int) -> None:
-        """Tell what is in the sink, whoever brought it there."""
+    def _count(self, sink: JoinSink, *, tables_done: int) -> Sequence[JoinedSplit]:
+        """Tell what is in the sink, whoever brought it there, and return it."""
         joined = sink.joined(self.request.ledger_key)
         self.request = replace(
             self.request,
@@ -165,6 +163,7 @@ class Resync:
             tables_done=tables_done,
         )
         self._note(now=True)
+        return joined
 
     def _note(self, *, now: bool = False) -> None:
         if not now and time.monotonic() - self._noted_s < _NOTE_EVERY_S:

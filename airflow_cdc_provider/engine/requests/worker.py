@@ -23,7 +23,7 @@ from airflow_cdc_provider.engine.stream.following import Following
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 2.0
+_LOOK_EVERY_S = 2.0
 
 
 class RequestWorker:
@@ -38,15 +38,12 @@ class RequestWorker:
         following: Following,
         *,
         on_idle: Callable[[], None] = lambda: None,
-        back_off: BackOff | None = None,
-        every_s: float = LOOK_EVERY_S,
     ) -> None:
         self._job = job
         self._following = following
         self._passed_over = following.passed_over
         self._on_idle = on_idle
-        self._back_off = back_off or BackOff()
-        self._every_s = every_s
+        self._back_off = BackOff()
         self._closing = threading.Event()
         self._around = Surroundings(job, self._push, self._is_ending)
         self._thread = threading.Thread(target=self._run, name="cdc-requests", daemon=True)
@@ -72,7 +69,7 @@ class RequestWorker:
                 return
             except CdcError as error:
                 log.warning("requests wait: cause=%s", self._scrubbed(error))
-            self._closing.wait(self._every_s)
+            self._closing.wait(_LOOK_EVERY_S)
 
     def _is_ending(self) -> bool:
         return self._closing.is_set() or self._following.ending.is_set()

@@ -15,10 +15,11 @@ from airflow_cdc_provider.columns.source_port import Boundaries
 from airflow_cdc_provider.columns.verify_port import TablePair, TableSide, VerifySide
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.keys import Key, KeyRange, bounding
+from airflow_cdc_provider.core.keys import Key, KeyRange, bounding_whole
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.requests import Scope
 from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.engine.requests.ranges import inside
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.sink import sink_of, source_of
 
@@ -83,17 +84,14 @@ class _Looks:
 
     def _at_source(self, side: TableSide, schema: TableSchema, keys: KeyRange) -> int | None:
         rows = _counted(side, keys)
-        if rows is None and bounding(schema.key_kinds) == len(schema.key_kinds):
+        if rows is None and bounding_whole(schema.key_kinds):
             return self._about(side, keys, self.boundaries(schema, keys.start))
         return rows
 
     def _about(self, side: TableSide, keys: KeyRange, cuts: Iterator[Key]) -> int | None:
         """Count boundaries, and the rows behind the last one; None if it would take too long."""
         rows, last = 0, keys.start
-        for cut in cuts:
-            # only of keys that code may compare a range is asked for: others have no end
-            if keys.end is not None and not KeyRange(None, keys.end).contains(cut):
-                break
+        for cut in inside(cuts, keys):
             if time.monotonic() > self.until_s:
                 return None
             rows, last = rows + _ROWS_A_LOOK, cut

@@ -26,9 +26,8 @@ from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
-from airflow_cdc_provider.core.keys import bounding
+from airflow_cdc_provider.core.keys import bounding_whole
 from airflow_cdc_provider.core.lifecycle import SplitStatus
-from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.job_result import JobResult
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.jobs import (
@@ -164,7 +163,9 @@ def _rows_left(run: Run) -> str:
     starts = {split.table: split.keys.start for split in unread if split.keys.end is None}
     starts |= {table: None for table, state in tables.items() if not state.planning_done}
     schemas = {table: tables[table].plan.schema for table in starts}
-    if len(schemas) > SMALL_TABLES or not all(map(_has_boundaries, schemas.values())):
+    if len(schemas) > SMALL_TABLES or not all(
+        bounding_whole(schema.key_kinds) for schema in schemas.values()
+    ):
         return ""
     with source_of(run).boundaries(_ROWS_A_LOOK) as boundaries:
         for table, schema in schemas.items():
@@ -172,8 +173,3 @@ def _rows_left(run: Run) -> str:
             rows += sum(_ROWS_A_LOOK for _ in islice(boundaries(schema, starts[table]), looks))
     rest = f"and fewer than {_ROWS_A_LOOK:,} more in each of {len(schemas)} tables"
     return f"some {rows:,} rows {rest}" if rows <= SMALL_ROWS else ""
-
-
-def _has_boundaries(schema: TableSchema) -> bool:
-    """Tell whether the table's whole key bounds ranges: else its rows cannot be told by them."""
-    return bounding(schema.key_kinds) == len(schema.key_kinds)
