@@ -119,7 +119,7 @@ COMMANDS: Mapping[str, tuple[str, tuple[Option, ...]]] = {
     ),
     "pause": ("ask the pipeline's owner to stop", (FILE, JSON, WAIT)),
     "resume": ("allow the pipeline to run again", (FILE, JSON)),
-    "restart": (
+    "reset": (
         "plan from scratch: the next run reads all tables again, or those that are named",
         (FILE, JSON, TABLE, YES),
     ),

@@ -55,7 +55,7 @@ MODULES: Mapping[str, str] = {
     "remove": "tables",
     "pause": "pausing",
     "resume": "pausing",
-    "restart": "control",
+    "reset": "control",
     "drop": "control",
 }
 """Where each command is, in `cli.commands`."""

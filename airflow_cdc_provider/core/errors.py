@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Self
 
-RESTART = "`restart` the pipeline: the next run reads all tables again"
+RESET = "`reset` the pipeline: the next run reads all tables again"
 """The remedy where only a new snapshot brings the sink to the source."""
 
 NOTHING_STARTED = "none: nothing was started"

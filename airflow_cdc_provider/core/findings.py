@@ -58,7 +58,7 @@ class PipelineCode(FindingCode):
         "table.not_in_plan",
         "warn",
         "it fits `source.tables` and came after the plan: it is not copied; whatever else "
-        "is found of it is a warning about what `restart` would refuse",
+        "is found of it is a warning about what `reset` would refuse",
     )
     TABLE_GONE = ("table.gone", "warn", "it is in the plan and not at the source any more")
     SINK_UNSEEN = (

@@ -125,5 +125,5 @@ def _other_range(
         f"split {place[0]}#{place[1]} is stored with another range: {stored} is not {found}",
         where=f"state of {name}",
         risk="keys between the two would be read twice or never",
-        remedy="`restart` the pipeline: the next run reads all tables again",
+        remedy="`reset` the pipeline: the next run reads all tables again",
     )

@@ -64,7 +64,7 @@ def shop(airflow: RealAirflow, mysql_server: SqlServer, mysql_sink: SqlServer) -
     [
         (("check",), lambda form: form["findings"] is not None and not form["refused"]),
         (("pause", "--wait-s", "1"), lambda form: "is paused" in form["done"]),
-        (("restart", "--yes"), lambda form: "new plan for 1 tables" in form["done"]),
+        (("reset", "--yes"), lambda form: "new plan for 1 tables" in form["done"]),
     ],
     ids=lambda words: words[0] if isinstance(words, tuple) else "",
 )

@@ -39,7 +39,7 @@ def asset_events() -> int:
 def test_a_run_is_red_at_its_first_task_and_tells_of_no_asset(
     mode: str, store: SqlStateStore, pipeline_file: Callable[..., Path]
 ) -> None:
-    error = "CDC-INT-008 ALTER TABLE changed shop.orders; what to do: restart"
+    error = "CDC-INT-008 ALTER TABLE changed shop.orders; what to do: reset"
     generation = streaming(store)
     store.move(SHOP, generation, expected=Phase.STREAMING, to=Phase.FAILED, error=error)
     before = asset_events()

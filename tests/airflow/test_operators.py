@@ -70,7 +70,7 @@ def test_a_pipeline_whose_stream_ended_for_good_is_refused_before_any_server_is_
     pipeline_file: Callable[..., Path],
     context: Any,
 ) -> None:
-    way_on = "restart --table shop.orders"
+    way_on = "reset --table shop.orders"
     generation = failed(store, f"CDC-INT-008 ALTER TABLE changed it; what to do: {way_on}")
     task = operator(task_id="step", pipeline=str(pipeline_file()))
     with pytest.raises(AirflowFailException, match=rf"(?s)CDC-INT-008 ALTER TABLE.*{way_on}"):

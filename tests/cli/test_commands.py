@@ -141,7 +141,7 @@ def test_pause_and_resume_are_heard(shop: Shop, say: Say) -> None:
     assert "may run again" in say("resume").out
 
 
-@pytest.mark.parametrize("command", ["restart", "drop"])
+@pytest.mark.parametrize("command", ["reset", "drop"])
 def test_what_cannot_be_undone_is_asked_for(shop: Shop, say: Say, command: str) -> None:
     run = shop.run()
     made = plan(run)

@@ -119,7 +119,7 @@ ALL = remedies()
 
 def test_the_remedies_are_found() -> None:
     assert len(ALL) > 200
-    assert any("`restart`" in said.text for said in ALL)
+    assert any("`reset`" in said.text for said in ALL)
 
 
 def test_no_text_names_a_feature_that_there_is_not() -> None:

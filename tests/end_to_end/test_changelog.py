@@ -73,7 +73,7 @@ def test_check_refuses_a_table_whose_key_only_the_server_orders(
 
 @pytest.mark.spark
 @pytest.mark.timeout(600)
-def test_a_log_is_begun_anew_by_restart_and_kept_by_drop(
+def test_a_log_is_begun_anew_by_reset_and_kept_by_drop(
     mysql_server: SqlServer, mysql_database: str, tmp_path: Path
 ) -> None:
     table = f"{mysql_database}.t"
@@ -86,7 +86,7 @@ def test_a_log_is_begun_anew_by_restart_and_kept_by_drop(
     assert "verify cannot compare" in run("verify")[1]
 
     mysql_server.execute(f"DELETE FROM {table} WHERE id = 1")
-    assert run("restart", "--yes")[0] == 0
+    assert run("reset", "--yes")[0] == 0
     run.file.write_text(run.file.read_text().replace("json", "parquet"))
     assert run(*caught_up)[0] == 0
     (file,) = (run.log / table).iterdir()

@@ -21,7 +21,7 @@ from airflow_cdc_provider.pipeline.steps import changing_tables
 from airflow_cdc_provider.pipeline.steps.changing_tables import (
     add_tables,
     remove_tables,
-    restart_tables,
+    reset_tables,
 )
 from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
@@ -251,14 +251,14 @@ def test_a_changed_table_is_begun_again_alone(shop: Shop) -> None:
         synced(shop)
     assert "sink.column" in stopped.value.what or "`later` is" in stopped.value.what
     shop.sink.execute("DROP TABLE later", database=shop.target)
-    assert restart_tables(shop.run(), [table]) == (table,)
+    assert reset_tables(shop.run(), [table]) == (table,)
     synced(shop)
     assert at_sink(shop, "later") == at_source(shop, "later")
     notes = {row[0]: row[1] for row in at_sink(shop, "orders")}
     assert (notes[1], notes[9]) == ("only at the sink", "nine")
 
 
-def test_a_restart_that_was_cut_off_is_not_gone_on_from(
+def test_a_reset_that_was_cut_off_is_not_gone_on_from(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = later(shop)
@@ -271,24 +271,24 @@ def test_a_restart_that_was_cut_off_is_not_gone_on_from(
     with monkeypatch.context() as patch:
         patch.setattr(changing_tables, "catch_up", crash)
         with pytest.raises(CdcError, match="cut off"):
-            restart_tables(run, [table])
+            reset_tables(run, [table])
     give_back(run)
     shop.at_source("DELETE FROM later WHERE id = 1")
     with pytest.raises(RefusedError, match=f"--table {table}"):
         synced(shop)
     again = shop.run()
-    restart_tables(again, [table])
+    reset_tables(again, [table])
     give_back(again)
     synced(shop)
     assert at_sink(shop, "later") == at_source(shop, "later")
 
 
-def test_a_restart_of_a_table_ends_what_was_asked_of_it_before(shop: Shop) -> None:
+def test_a_reset_of_a_table_ends_what_was_asked_of_it_before(shop: Shop) -> None:
     table = later(shop)
     synced(shop)
     run = shop.run()
     asked = ask_resync(run, resync_scope(run, [str(table)]))
-    assert restart_tables(run, [table]) == (table,)
+    assert reset_tables(run, [table]) == (table,)
     found = run.store.request(run.name, asked.request_id)
     assert found is not None
     assert (found.status, "does not follow" in found.error) == (RequestStatus.FAILED, True)

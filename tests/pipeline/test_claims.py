@@ -15,7 +15,7 @@ from airflow_cdc_provider.pipeline.connections import EnvironmentDsns
 from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.pipeline.run import Run, open_run
 from airflow_cdc_provider.pipeline.steps.checking import check
-from airflow_cdc_provider.pipeline.steps.control import drop, restart
+from airflow_cdc_provider.pipeline.steps.control import drop, reset
 from airflow_cdc_provider.pipeline.steps.planning import plan, preview
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, open_targets
 from airflow_cdc_provider.pipeline.steps.start_jobs import start_snapshot
@@ -136,11 +136,11 @@ def test_what_another_pipeline_owns_is_not_replaced_even_so(shop: Shop, other: R
         plan(shop.run())
 
 
-def test_a_restart_takes_its_own_filled_tables_again(shop: Shop) -> None:
+def test_a_reset_takes_its_own_filled_tables_again(shop: Shop) -> None:
     run = shop.run()
     plan(run)
     shop.sink.execute("INSERT INTO orders VALUES (1, 'ours', 1)", database=shop.target)
-    assert "new plan" in restart(run)
+    assert "new plan" in reset(run)
     assert blocks(run) == {}
 
 
@@ -155,7 +155,7 @@ def test_rows_that_only_the_plan_knows_of_are_ours_after_the_ledger_was_lost(sho
     assert again.plan_id != made.plan_id
 
 
-def test_a_restart_refused_for_an_unfit_table_leaves_the_plan_and_its_rows_known(
+def test_a_reset_refused_for_an_unfit_table_leaves_the_plan_and_its_rows_known(
     shop: Shop,
 ) -> None:
     run = shop.run()
@@ -164,7 +164,7 @@ def test_a_restart_refused_for_an_unfit_table_leaves_the_plan_and_its_rows_known
     shop.at_source("CREATE TABLE later (id INT PRIMARY KEY, name VARCHAR(40))")
     shop.sink.execute("CREATE TABLE later (id INT PRIMARY KEY)", database=shop.target)
     with pytest.raises(RefusedError, match=r"later: .*name"):
-        restart(run)
+        reset(run)
     with closing(open_ledger(run)) as ledger:
         assert ledger.plan_id() == made.plan_id
         assert len(ledger.reports()) == 2
@@ -172,14 +172,14 @@ def test_a_restart_refused_for_an_unfit_table_leaves_the_plan_and_its_rows_known
         assert len(targets.routes()) == 1
 
 
-def test_a_refused_restart_leaves_the_plan_as_it_was(shop: Shop, other: Run) -> None:
+def test_a_refused_reset_leaves_the_plan_as_it_was(shop: Shop, other: Run) -> None:
     run = shop.run()
     made = plan(run)
     shop.at_source("CREATE TABLE later (id INT PRIMARY KEY)")
     shop.sink.execute("CREATE TABLE later (id INT PRIMARY KEY)", database=shop.target)
     shop.sink.execute("INSERT INTO later VALUES (1)", database=shop.target)
     with pytest.raises(RefusedError, match="later holds rows"):
-        restart(run)
+        reset(run)
     assert open_ledger(run).plan_id() == made.plan_id
     with closing(open_targets(run)) as targets:
         assert len(targets.routes()) == 1

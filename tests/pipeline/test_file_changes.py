@@ -10,7 +10,7 @@ from airflow_cdc_provider.core.errors import PipelineFileError, SourceIdentityEr
 from airflow_cdc_provider.core.findings import Level
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.checking import check
-from airflow_cdc_provider.pipeline.steps.control import restart
+from airflow_cdc_provider.pipeline.steps.control import reset
 from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
 from airflow_cdc_provider.pipeline.steps.planning import plan, preview
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
@@ -62,7 +62,7 @@ def test_a_changed_route_is_refused_with_its_line_by_every_step(shop: Shop) -> N
         f"{shop.database}.orders goes to elsewhere.orders now, and the plan copies it to "
         f"{shop.target}.orders" in said
     )
-    assert "`restart`" in said
+    assert "`reset`" in said
 
 
 def test_a_table_that_was_taken_out_of_the_file_is_refused(shop: Shop) -> None:
@@ -137,12 +137,12 @@ def test_what_can_be_obeyed_at_once_is_not_refused(shop: Shop) -> None:
     assert plan(shop.run()).plan_id == made.plan_id
 
 
-def test_a_restart_obeys_the_file_as_it_is(shop: Shop) -> None:
+def test_a_reset_obeys_the_file_as_it_is(shop: Shop) -> None:
     run = shop.run()
     plan(run)
     change(shop, f'"{shop.target}.*"', f'"{shop.target}.n_*"')
     changed = shop.run()
-    restart(changed)
+    reset(changed)
     again = plan(changed)
     assert [str(p.sink_table) for p in again.tables] == [f"{shop.target}.n_orders"]
     assert check(changed).blocks == ()
@@ -163,7 +163,7 @@ def test_a_file_of_the_same_name_in_another_folder_does_not_take_the_plan_away(
     assert open_ledger(run).plan_id() == made.plan_id
 
 
-def test_another_sink_is_refused_and_a_restart_goes_there(
+def test_another_sink_is_refused_and_a_reset_goes_there(
     shop: Shop, mysql_server: SqlServer
 ) -> None:
     plan(shop.run())
@@ -173,7 +173,7 @@ def test_another_sink_is_refused_and_a_restart_goes_there(
         for step in (check, plan):
             with pytest.raises(PipelineFileError, match=r"line 6, sink\.dsn_env: the sink is the"):
                 step(shop.run())
-        restart(shop.run())
+        reset(shop.run())
         assert not plan(shop.run()).is_new
     finally:
         mysql_server.execute(f"DROP DATABASE {shop.target}")
@@ -194,7 +194,7 @@ def test_another_source_is_refused_once_something_was_read(shop: Shop) -> None:
         assert "source.another_server" in {found.code for found in check(moved).findings}
         with pytest.raises(SourceIdentityError, match="the source is the server"):
             plan(moved)
-        assert "new plan" in restart(moved)
+        assert "new plan" in reset(moved)
 
 
 def test_another_source_before_anything_was_read_is_planned_anew_and_told(shop: Shop) -> None:

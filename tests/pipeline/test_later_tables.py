@@ -10,7 +10,7 @@ import pytest
 from airflow_cdc_provider.core.errors import CdcError, PipelineFileError, UnsupportedTableError
 from airflow_cdc_provider.core.findings import Finding, Level
 from airflow_cdc_provider.pipeline.steps.checking import check, require_fit
-from airflow_cdc_provider.pipeline.steps.control import restart
+from airflow_cdc_provider.pipeline.steps.control import reset
 from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
 from airflow_cdc_provider.pipeline.steps.planning import plan, preview
 from airflow_cdc_provider.pipeline.steps.verifying import verify
@@ -102,7 +102,7 @@ def test_a_later_table_with_the_target_of_another_stops_nothing(shop: Shop) -> N
     (told,) = of_later(shop, require_fit(run).findings)
     assert "`add`" in told.why
     with pytest.raises(PipelineFileError, match="both go to"):
-        restart(run)
+        reset(run)
 
 
 def test_a_later_table_with_system_versioning_stops_nothing(
@@ -126,12 +126,12 @@ def test_a_later_table_with_system_versioning_stops_nothing(
     assert [finding.code for finding in check(shop.run()).blocks] == ["table.kind"]
 
 
-def test_restart_asks_for_the_later_table_and_is_refused(shop: Shop) -> None:
+def test_reset_asks_for_the_later_table_and_is_refused(shop: Shop) -> None:
     run = shop.run()
     plan(run)
     without_a_key(shop)
     with pytest.raises(UnsupportedTableError, match="later"):
-        restart(run)
+        reset(run)
     assert plan(shop.run()).is_new is False
 
 

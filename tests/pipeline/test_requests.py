@@ -25,7 +25,7 @@ from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.requests import RequestStatus, Scope
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps import estimating, requests
-from airflow_cdc_provider.pipeline.steps.control import drop, restart
+from airflow_cdc_provider.pipeline.steps.control import drop, reset
 from airflow_cdc_provider.pipeline.steps.estimating import estimate
 from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
 from airflow_cdc_provider.pipeline.steps.pausing import pause, resume
@@ -312,11 +312,11 @@ def by_hand(run: Run, request_id: str) -> None:
     run.store.cancel_request(run.name, request_id)
 
 
-def by_a_restart(run: Run, _: str) -> None:
-    restart(run)
+def by_a_reset(run: Run, _: str) -> None:
+    reset(run)
 
 
-@pytest.mark.parametrize(("how", "why"), [(by_hand, ""), (by_a_restart, ": a new plan")])
+@pytest.mark.parametrize(("how", "why"), [(by_hand, ""), (by_a_reset, ": a new plan")])
 def test_what_was_cancelled_is_told(run: Run, how: Callable[[Run, str], None], why: str) -> None:
     asked = ask_resync(run, resync_scope(run))
     how(run, asked.request_id)

@@ -10,7 +10,7 @@ import pytest
 from airflow_cdc_provider.pipeline.connections import EnvironmentDsns
 from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.pipeline.run import Run, open_run
-from airflow_cdc_provider.pipeline.steps.control import drop, restart
+from airflow_cdc_provider.pipeline.steps.control import drop, reset
 from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
 from airflow_cdc_provider.pipeline.steps.planning import plan
 from tests.pipeline.conftest import Shop
@@ -59,7 +59,7 @@ def test_a_plan_that_is_taken_over_while_it_streams_is_said(shop: Shop, twin: Ru
 def test_what_was_asked_for_is_no_warning(shop: Shop) -> None:
     run = shop.run()
     plan(run)
-    restart(run)
+    reset(run)
     assert plan(run).warning == ""
     drop(run)
     assert plan(run).warning == ""

@@ -28,7 +28,7 @@ from airflow_cdc_provider.core.split_planner import splits_between
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.pipeline.run import Run, take_over
 from airflow_cdc_provider.pipeline.steps.checking import check, require_fit
-from airflow_cdc_provider.pipeline.steps.control import drop, restart
+from airflow_cdc_provider.pipeline.steps.control import drop, reset
 from airflow_cdc_provider.pipeline.steps.finishing import inconsistent_tables, not_consistent
 from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
 from airflow_cdc_provider.pipeline.steps.pausing import pause, resume
@@ -220,10 +220,10 @@ def test_what_never_ran_is_not_said_to_have_rows_and_a_position(shop: Shop) -> N
     run = shop.run()
     assert "has not run yet" in pause(run)
     assert "has not run yet" in resume(run)
-    assert "had no plan" in restart(run)
+    assert "had no plan" in reset(run)
     assert "is forgotten" in drop(run)
     assert "had no plan" in drop(run)
-    assert "had no plan" in restart(run)
+    assert "had no plan" in reset(run)
 
 
 def test_after_the_hand_off_there_is_no_snapshot_job(shop: Shop) -> None:
@@ -234,12 +234,12 @@ def test_after_the_hand_off_there_is_no_snapshot_job(shop: Shop) -> None:
     assert start_snapshot(run) is None
 
 
-def test_a_restart_forgets_splits_and_stream_and_keeps_the_sink_s_tables(shop: Shop) -> None:
+def test_a_reset_forgets_splits_and_stream_and_keeps_the_sink_s_tables(shop: Shop) -> None:
     run = shop.run()
     made = plan(run)
     snapshot_done(shop, run)
     hand_off(run)
-    assert "new plan" in restart(run)
+    assert "new plan" in reset(run)
     ledger = open_ledger(run)
     assert (ledger.stream(), ledger.reports()) == (None, [])
     assert ledger.plan_id() == run.store.ensure(run.name).plan_id != made.plan_id
@@ -288,14 +288,14 @@ def test_a_stream_that_ended_for_good_is_not_gone_on_with(
 ) -> None:
     run = streamed_until(shop, "CDC-LOG-002 the log is purged; at risk: rows; what to do: x")
     before = run.store.ensure(run.name)
-    with pytest.raises(RefusedError, match=r"CDC-LOG-002 the log is purged; .*`restart`"):
+    with pytest.raises(RefusedError, match=r"CDC-LOG-002 the log is purged; .*`reset`"):
         step(run)
     assert run.store.ensure(run.name) == before
     (found,) = check(run).blocks
     assert found.code == "pipeline.ended"
 
 
-def test_a_restart_and_a_resume_let_a_stream_that_ended_go_on(shop: Shop) -> None:
+def test_a_reset_and_a_resume_let_a_stream_that_ended_go_on(shop: Shop) -> None:
     run = streamed_until(shop, "CDC-INT-008 shop.orders was changed")
     assert "met again" in resume(run)
     assert plan(run).handed_off
@@ -303,11 +303,11 @@ def test_a_restart_and_a_resume_let_a_stream_that_ended_go_on(shop: Shop) -> Non
     run.store.move(
         run.name, generation, expected=Phase.HANDED_OFF, to=Phase.FAILED, error="CDC-INT-008 y"
     )
-    restart(run)
+    reset(run)
     assert not plan(run).handed_off
 
 
-def test_a_stream_that_lacked_a_grant_needs_no_restart(shop: Shop) -> None:
+def test_a_stream_that_lacked_a_grant_needs_no_reset(shop: Shop) -> None:
     run = streamed_until(shop, "CDC-CFG-006 a grant is missing")
     assert plan(run).handed_off
 

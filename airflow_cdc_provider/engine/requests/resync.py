@@ -260,5 +260,5 @@ def _not_streamed(table: TableId) -> RefusedError:
         f"the stream does not follow {table}, so its rows cannot join it",
         where="tables of the request",
         risk="none: nothing was read",
-        remedy=f"`restart` it with --table {table}, or `add` it, and ask again",
+        remedy=f"`reset` it with --table {table}, or `add` it, and ask again",
     )

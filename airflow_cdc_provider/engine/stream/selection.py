@@ -83,7 +83,7 @@ class CapturedTables:
                 f"{_difference(wanted, found)}",
                 where=f"table {changes.table}",
                 risk="values could land in the wrong column; nothing of the batch was kept",
-                remedy="restart the pipeline with its new definition; its tables are read again",
+                remedy="`reset` the pipeline with its new definition; its tables are read again",
             )
         return plan
 
@@ -169,7 +169,7 @@ class Selection:
             where=barrier.point.where,
             risk="none yet: what came before the statement is committed, nothing behind it",
             remedy="make the same change at the sink, or drop its table there, as after a RENAME; "
-            f"then restart {arguments}: only that is read again",
+            f"then `reset` it with {arguments}: only that is read again",
         )
 
     def work(self, position: LogPosition, stream: StreamSplit) -> Work:

@@ -63,7 +63,7 @@ if nothing was |
 | a new table at the source that fits a pattern which was there all along | not copied, and told \
 by `check`, `run`, `status` and `verify`, until `add` is called |
 
-The way past a refusal is `restart`: the next run reads all tables again, as the file says then.
+The way past a refusal is `reset`: the next run reads all tables again, as the file says then.
 Tables of the sink that are in no plan any more keep their rows.
 
 This page is generated from the model in `airflow_cdc_provider/pipeline/file/model.py`.

@@ -60,14 +60,14 @@ def add_tables(run: Run, tables: Collection[TableId] = ()) -> tuple[TableId, ...
     return _begin(run, pick)
 
 
-def restart_tables(run: Run, tables: Collection[TableId]) -> tuple[TableId, ...]:
+def reset_tables(run: Run, tables: Collection[TableId]) -> tuple[TableId, ...]:
     """Begin tables of the plan again, as they are defined now; ask for their rows.
 
     The way on from a stream that ended at a change of theirs.
     """
 
     def pick(captured: Captured) -> tuple[TablePlan, ...]:
-        return _to_restart(run, captured, tables)
+        return _to_reset(run, captured, tables)
 
     return _begin(run, pick)
 
@@ -136,7 +136,7 @@ def remove_tables(run: Run, tables: Collection[TableId]) -> tuple[TableId, ...]:
 def settle_tables(run: Run, generation: int, ledger: SinkLedger) -> None:
     """Bring what was cut off in the middle to its end: an `add` back, a table's rows to be read.
 
-    Refuses to go on while a table of the plan is nobody's: its `restart` was cut off.
+    Refuses to go on while a table of the plan is nobody's: its `reset` was cut off.
     """
     stream = ledger.stream()
     if stream is None:
@@ -157,7 +157,7 @@ def _require_streamed(run: Run, planned: Collection[TableId], stream: StreamSpli
             f"the stream does not follow {', '.join(map(str, lost))}, and the plan has it",
             where=f"ledger of {run.name}",
             risk="its changes would be lost; nothing was started",
-            remedy=f"`restart` it with {names}: the other tables are not read again",
+            remedy=f"`reset` it with {names}: the other tables are not read again",
         )
 
 
@@ -205,7 +205,7 @@ def _require_joins(run: Run) -> None:
             "this kind of sink takes no rows beside its stream",
             where=f"sink of {run.name}",
             risk=NOTHING_CHANGED,
-            remedy="make another pipeline for the new tables, or `restart` this one",
+            remedy="make another pipeline for the new tables, or `reset` this one",
         )
 
 
@@ -224,7 +224,7 @@ def _to_add(run: Run, captured: Captured, tables: Collection[TableId]) -> tuple[
     return tuple(new[table] for table in sorted(tables or new))
 
 
-def _to_restart(run: Run, captured: Captured, tables: Collection[TableId]) -> tuple[TablePlan, ...]:
+def _to_reset(run: Run, captured: Captured, tables: Collection[TableId]) -> tuple[TablePlan, ...]:
     planned = {state.table for state in run.store.tables(run.name)}
     now = {plan.schema.table: plan for plan in captured.plans}
     for table in tables:
@@ -233,7 +233,7 @@ def _to_restart(run: Run, captured: Captured, tables: Collection[TableId]) -> tu
         if table not in now:
             raise _refused(run, f"{table} is not at the source", "bring it back, or `remove` it")
     if planned == set(tables):
-        raise _refused(run, "these are all of its tables", "`restart` without --table")
+        raise _refused(run, "these are all of its tables", "`reset` without --table")
     return tuple(now[table] for table in sorted(tables))
 
 

@@ -128,7 +128,7 @@ def check(run: Run) -> CheckReport:
         ),
     )
     if late:
-        found += _if_restarted([*of_later, *_preflight_of_later(run, later)], found)
+        found += _if_reset([*of_later, *_preflight_of_later(run, later)], found)
     return CheckReport(
         str(run.name),
         captured.plans,
@@ -205,7 +205,7 @@ def _preflight_of_later(run: Run, later: Captured) -> Sequence[Finding]:
         ]
 
 
-def _if_restarted(findings: Iterable[Finding], found: Collection[Finding]) -> Iterator[Finding]:
+def _if_reset(findings: Iterable[Finding], found: Collection[Finding]) -> Iterator[Finding]:
     """Turn what would refuse a new plan into warnings; what refuses this one is said already."""
     for finding in findings:
         if finding.level is Level.BLOCK and finding not in found:
@@ -252,7 +252,7 @@ def _not_as_planned(
             "it is in the plan, and not at the source any more",
             "the tables of the plan",
             "the snapshot cannot read it; the stream stops where it was dropped or renamed",
-            "bring it back, or restart the pipeline: all tables are read again",
+            "bring it back, or `reset` the pipeline: all tables are read again",
         )
     origin = run.store.origin(run.name)
     if origin is not None and origin.source != captured.server_uuid:
@@ -263,7 +263,7 @@ def _not_as_planned(
             f"it is the server {captured.server_uuid}",
             f"{origin.source}, which the plan was made from",
             "it is refused unless its history contains what was read of that one",
-            "name the former server, or restart the pipeline to read all tables from this one",
+            "name the former server, or `reset` the pipeline to read all tables from this one",
         )
 
 

@@ -1,4 +1,4 @@
-"""Restart and drop: each says what it touches."""
+"""Reset and drop: each says what it touches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_cdc_provider.pipeline.steps.sink import open_ledger, sink_of
 _UNLESS = ", unless its file says existing_rows: replace under sink"
 
 
-def restart(run: Run) -> str:
+def reset(run: Run) -> str:
     """Plan from scratch: the next run reads every table again, split by split."""
     before = run.store.pipeline(run.name)
     summary = new_plan(run)

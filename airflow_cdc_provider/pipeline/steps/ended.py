@@ -46,7 +46,7 @@ def way_on(run: Run) -> str:
     if isinstance(told, TableChangedError) and told.remedy:
         return told.remedy
     return (
-        f"`restart` {run.loaded.path}, and the next run reads all tables again. If its cause is "
+        f"`reset` {run.loaded.path}, and the next run reads all tables again. If its cause is "
         "gone, by a newer release of this product for instance, `resume` lets the next run go on "
         "from the last commit"
     )

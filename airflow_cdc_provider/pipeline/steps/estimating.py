@@ -108,5 +108,5 @@ def _no_sink_table(plan: TablePlan) -> RefusedError:
         f"{plan.sink_table} is not there, or the account may not see it",
         where=f"sink of {plan.schema.table}",
         risk=NOTHING_CHANGED,
-        remedy="bring the table back; or `restart` with --table and run: it alone is then read",
+        remedy="bring the table back; or `reset` with --table and run: it alone is then read",
     )

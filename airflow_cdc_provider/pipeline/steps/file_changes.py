@@ -4,7 +4,7 @@ A plan says what is copied where, and rows are in the sink by it. What the file 
 time is obeyed at the next start: readers, batches, writers, server ids, Spark. What would need the
 rows of the plan to be other ones is refused with its line: a route, a table that is not picked any
 more or is picked anew, what becomes of zero dates, and until the hand-off the kind of backfill.
-`add` and `remove` change the plan by single tables; `restart` makes a new one from the file as it
+`add` and `remove` change the plan by single tables; `reset` makes a new one from the file as it
 is.
 
 A table that appears at the source and fits a pattern that was in the file all along is not the
@@ -27,7 +27,7 @@ Copied = tuple[TableId, TableId]
 """A table of the source, and the sink's table it is copied to."""
 _ANOTHER_NAME = "if this is another pipeline, give it another name; else "
 """Only the sink's ledger knows the plan: it may be one of the same name, from elsewhere."""
-RESTART = "or `restart`: the next run then reads all tables again, as the file says now"
+RESET = "or `reset`: the next run then reads all tables again, as the file says now"
 
 
 def require_unchanged(
@@ -60,14 +60,14 @@ def _routes(
         if not any(model.picks(source, ignore_case=fold) for fold in folds):
             path = _where_dropped(loaded, source, ignore_case=folds[-1])
             what = f"the plan copies {source} to {sink}, and the file does not pick it any more"
-            mend = f"{fix}pick it again, `remove` it, {RESTART}; the rows in {sink} stay"
+            mend = f"{fix}pick it again, `remove` it, {RESET}; the rows in {sink} stay"
             yield path, what, mend
             continue
         targets = [sink_table(source, model.sink.routes, ignore_case=fold) for fold in folds]
         if sink not in targets:
             path = ("sink", "route") if model.sink.route else ("sink",)
             what = f"{source} goes to {targets[0]} now, and the plan copies it to {sink}"
-            mend = f"{fix}write the former route, {RESTART}, and lets the rows in {sink} be"
+            mend = f"{fix}write the former route, {RESET}, and lets the rows in {sink} be"
             yield path, what, mend
 
 
@@ -84,7 +84,7 @@ def _settings(loaded: LoadedPipeline, origin: PlanOrigin, *, handed_off: bool) -
         yield (
             ("source", "zero_dates"),
             f"zero_dates is {now} now, and rows were copied under {origin.zero_dates}",
-            f"write zero_dates: {origin.zero_dates}, {RESTART}",
+            f"write zero_dates: {origin.zero_dates}, {RESET}",
         )
     backfill = loaded.model.snapshot.backfill
     if backfill != origin.backfill and not handed_off:
@@ -92,7 +92,7 @@ def _settings(loaded: LoadedPipeline, origin: PlanOrigin, *, handed_off: bool) -
         yield (
             ("snapshot", "backfill"),
             f"backfill is {str(backfill).lower()} now, and splits were read under {was}",
-            f"write backfill: {was} until the hand-off, {RESTART}",
+            f"write backfill: {was} until the hand-off, {RESET}",
         )
 
 
@@ -116,5 +116,5 @@ def _added(
         yield (
             ("source", "tables", next(at, 0)),
             f"{table} is picked now, and the plan does not copy it",
-            f"leave it out, `add` it, which reads it alone, {RESTART}",
+            f"leave it out, `add` it, which reads it alone, {RESET}",
         )

@@ -58,7 +58,7 @@ def not_consistent(run: Run, *, stopped: bool) -> NotConsistentError:
         risk="the tables may hold rows of several moments; no keys were added",
         remedy="resume it and run again"
         if stopped
-        else "run again; if it stays, `restart`: the next run reads all tables again",
+        else "run again; if it stays, `reset`: the next run reads all tables again",
     )
 
 

@@ -67,7 +67,7 @@ def _require_all(run: Run, reports: Reports) -> None:
                 f"{split.table} had another definition when {split.split_id} was read",
                 where=f"hand-off of {run.name}",
                 risk="rows of two definitions would stand side by side",
-                remedy="restart the pipeline: it reads the tables as they are now",
+                remedy="`reset` the pipeline: it reads the tables as they are now",
             )
     unread = [
         state.split.split_id

@@ -157,7 +157,7 @@ def _plans(run: Run) -> dict[TableId, TablePlan]:
     if not sink_of(run).abilities.joins:
         raise _refused(
             f"a sink of type {run.model.sink.type} takes no rows again: it keeps what it was given",
-            "`restart` and run: all tables are then read again",
+            "`reset` and run: all tables are then read again",
         )
     require_not_ended(run)
     require_unchanged(run)
@@ -225,7 +225,7 @@ def _require_as_planned(run: Run, plans: Sequence[TablePlan]) -> None:
         if found.fingerprint != planned.fingerprint:
             raise _refused(
                 f"{planned.table} has another definition now than when it was planned",
-                "bring back the one it had; or `restart` with --table and run: that table alone is "
+                "bring back the one it had; or `reset` with --table and run: that table alone is "
                 "then read, as it is now",
             )
     with closing(open_table_builder(run)) as builder:

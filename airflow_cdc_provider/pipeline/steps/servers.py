@@ -14,7 +14,7 @@ from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import PlanOrigin
 from airflow_cdc_provider.core.stream_split import smallest
 from airflow_cdc_provider.pipeline.run import Run
-from airflow_cdc_provider.pipeline.steps.file_changes import RESTART
+from airflow_cdc_provider.pipeline.steps.file_changes import RESET
 from airflow_cdc_provider.pipeline.steps.sink import sink_of, source_of
 from airflow_cdc_provider.pipeline.steps.tables import Captured
 
@@ -48,7 +48,7 @@ def require_sink(run: Run, sink: str, held_plan: str) -> None:
             ("sink", run.model.sink.named_by),
             f"the sink is the server {sink} now, the plan copies to {before.sink}, and the new "
             "one's ledger does not hold the plan",
-            f"name the former server, {RESTART}, into this server",
+            f"name the former server, {RESET}, into this server",
         )
     )
 
@@ -72,7 +72,7 @@ def source_is_new(run: Run, source: str, ledger: SinkLedger) -> bool:
             f"{before.source}: {error.what}",
             error.where,
             error.risk,
-            f"name the former server in the pipeline file, {RESTART}, from this server",
+            f"name the former server in the pipeline file, {RESET}, from this server",
         ) from error
     if news:
         run.store.tell(run.name, news, level="warning")

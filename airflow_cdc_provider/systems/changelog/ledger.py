@@ -116,7 +116,7 @@ class ChangelogLedger:
             f"a change log's tables stay as they were planned, and {names} would change them",
             where=f"change log of {self._owner.pipeline}",
             risk=NOTHING_CHANGED,
-            remedy="make another pipeline for new tables, or `restart` this one",
+            remedy="make another pipeline for new tables, or `reset` this one",
         )
 
     def pass_over(self, quiet: QuietLog) -> None:

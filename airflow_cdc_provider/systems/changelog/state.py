@@ -138,7 +138,7 @@ class LogState:
                 f"the change log has files such as {file.path}, and is now to be {form}",
                 where=where,
                 risk="readers would find two forms in one folder; nothing was written",
-                remedy="write the former format, or `restart` the pipeline: the log begins anew",
+                remedy="write the former format, or `reset` the pipeline: the log begins anew",
             )
 
     @property

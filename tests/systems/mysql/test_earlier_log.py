@@ -165,7 +165,7 @@ def test_a_transaction_whose_rows_are_purged_is_refused_by_name(
     assert start.binlog is not None
     purge_to(server, start.binlog.file)
     finish("COMMIT", "a")
-    with pytest.raises(PreparedTransactionError, match=r"XA X'61'.*`restart`"):
+    with pytest.raises(PreparedTransactionError, match=r"XA X'61'.*`reset`"):
         changes(server, start)
 
 

@@ -254,7 +254,7 @@ def test_a_sink_table_that_would_change_rows_is_refused(
     (fix,) = [finding.fix for finding in found if finding.code == "sink.trigger"]
     assert f"DROP TRIGGER `{sink_database}`.`tr`;" in fix
     (fix,) = [finding.fix for finding in found if finding.code == "sink.column"]
-    assert f"`restart --table {mysql_database}.t`" in fix
+    assert f"`reset --table {mysql_database}.t`" in fix
 
 
 def test_triggers_that_a_sink_would_hide_are_seen_once_the_fix_is_made(

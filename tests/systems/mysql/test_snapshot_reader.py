@@ -177,7 +177,7 @@ def test_a_definition_that_changes_while_a_split_is_read_has_it_read_again(
         with pytest.raises(SchemaMovedError):
             reader.read(split_of(schema))
         hooks.actions.clear()
-        with pytest.raises(TableChangedError, match="restart"):
+        with pytest.raises(TableChangedError, match="reset"):
             reader.read(split_of(schema))
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, ClassVar
 
-from airflow_cdc_provider.core.errors import RESTART, IncomparablePositionsError
+from airflow_cdc_provider.core.errors import RESET, IncomparablePositionsError
 from airflow_cdc_provider.core.positions import Fact, LogPosition, TransactionPoint
 from airflow_cdc_provider.systems.mysql.positions.gtid import (
     Gtid,
@@ -335,5 +335,5 @@ def _incomparable(left: str, right: str) -> IncomparablePositionsError:
     return IncomparablePositionsError(
         f"positions cannot be compared: {left} and {right}",
         risk="none yet: nothing was skipped or applied on a guess",
-        remedy=f"if the source failed over and has no GTIDs, {RESTART}",
+        remedy=f"if the source failed over and has no GTIDs, {RESET}",
     )

@@ -254,5 +254,5 @@ def _fix(plan: TablePlan, mismatch: Mismatch) -> str:
             return (
                 f"define the column {mismatch.subject} as the source does, or rename or drop the "
                 "table and let it be created; if the source's table was changed since it was "
-                f"copied, `restart --table {plan.schema.table}` then: only that is read again"
+                f"copied, `reset --table {plan.schema.table}` then: only that is read again"
             )

@@ -16,7 +16,7 @@ import pymysql
 
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import (
-    RESTART,
+    RESET,
     AccessDeniedError,
     CdcError,
     CorruptLogError,
@@ -245,20 +245,20 @@ def _log_error(text: str) -> tuple[type[CdcError], str]:
     if "same server" in words or "same server_uuid" in words or "zombie" in words:
         return RetryableError, "another reader uses this server_id; give each its own"
     if "purged" in words or "could not find first log" in words:
-        return LogPurgedError, f"{RESTART}; keep logs longer than the longest pause"
+        return LogPurgedError, f"{RESET}; keep logs longer than the longest pause"
     if any(sign in words for sign in ("diverged", "more gtids", "position > file size", "> end")):
-        return SourceIdentityError, f"connect to a server that has our history, or {RESTART}"
+        return SourceIdentityError, f"connect to a server that has our history, or {RESET}"
     if "anonymous transaction" in words:
-        return SnapshotRequiredError, f"leave gtid_mode ON, and {RESTART}"
+        return SnapshotRequiredError, f"leave gtid_mode ON, and {RESET}"
     lacking = ("not in the master's binlog", "impossible position", "missing the gtid")
     if any(sign in words for sign in lacking):
-        return SourceIdentityError, f"connect to a server that has our history, or {RESTART}"
+        return SourceIdentityError, f"connect to a server that has our history, or {RESET}"
     if "i/o error reading log event" in words:
         # what a RESET does to a dump that is open: who reads again looks whose log it is
         return RetryableError, "the log is read on from the last boundary over a new connection"
     if any(sign in words for sign in ("max_allowed_packet", "bogus", "checksum", "corrupt")):
         return CorruptLogError, "check the log with mysqlbinlog --verify-binlog-checksum"
-    return IntegrityError, f"read the server's error log, then run again, or {RESTART}"
+    return IntegrityError, f"read the server's error log, then run again, or {RESET}"
 
 
 def _risk(kind: type[CdcError]) -> str:

@@ -142,7 +142,7 @@ class MySqlTableBuilder:
                 f"tables of the sink are gone that rows were copied to: {', '.join(lost)}",
                 where=f"sink {self._session.where}, ledger of {self._owner.pipeline}",
                 risk="made anew they would lack these rows; nothing was written",
-                remedy="bring the tables back, or restart the pipeline: it reads them again",
+                remedy="bring the tables back, or `reset` the pipeline: it reads them again",
             )
 
     def _drop_unique_keys(self, plan: TablePlan, found: TableSchema) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from uuid import UUID
 
-from airflow_cdc_provider.core.errors import RESTART, UnsupportedServerError
+from airflow_cdc_provider.core.errors import RESET, UnsupportedServerError
 from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet
 
 TAGS_SINCE = (8, 3, 0)
@@ -26,7 +26,7 @@ def encode_gtid_set(gtids: GtidSet, *, version: tuple[int, int, int], where: str
             "the log position holds tagged GTIDs, which this server does not know",
             where,
             "transactions would be read twice or never",
-            f"connect to a server of 8.3 or later, or {RESTART}",
+            f"connect to a server of 8.3 or later, or {RESET}",
         )
     count = len(gtids.intervals)
     parts = [struct.pack("<Q", _TAGGED << 56 | count << 8 | _TAGGED if tagged else count)]

@@ -44,7 +44,7 @@ COMMIT_WAIT_S = 10.0
 _POLL_S = 0.1
 _RISK = "rows of these transactions are in the sink and no log will ever change them back"
 _REMEDY = (
-    "connect to a server whose history has these transactions, or `restart`: the next run reads "
+    "connect to a server whose history has these transactions, or `reset`: the next run reads "
     "all tables again"
 )
 
@@ -131,14 +131,14 @@ def _check_kind(server: _Server, position: MySqlPosition) -> None:
                 f"{position.server_uuid} and has no GTIDs",
                 server.where,
                 "a file and offset mean something else on another server",
-                "connect to the former server, or `restart`: all tables are read again",
+                "connect to the former server, or `reset`: all tables are read again",
             )
     elif isinstance(position.gtids, GtidSet) is capabilities.is_mariadb:
         raise SourceIdentityError(
             f"the position {position} is of another family of servers",
             server.where,
             "the logs have nothing in common",
-            "connect to the former server, or `restart`: all tables are read again",
+            "connect to the former server, or `reset`: all tables are read again",
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from airflow_cdc_provider.core.errors import RESTART, SourceIdentityError
+from airflow_cdc_provider.core.errors import RESET, SourceIdentityError
 from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition
 from airflow_cdc_provider.systems.mysql.server.connection import query
 
@@ -63,6 +63,6 @@ def log_end(connection: ServerConnection, capabilities: Capabilities) -> BinlogP
             "the server writes no binary log",
             f"{connection.host}:{connection.port}",
             "changes cannot be followed",
-            f"switch log_bin on and {RESTART}",
+            f"switch log_bin on and {RESET}",
         )
     return BinlogPosition.of(str(rows[0][0]), int(rows[0][1]))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from airflow_cdc_provider.core.errors import RESTART, PositionWentBackError
+from airflow_cdc_provider.core.errors import RESET, PositionWentBackError
 from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
 
 _FIRST_EVENT = 4
@@ -107,5 +107,5 @@ def _went_back(start: MySqlPosition, now: MySqlPosition) -> PositionWentBackErro
         f"the end of the source's log is {now.binlog}, before {start.binlog}, where the stream is",
         where=f"log of {now.server_uuid}",
         risk="changes made since the log was reset are unknown",
-        remedy=f"if the log was reset on purpose, {RESTART}",
+        remedy=f"if the log was reset on purpose, {RESET}",
     )

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-from airflow_cdc_provider.core.errors import RESTART, LogPurgedError, SourceIdentityError
+from airflow_cdc_provider.core.errors import RESET, LogPurgedError, SourceIdentityError
 from airflow_cdc_provider.core.history import Held
 from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet, MariaDbGtidPosition
 from airflow_cdc_provider.systems.mysql.positions.position import (
@@ -113,7 +113,7 @@ def _check_purged(connection: ServerConnection, ours: GtidSet) -> None:
             f"the server has purged transactions we have not read: {missing}",
             _where(connection),
             "their changes are lost to us",
-            f"{RESTART}; keep logs longer than the longest pause",
+            f"{RESET}; keep logs longer than the longest pause",
         )
 
 
@@ -131,7 +131,7 @@ def _check_place(
             f"the log has {told or 'nothing'} up to {place}, where we have {ours}",
             _where(connection),
             "the log was reset and filled anew; what came in between is not known",
-            RESTART,
+            RESET,
         )
 
 
@@ -141,13 +141,13 @@ def _refuse_file(capabilities: Capabilities, wanted: BinlogPosition, purged: boo
             f"the server has purged {wanted.file}; we stopped at {wanted}",
             capabilities.server_uuid,
             f"the changes from {wanted} to the oldest file are lost to us",
-            f"{RESTART}; keep logs longer than the longest pause",
+            f"{RESET}; keep logs longer than the longest pause",
         )
     raise SourceIdentityError(
         f"{wanted} lies beyond the 4 GiB that a start by file can name, and there are no GTIDs",
         capabilities.server_uuid,
         "another place of the file would be read",
-        f"switch GTIDs on, and {RESTART}",
+        f"switch GTIDs on, and {RESET}",
     )
 
 

@@ -33,7 +33,7 @@ import pyarrow as pa
 from airflow_cdc_provider.columns.changes import TableChanges
 from airflow_cdc_provider.columns.rows import SplitRows
 from airflow_cdc_provider.core.errors import (
-    RESTART,
+    RESET,
     LogPurgedError,
     RetryableError,
     SchemaMovedError,
@@ -280,7 +280,7 @@ class SnapshotReader:
                 f"the log went back from {before} to {low} between two splits",
                 str(self._endpoint),
                 "the source was reset, restored or replaced while it was read",
-                RESTART,
+                RESET,
             )
         self._last_low = low
         return low
@@ -308,7 +308,7 @@ class SnapshotReader:
                 f"{schema.table} is no longer defined as when it was planned",
                 str(self._endpoint),
                 "its rows would not fit the sink's table",
-                "restart the pipeline",
+                "`reset` the pipeline",
             )
 
     # --- the rows -----------------------------------------------------------------------------

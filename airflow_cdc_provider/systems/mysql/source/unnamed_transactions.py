@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_cdc_provider.core.errors import RESTART, IntegrityError, SnapshotRequiredError
+from airflow_cdc_provider.core.errors import RESET, IntegrityError, SnapshotRequiredError
 from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet
 from airflow_cdc_provider.systems.mysql.server.connection import query
 
@@ -50,7 +50,7 @@ def _previous(connection: ServerConnection, file: str, events: list[tuple[Any, .
             f"{file} does not begin as a log file does: it has {[e[_TYPE] for e in events]}",
             _where(connection),
             "transactions without a GTID could be passed over",
-            RESTART,
+            RESET,
         )
     return GtidSet.parse(str(events[1][_INFO]))
 
@@ -63,7 +63,7 @@ def _require_empty(connection: ServerConnection, file: str, events: list[tuple[A
                 "read from a set of GTIDs on",
                 _where(connection),
                 "a change could be lost: whether it came before the set was taken cannot be told",
-                f"leave gtid_mode ON, commit a transaction at the source, then {RESTART}",
+                f"leave gtid_mode ON, commit a transaction at the source, then {RESET}",
             )
 
 

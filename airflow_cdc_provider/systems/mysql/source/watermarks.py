@@ -26,7 +26,7 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_cdc_provider.core.errors import (
-    RESTART,
+    RESET,
     AccessDeniedError,
     IntegrityError,
     PreparedTransactionError,
@@ -302,7 +302,7 @@ def _check_order(connection: ServerConnection, low: MySqlPosition, end: BinlogPo
             f"the log ended at {low.binlog} and now ends before it, at {end}",
             _where(connection),
             "the log was reset while the split was read",
-            RESTART,
+            RESET,
         )
 
 

@@ -328,7 +328,7 @@ def test_an_xa_commit_without_its_rows_is_refused(server: SqlServer, database: s
     log = log_of(server, database, "XA COMMIT 'four'")
     error = error_of(log)
     assert isinstance(error, PreparedTransactionError)
-    assert "`restart`" in error.remedy
+    assert "`reset`" in error.remedy
 
 
 def test_an_incomplete_row_image_is_refused_by_name(server: SqlServer, database: str) -> None:

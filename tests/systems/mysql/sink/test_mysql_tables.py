@@ -189,7 +189,7 @@ def test_a_table_that_was_copied_and_is_gone_is_not_made_anew_without_its_rows(
         tables.create(plans)
         ledger.store_stream(hand_off([FinishedSplit(split, at(10), at(10))]))
         tables.at_sink("DROP TABLE customers")
-        with pytest.raises(RefusedError, match=r"customers.*restart"):
+        with pytest.raises(RefusedError, match=r"customers.*reset"):
             tables.create(plans)
         ledger.start_plan("second")
         assert tables.create(plans) == {"customers": True}

@@ -15,7 +15,7 @@ import numpy as np
 
 from airflow_cdc_provider.columns.byte_views import ByteViews
 from airflow_cdc_provider.columns.numpy_types import ByteArray, IntArray
-from airflow_cdc_provider.core.errors import RESTART, CorruptLogError
+from airflow_cdc_provider.core.errors import RESET, CorruptLogError
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import EventChunk
 from airflow_cdc_provider.systems.mysql.binlog.events.checksums import first_broken
 from airflow_cdc_provider.systems.mysql.binlog.events.compressed_events import (
@@ -210,5 +210,5 @@ def _corrupt(frames: Frames, index: int) -> CorruptLogError:
         where=f"event ending at offset {int(frames.log_pos[index])}",
         risk="the event's rows may be damaged; nothing of it was handed on",
         remedy="run the server's `mysqlbinlog --verify-binlog-checksum` on the file; "
-        f"if the file is damaged, {RESTART}",
+        f"if the file is damaged, {RESET}",
     )

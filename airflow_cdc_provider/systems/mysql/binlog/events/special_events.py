@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_cdc_provider.core.errors import RESTART, SEE_LOG, IntegrityError, UnknownEventError
+from airflow_cdc_provider.core.errors import RESET, SEE_LOG, IntegrityError, UnknownEventError
 from airflow_cdc_provider.systems.mysql.binlog.events.byte_reader import (
     ByteReader,
     as_text,
@@ -50,7 +50,7 @@ def refuse(kind: int, where: str, body: bytes) -> IntegrityError:
                 f"the source logged an incident (number {code}: {text})",
                 where=where,
                 risk="changes of the source are missing from its log",
-                remedy=RESTART,
+                remedy=RESET,
             )
         case EventType.MARIADB_START_ENCRYPTION:
             return IntegrityError(
@@ -64,7 +64,7 @@ def refuse(kind: int, where: str, body: bytes) -> IntegrityError:
                 "the log holds LOAD DATA as a statement, not as rows",
                 where=where,
                 risk="rows it loaded are not in the log",
-                remedy=f"SET GLOBAL binlog_format = 'ROW', reconnect the writers, and {RESTART}",
+                remedy=f"SET GLOBAL binlog_format = 'ROW', reconnect the writers, and {RESET}",
             )
         case _:
             return UnknownEventError(

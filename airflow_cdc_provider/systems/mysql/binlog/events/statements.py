@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from airflow_cdc_provider.core.errors import (
-    RESTART,
+    RESET,
     SEE_LOG,
     IntegrityError,
     UnknownEventError,
@@ -193,7 +193,7 @@ def meaning_of(
             f"the log holds a statement that is not understood: {_verb(statement.sql)} ...",
             where=f"database {statement.database or '(none)'}",
             risk="it could change captured tables",
-            remedy=f"{SEE_LOG} and report it; to go on behind it, {RESTART}",
+            remedy=f"{SEE_LOG} and report it; to go on behind it, {RESET}",
         )
     if not _concerns(effect, captured, captures_in):
         return Meaning.HARMLESS
@@ -204,7 +204,7 @@ def meaning_of(
             where=touched,
             risk="rows it changed are not in the log, nor are those that triggers and foreign keys "
             "of its table changed elsewhere",
-            remedy="SET GLOBAL binlog_format = 'ROW', reconnect the writers, and restart "
+            remedy="SET GLOBAL binlog_format = 'ROW', reconnect the writers, and `reset` "
             "the pipeline: its tables are read again",
         )
     return Meaning.BARRIER

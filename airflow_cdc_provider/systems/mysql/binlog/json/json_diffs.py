@@ -17,7 +17,7 @@ import re
 from dataclasses import dataclass
 from enum import IntEnum
 
-from airflow_cdc_provider.core.errors import RESTART, CorruptLogError, UnknownEventError
+from airflow_cdc_provider.core.errors import RESET, CorruptLogError, UnknownEventError
 from airflow_cdc_provider.systems.mysql.binlog.events.byte_reader import ByteReader
 from airflow_cdc_provider.systems.mysql.binlog.json.json_tree import Node, read_tree, write_tree
 
@@ -158,5 +158,5 @@ def _misfit(why: str) -> CorruptLogError:
     return CorruptLogError(
         f"a logged change of a JSON document does not fit the document: {why}",
         risk="the document would become another one",
-        remedy=f"SET GLOBAL binlog_row_value_options = '', and {RESTART}",
+        remedy=f"SET GLOBAL binlog_row_value_options = '', and {RESET}",
     )

@@ -12,7 +12,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columns.arrow_arrays import binaries_of
-from airflow_cdc_provider.core.errors import RESTART, CorruptLogError, UnknownTypeError
+from airflow_cdc_provider.core.errors import RESET, CorruptLogError, UnknownTypeError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +35,7 @@ def _inflated(cell: bytes) -> bytes:
             f"a COMPRESSED column is packed by method {head:#x}, which is not known",
             risk="its values would be read wrong",
             remedy="report it with the server's version, ALTER TABLE ... MODIFY the column "
-            f"without COMPRESSED, and {RESTART}",
+            f"without COMPRESSED, and {RESET}",
         )
     begin = 1 + (head & _LENGTH_BYTES)
     length = int.from_bytes(cell[1:begin], "big")
@@ -54,6 +54,5 @@ def _broken(why: str) -> CorruptLogError:
     return CorruptLogError(
         f"a value of a COMPRESSED column cannot be unpacked: {why}",
         risk="the value would be lost",
-        remedy="check the log file with mysqlbinlog and the table with CHECK TABLE, then "
-        f"{RESTART}",
+        remedy=f"check the log file with mysqlbinlog and the table with CHECK TABLE, then {RESET}",
     )

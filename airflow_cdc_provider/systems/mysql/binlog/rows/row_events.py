@@ -14,7 +14,7 @@ from airflow_cdc_provider.columns.byte_views import ByteViews
 from airflow_cdc_provider.columns.changes import Op
 from airflow_cdc_provider.columns.numpy_types import BoolArray, ByteArray, IntArray
 from airflow_cdc_provider.core.errors import (
-    RESTART,
+    RESET,
     CdcError,
     CorruptLogError,
     IntegrityError,
@@ -64,7 +64,7 @@ def incomplete_image(table: TableId) -> IntegrityError:
         f"the log holds incomplete row images of {table}",
         where=str(table),
         risk="columns that are not in the log would be lost",
-        remedy=f"SET GLOBAL binlog_row_image = 'FULL', reconnect the writers, and {RESTART}",
+        remedy=f"SET GLOBAL binlog_row_image = 'FULL', reconnect the writers, and {RESET}",
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from airflow_cdc_provider.core.errors import (
-    RESTART,
+    RESET,
     IntegrityError,
     UnknownTypeError,
     ValueRefusedError,
@@ -85,7 +85,7 @@ def read_table_map(body: bytes, schemas: SchemaSource, flavour: str) -> TableMap
             f"the log does not name the columns of {table}",
             where=str(table),
             risk="values would be written into wrong columns",
-            remedy=f"SET GLOBAL binlog_row_metadata = 'FULL', and {RESTART}",
+            remedy=f"SET GLOBAL binlog_row_metadata = 'FULL', and {RESET}",
         )
     columns = tuple(
         Column(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from airflow_cdc_provider.core.errors import RESTART, CorruptLogError
+from airflow_cdc_provider.core.errors import RESET, CorruptLogError
 from airflow_cdc_provider.core.identifiers import LEDGER_DATABASE, TableId
 from airflow_cdc_provider.systems.mysql.binlog.remedies import CHECK_LOG
 from airflow_cdc_provider.systems.mysql.binlog.rows.row_events import TableDecoder
@@ -84,7 +84,7 @@ class TableMaps:
             raise CorruptLogError(
                 f"rows came for table id {number}, which no table map announced",
                 risk="rows would be lost",
-                remedy=f"{CHECK_LOG}; if it is whole, {RESTART}",
+                remedy=f"{CHECK_LOG}; if it is whole, {RESET}",
             )
         return self._decoders[number]
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from airflow_cdc_provider.core.errors import RESTART, PreparedTransactionError
+from airflow_cdc_provider.core.errors import RESET, PreparedTransactionError
 from airflow_cdc_provider.systems.mysql.binlog.events.byte_reader import ByteReader
 from airflow_cdc_provider.systems.mysql.binlog.transactions.pending import Piece
 from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition
@@ -175,5 +175,5 @@ def rows_are_gone(what: str) -> PreparedTransactionError:
         f"{what} is committed, but was prepared before the log that can be read",
         where=what,
         risk="its rows are not in the log any more and are lost if we go on",
-        remedy=f"{RESTART}; keep logs longer than transactions stay prepared",
+        remedy=f"{RESET}; keep logs longer than transactions stay prepared",
     )

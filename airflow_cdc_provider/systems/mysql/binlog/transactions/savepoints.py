@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 
-from airflow_cdc_provider.core.errors import RESTART, IntegrityError
+from airflow_cdc_provider.core.errors import RESET, IntegrityError
 
 _NAMED = re.compile(
     r"\s*(?:SAVEPOINT|ROLLBACK(?:\s+WORK)?\s+TO(?:\s+SAVEPOINT)?)\s*"
@@ -42,7 +42,7 @@ class Savepoints:
             raise IntegrityError(
                 "a transaction was rolled back to a savepoint that cannot be told for sure",
                 risk="rows that were rolled back would be applied, or others lost",
-                remedy=f"{RESTART}; keep temporary tables and "
+                remedy=f"{RESET}; keep temporary tables and "
                 "tables that are not transactional out of transactions with savepoints",
             )
         names = list(self._places)

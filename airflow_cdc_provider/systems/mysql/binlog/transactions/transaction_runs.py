@@ -15,7 +15,7 @@ import numpy as np
 from airflow_cdc_provider.columns.byte_views import distinct
 from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.columns.numpy_types import BoolArray, ByteArray, IntArray
-from airflow_cdc_provider.core.errors import RESTART, CorruptLogError, IntegrityError
+from airflow_cdc_provider.core.errors import RESET, CorruptLogError, IntegrityError
 from airflow_cdc_provider.systems.mysql.binlog.events.event_kinds import Kind
 from airflow_cdc_provider.systems.mysql.binlog.events.event_types import EventType
 from airflow_cdc_provider.systems.mysql.binlog.events.frames import Frames
@@ -376,5 +376,5 @@ def parts_were_handed_on() -> IntegrityError:
     return IntegrityError(
         "a transaction was rolled back of which parts were handed on already",
         risk="none yet: the sink has not committed them",
-        remedy=RESTART,
+        remedy=RESET,
     )
