@@ -33,6 +33,7 @@ class Option:
 
 
 FILE = Option(("file",), "the pipeline's YAML file", kind=str)
+FILES = Option(("file",), "the pipeline's YAML file, or a folder: all of its pipelines", kind=str)
 JSON = Option(("--json",), "write one JSON value to standard output")
 MASTER = Option(("--master",), "Spark's master; local[*] without one", kind=str)
 UNTIL = Option(
@@ -51,7 +52,7 @@ SETTLE = Option(
     kind=float,
     default=120.0,
 )
-WAIT = Option(("--wait-s",), "seconds to wait for the owner to stop", kind=float, default=60.0)
+WAIT = Option(("--wait-s",), "seconds to wait for the owner to do so", kind=float, default=60.0)
 AT = Option(
     ("--at",),
     "a place of the log: FILE:OFFSET, a GTID, or the GTIDs that a reader has; without it the "
@@ -98,6 +99,10 @@ COMMANDS: Mapping[str, tuple[str, tuple[Option, ...]]] = {
         (FILE, JSON, UNTIL, MASTER, LOGS),
     ),
     "status": ("show what is remembered of the pipeline", (FILE, JSON, WATCH)),
+    "show": (
+        "show pipelines in a line each: wanted and actual state, tables, requests, lag, problem",
+        (FILES, JSON),
+    ),
     "verify": ("compare source and sink, both ways", (FILE, JSON, TABLES, SETTLE)),
     "log": (
         "show what stands in the source's log around a position; change nothing",
@@ -117,13 +122,17 @@ COMMANDS: Mapping[str, tuple[str, tuple[Option, ...]]] = {
         "let the stream give up tables that the file does not pick any more; their rows stay",
         (FILE, JSON, TABLE),
     ),
-    "pause": ("ask the pipeline's owner to stop", (FILE, JSON, WAIT)),
-    "resume": ("allow the pipeline to run again", (FILE, JSON)),
+    "pause": ("ask the pipeline's owner to stop", (FILES, JSON, WAIT, YES)),
+    "resume": ("allow the pipeline to run again", (FILES, JSON, YES)),
+    "restart": (
+        "have the pipeline's owner begin again from its last commit; clear what failed",
+        (FILES, JSON, WAIT, YES),
+    ),
     "reset": (
         "plan from scratch: the next run reads all tables again, or those that are named",
-        (FILE, JSON, TABLE, YES),
+        (FILES, JSON, TABLE, YES),
     ),
-    "drop": ("forget the pipeline's state and ledger rows; tables stay", (FILE, JSON, YES)),
+    "drop": ("forget the pipeline's state and ledger rows; tables stay", (FILES, JSON, YES)),
 }
 
 

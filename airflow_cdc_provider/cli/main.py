@@ -53,8 +53,10 @@ MODULES: Mapping[str, str] = {
     "cancel": "requests",
     "add": "tables",
     "remove": "tables",
+    "show": "showing",
     "pause": "pausing",
     "resume": "pausing",
+    "restart": "pausing",
     "reset": "control",
     "drop": "control",
 }

@@ -3,8 +3,29 @@
 Wanted and actual state are kept apart: a command changes what is wanted, the owner of the
 pipeline changes what is. Every write names the state it moves from.
 
-    NEW -> PLANNING -> SNAPSHOT -> HANDED_OFF -> STREAMING <-> STOPPED
-     any -> FAILED -> PLANNING | SNAPSHOT | STREAMING
+What is wanted:
+
+    from     pause    resume   restart               who is at work    a new plan
+    run      stop     run      restart, else run     run               run
+    stop     stop     run      restart, else run     stop              run
+    restart  stop     run      restart, else run     run               run
+
+`restart` is wanted of an owner only; where nobody is at work, the next run begins from the ledger
+anyway. Whoever is at work turns it into `run` when it has begun again.
+
+What is:
+
+    from         to
+    NEW          PLANNING                                    a plan is made
+    PLANNING     SNAPSHOT                                    splits are read
+    SNAPSHOT     HANDED_OFF                                  all of them are
+    HANDED_OFF   STREAMING                                   the log is followed
+    STREAMING    STOPPED                                     at an end that was asked for
+    STOPPED      STREAMING                                   the next run, or `restart`
+    any          FAILED                                      with an error
+    FAILED       PLANNING, SNAPSHOT, HANDED_OFF, STREAMING   the next run, `resume` or `restart`
+    any          PLANNING                                    `reset`: a new plan
+    any          NEW                                         `drop`: nothing is remembered
 
 A new owner finds HANDED_OFF where the one before it was STREAMING: a stream is its owner's.
 """
@@ -21,6 +42,8 @@ class Wanted(StrEnum):
 
     RUN = "run"
     STOP = "stop"
+    RESTART = "restart"
+    """To run, from the ledger anew: whoever is at work ends what it has open and begins again."""
 
 
 class Phase(StrEnum):

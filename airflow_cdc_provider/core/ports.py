@@ -110,6 +110,9 @@ class StateStore(StateReader, Protocol):
     def release_lease(self, name: PipelineName, generation: int) -> None:
         """Give the lease back, so that the next owner need not wait for its end."""
 
+    def begun_again(self, name: PipelineName, generation: int) -> None:
+        """Tell that a restart was heeded; what was wanted since then stays wanted."""
+
     def want(self, name: PipelineName, wanted: Wanted) -> None:
         """Ask the pipeline's owner to run or to stop."""
 

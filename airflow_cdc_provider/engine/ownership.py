@@ -21,6 +21,9 @@ from airflow_cdc_provider.engine.renewal import Renewal
 
 log = logging.getLogger(__name__)
 
+_LOOK_EVERY_S = 1.0
+"""A pause has 3 seconds to leave no connection open."""
+
 
 @contextmanager
 def kept_lease(
@@ -52,7 +55,8 @@ class Ownership:
     """Renews a lease while it is open; a context manager.
 
     `on_end` is called with None when the pipeline is to stop, or when `stop` is set, and with the
-    error when fenced. What is under way may take a while to end, and the lease is kept until then.
+    error when fenced; `on_restart` when the work is to begin again from the ledger. Each is called
+    once. What is under way may take a while to end, and the lease is kept until then.
     """
 
     def __init__(
@@ -62,19 +66,22 @@ class Ownership:
         generation: int,
         *,
         on_end: Callable[[FencedError | None], None],
+        on_restart: Callable[[], None],
         stop: threading.Event | None = None,
-        every_s: float = 2.0,
     ) -> None:
         self._store = store
         self._name = name
         self._generation = generation
         self._on_end = on_end
+        self._on_restart = on_restart
         self._stop = stop or threading.Event()
         self._is_ending = False
-        self._renewal = Renewal(name, self._renew, every_s=every_s)
+        self._renewal = Renewal(name, self._renew, every_s=_LOOK_EVERY_S)
 
     def __enter__(self) -> Ownership:
         self._heed(self._store.renew_lease(self._name, self._generation))
+        # work that begins now begins from the ledger, whoever asked for that
+        self._store.begun_again(self._name, self._generation)
         self._renewal.start()
         return self
 
@@ -83,7 +90,12 @@ class Ownership:
 
     def _renew(self) -> bool:
         try:
-            self._heed(self._store.renew_lease(self._name, self._generation))
+            state = self._store.renew_lease(self._name, self._generation)
+            self._heed(state)
+            if state.wanted is Wanted.RESTART and not self._is_ending:
+                self._is_ending = True
+                log.info("asked to begin again: pipeline=%s", self._name)
+                self._on_restart()
         except FencedError as fenced:
             log.error("a newer owner took over: pipeline=%s", self._name)
             self._on_end(fenced)

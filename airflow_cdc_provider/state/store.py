@@ -124,6 +124,12 @@ class SqlStateStore(RequestStore):
         with self._fenced(name, generation, lease_until_us=0):
             pass
 
+    def begun_again(self, name: PipelineName, generation: int) -> None:
+        """Tell that a restart was heeded; what was wanted since then stays wanted."""
+        mine = pipelines.c.name == str(name), pipelines.c.wanted == Wanted.RESTART.value
+        with self._fenced(name, generation) as connection:
+            connection.execute(update(pipelines).where(*mine).values(wanted=Wanted.RUN.value))
+
     def want(self, name: PipelineName, wanted: Wanted) -> None:
         """Ask the pipeline's owner to run or to stop."""
         self.ensure(name)

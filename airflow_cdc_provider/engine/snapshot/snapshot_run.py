@@ -69,15 +69,39 @@ def worst(errors: Sequence[CdcError]) -> CdcError | None:
 def run_snapshot(job: Job, readers: Readers, *, back_off: BackOff | None = None) -> JobResult:
     """Read every split that is not finished; returns when all are, or when asked to stop."""
     started = time.monotonic()
+    while True:
+        assigner, is_again = _own_and_read(job, readers, back_off)
+        if assigner.queue.stopped_by is not None:
+            raise assigner.queue.stopped_by
+        if not is_again:
+            _raise_failures(job, assigner)
+            return _result(job, assigner, started)
+
+
+def _own_and_read(
+    job: Job, readers: Readers, back_off: BackOff | None
+) -> tuple[SplitAssigner, bool]:
+    """Read until nothing is left or the end is asked for; True to begin again."""
     spec = job.spec
     assigner = SplitAssigner(job.store, spec.pipeline, spec.generation)
-    ending = threading.Event()
+    ending, again = threading.Event(), threading.Event()
 
     def end(fenced: FencedError | None) -> None:
         assigner.queue.stop(fenced)
         ending.set()
 
-    with Ownership(job.store, spec.pipeline, spec.generation, on_end=end, stop=job.stop):
+    def begin_again() -> None:
+        again.set()
+        end(None)
+
+    with Ownership(
+        job.store,
+        spec.pipeline,
+        spec.generation,
+        on_end=end,
+        on_restart=begin_again,
+        stop=job.stop,
+    ):
         try:
             each = Retries(job, ending, back_off).call(lambda: _begin(job))
             if each is not None:
@@ -86,10 +110,7 @@ def run_snapshot(job: Job, readers: Readers, *, back_off: BackOff | None = None)
             if not ending.is_set():
                 raise
             log.warning("asked to stop, so this is not waited for: %s", error)
-    if assigner.queue.stopped_by is not None:
-        raise assigner.queue.stopped_by
-    _raise_failures(job, assigner)
-    return _result(job, assigner, started)
+    return assigner, again.is_set()
 
 
 def _begin(job: Job) -> int | None:

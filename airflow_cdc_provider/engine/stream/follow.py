@@ -77,17 +77,34 @@ def run_stream(
     """
     started = time.monotonic()
     following = Following(carries_out=carries_out)
-    name, generation = job.spec.pipeline, job.spec.generation
-    with Ownership(job.store, name, generation, on_end=following.end, stop=job.stop):
-        _follow_to_the_end(job, following, follower, Retries(job, following.ending, back_off))
+    _own_and_follow(job, following, follower, back_off)
+    while following.is_again:
+        following = following.again()
+        _own_and_follow(job, following, follower, back_off)
     return _result(job, following, started)
+
+
+def _own_and_follow(
+    job: Job, following: Following, follower: OpenFollower, back_off: BackOff | None
+) -> None:
+    """Follow until the end, or until a restart is asked for: then nothing is open any more."""
+    with Ownership(
+        job.store,
+        job.spec.pipeline,
+        job.spec.generation,
+        on_end=following.end,
+        on_restart=following.begin_again,
+        stop=job.stop,
+    ):
+        _follow_to_the_end(job, following, follower, Retries(job, following.ending, back_off))
 
 
 def _follow_to_the_end(
     job: Job, following: Following, follower: OpenFollower, retries: Retries
 ) -> None:
     try:
-        following.before = retries.call(lambda: _begin(job, following))
+        before = retries.call(lambda: _begin(job, following))
+        following.before = following.before or before
         with _beating(job, following), _requests(job, following):
             _Tries(job, following, follower, retries).run_to_the_end()
             retries.call(lambda: _pass_over(job, following))
@@ -106,7 +123,7 @@ def _begin(job: Job, following: Following) -> StreamCounts:
     """Take the pipeline over; returns what earlier runs have committed."""
     before = _take_over(job, following)
     if job.spec.stream_mode is StreamMode.BOUNDED and not following.carries_out:
-        following.bound = _end_of_log(job)
+        following.bound = following.bound or _end_of_log(job)
     job.enter(Phase.STREAMING, from_=_MAY_START)
     return before
 

@@ -26,7 +26,9 @@ class Following:
     bound: LogPosition | None = None
     """Where a bounded run ends."""
     ending: threading.Event = field(default_factory=threading.Event)
-    """Set when asked to stop, or when fenced."""
+    """Set when asked to stop, to begin again, or when fenced."""
+    is_again: bool = False
+    """To begin again, from the ledger and with what the state store then knows of the tables."""
     passed_over: PassedOver = field(default_factory=PassedOver)
     error: CdcError | None = None
     """Of the micro-batch that failed last, or the fencing."""
@@ -41,6 +43,15 @@ class Following:
         """Ask the follower to end."""
         self.error = fenced or self.error
         self.ending.set()
+
+    def begin_again(self) -> None:
+        """Ask the follower to end, and to be opened anew."""
+        self.is_again = True
+        self.ending.set()
+
+    def again(self) -> Following:
+        """Return what the next one begins with."""
+        return Following(bound=self.bound, carries_out=self.carries_out, before=self.before)
 
     @property
     def fenced(self) -> FencedError | None:

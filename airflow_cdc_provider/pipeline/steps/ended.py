@@ -53,12 +53,14 @@ def way_on(run: Run) -> str:
 
 
 def set_aside(run: Run) -> bool:
-    """Let a stream that ended be tried once more; tell whether there was one."""
-    error, state = ended_with(run), run.store.ensure(run.name)
-    if error:
-        run.store.move(run.name, state.generation, expected=Phase.FAILED, to=Phase.HANDED_OFF)
-        run.store.tell(run.name, f"to be tried again: {what_of(error)}", level="warning")
-    return bool(error)
+    """Let what failed be tried once more, a stream that ended too; tell whether there was any."""
+    state = run.store.ensure(run.name)
+    if state.phase is not Phase.FAILED or not state.plan_id:
+        return False
+    before = Phase.HANDED_OFF if run.store.is_handed_off(run.name) else Phase.PLANNING
+    run.store.move(run.name, state.generation, expected=Phase.FAILED, to=before)
+    run.store.tell(run.name, f"to be tried again: {what_of(state.error)}", level="warning")
+    return True
 
 
 def _is_final(state: PipelineState) -> bool:

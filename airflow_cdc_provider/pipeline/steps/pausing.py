@@ -1,4 +1,4 @@
-"""Pause and resume: what the owner of a pipeline is asked through the state store."""
+"""Pause, resume and restart: what the owner of a pipeline is asked through the state store."""
 
 from __future__ import annotations
 
@@ -41,6 +41,32 @@ def resume(run: Run) -> str:
         return f"{_NOT_RUN.format(run.name)}. It may run again."
     more = " What its stream ended with is met again if it is still there." if again else ""
     return f"{run.name} may run again; it goes on from its last committed position.{more}"
+
+
+def restart(run: Run, *, wait_s: float = 0.0, on_tick: Callable[[], None] = lambda: None) -> str:
+    """Have the pipeline's owner begin again from the ledger, and wait for it.
+
+    Where nobody is at work, what failed is set aside, and the next run begins there.
+    """
+    state = run.store.ensure(run.name)
+    if not lease_is_live(run, state):
+        return resume(run)
+    run.store.want(run.name, Wanted.RESTART)
+    deadline = time.monotonic() + wait_s
+    while (state := run.store.ensure(run.name)).wanted is Wanted.RESTART:
+        if not lease_is_live(run, state):
+            return resume(run)
+        if time.monotonic() >= deadline:
+            return (
+                f"{run.name} was asked to begin again; {state.owner} has not yet. Nothing is lost: "
+                "it ends behind the transaction it is at, or, if it does not stream or read just "
+                "now, begins from the ledger anyway."
+            )
+        on_tick()
+        time.sleep(_POLL_S)
+    if state.wanted is Wanted.STOP:
+        return f"{run.name} was paused meanwhile, and does not begin again before `resume`."
+    return f"{run.name} has begun again, from its last committed position: {state.owner}."
 
 
 def _has_run(run: Run) -> bool:

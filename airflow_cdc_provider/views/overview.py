@@ -1,0 +1,70 @@
+"""Pipelines side by side: a line each, and what is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_cdc_provider.core.errors import CdcError
+from airflow_cdc_provider.core.lifecycle import TablePhase
+from airflow_cdc_provider.views.display import lag_text
+from airflow_cdc_provider.views.status import PipelineStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One pipeline of a folder, as far as it can be looked at."""
+
+    name: str
+    file: str
+    status: PipelineStatus | None = None
+    error: CdcError | None = None
+    """What is wrong with its file, or why there is no status."""
+
+
+def overview_form(shown: Sequence[Shown]) -> dict[str, Any]:
+    """Return all of them: what `status --json` says of each, with its file."""
+    return {
+        "pipelines": [
+            {
+                "pipeline": each.name,
+                "file": each.file,
+                "problem": None if each.error is None else each.error.to_json(),
+                "status": None if each.status is None else dict(each.status.to_json()),
+            }
+            for each in shown
+        ]
+    }
+
+
+def overview_lines(shown: Sequence[Shown]) -> list[str]:
+    """Write a line each; what is wrong follows it."""
+    lines: list[str] = []
+    for each in shown:
+        if each.status is not None:
+            lines.append(_line(each.status))
+            lines += [f"  problem: {text}" for text in _problems(each.status)]
+        else:
+            lines.append(f"{each.name}: cannot be looked at")
+        if each.error is not None:
+            lines.append(f"  problem: {each.error}")
+    return lines
+
+
+def _line(status: PipelineStatus) -> str:
+    done = sum(table.phase == TablePhase.CONSISTENT.value for table in status.tables)
+    parts = [
+        f"{status.state.name}: {status.summary}",
+        f"wanted {status.state.wanted.value}",
+        f"{done}/{len(status.tables)} tables consistent",
+        f"{len(status.requests)} open requests",
+        f"lag {lag_text(status)}",
+    ]
+    return ", ".join(parts)
+
+
+def _problems(status: PipelineStatus) -> list[str]:
+    found = [status.state.error] if status.state.error else []
+    found += [f"{table.source}: {table.error}" for table in status.tables if table.error]
+    return found + [f"{table} is not copied: it came later" for table in status.not_copied]

@@ -1,0 +1,136 @@
+"""Commands for one pipeline and for all of a folder: what is asked, done, and said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from airflow_cdc_provider.cli.main import main
+from airflow_cdc_provider.core.lifecycle import Phase, Wanted
+from airflow_cdc_provider.pipeline.run import give_back
+from airflow_cdc_provider.pipeline.steps.planning import plan
+from airflow_cdc_provider.views.display import Screen
+from tests.cli.conftest import Say
+from tests.pipeline.conftest import FILE, Shop
+from tests.said import Said
+
+SayOfFolder = Callable[..., Said]
+
+
+@pytest.fixture
+def folder(shop: Shop) -> Path:
+    """Return a folder with two pipelines, of which the second has a wrong password."""
+    text = FILE.format(name=f"q_{shop.database}", source=shop.database, sink=shop.target)
+    text = text.replace("SHOP_DSN", "WRONG_DSN").replace("DR_DSN", "WRONG_DSN")
+    text = text.replace("sink:", "  server_id: 5600-5699\nsink:", 1)
+    (shop.path.parent / "wrong.yaml").write_text(text)
+    return shop.path.parent
+
+
+@pytest.fixture
+def say_of_folder(
+    shop: Shop,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> SayOfFolder:
+    dsns = {**shop.environment, "WRONG_DSN": shop.environment["DR_DSN"].replace("://", "://no_")}
+    for name, dsn in dsns.items():
+        monkeypatch.setenv(name, dsn)
+
+    def run(command: str, *options: str) -> Said:
+        capsys.readouterr()
+        code = main([command, str(folder), *options])
+        out, err = capsys.readouterr()
+        return Said(int(code), out, err)
+
+    return run
+
+
+def test_show_names_wanted_and_actual_state_and_what_is_wrong(
+    shop: Shop, say: Say, say_of_folder: SayOfFolder, folder: Path
+) -> None:
+    plan(shop.run())
+    (folder / "bad.yaml").write_text("pipeline: bad\nsorce: 1\n")
+    run = shop.run()
+    run.store.want(run.name, Wanted.STOP)
+    lines = say_of_folder("show").out.splitlines()
+    (line,) = (line for line in lines if line.startswith(f"{run.name}: "))
+    assert ", wanted stop, 0/1 tables consistent, 0 open requests, lag unknown" in line
+    (at,) = (number for number, line in enumerate(lines) if line.startswith("bad: "))
+    assert "3 problems" in lines[at + 1]
+    said = say_of_folder("show", "--json")
+    assert said.code == 2
+    forms = {each["pipeline"]: each for each in said.form["pipelines"]}
+    assert forms[str(run.name)]["status"]["wanted"] == "stop"
+    assert "sorce" in forms["bad"]["problem"]["what"]
+    (one,) = say("show", "--json").form["pipelines"]
+    assert one["status"]["phase"] == "planning"
+
+
+def test_one_pipeline_that_cannot_does_not_keep_the_others_from_being_done(
+    shop: Shop, say_of_folder: SayOfFolder
+) -> None:
+    made = plan(shop.run())
+    run = shop.run()
+    run.store.release_lease(run.name, made.generation)
+    refused = say_of_folder("drop")
+    assert refused.code == 2
+    assert "--yes" in refused.err
+    assert run.store.ensure(run.name).plan_id == made.plan_id
+    said = say_of_folder("drop", "--yes")
+    assert said.code == 2, said.out
+    assert f"{run.name} is forgotten" in said.out
+    assert f"q_{shop.database}: CDC-CFG-" in said.out
+    assert run.store.ensure(run.name).plan_id == ""
+
+
+def test_a_folder_is_paused_and_resumed_once_that_is_confirmed(
+    shop: Shop, say_of_folder: SayOfFolder, folder: Path
+) -> None:
+    run = shop.run()
+    assert say_of_folder("pause").code == 2
+    said = say_of_folder("pause", "--yes", "--json")
+    assert said.code == 0, said.err
+    names = {str(run.name), f"q_{shop.database}"}
+    assert {each["pipeline"] for each in said.form["pipelines"]} == names
+    assert run.store.ensure(run.name).wanted is Wanted.STOP
+    assert say_of_folder("resume", "--yes").code == 0
+    assert run.store.ensure(run.name).wanted is Wanted.RUN
+    for file in folder.glob("*.yaml"):
+        file.unlink()
+    assert "no pipeline file" in say_of_folder("resume", "--yes").err
+
+
+def test_a_table_is_not_asked_of_a_folder(say_of_folder: SayOfFolder) -> None:
+    said = say_of_folder("reset", "--yes", "--table", "a.b")
+    assert (said.code, "one pipeline's" in said.err) == (2, True)
+
+
+@pytest.mark.parametrize("answers", [[False], [True, False], [True, True]])
+def test_a_reset_is_asked_twice(
+    shop: Shop, say: Say, monkeypatch: pytest.MonkeyPatch, answers: list[bool]
+) -> None:
+    run = shop.run()
+    made = plan(run)
+    give_back(run)
+    left = list(answers)
+    monkeypatch.setattr(Screen, "ask", lambda *_: left.pop(0))
+    assert (say("reset").code == 0) is all(answers)
+    assert left == []
+    assert (run.store.ensure(run.name).plan_id != made.plan_id) is all(answers)
+
+
+def test_a_restart_where_nobody_is_at_work_clears_what_failed(shop: Shop, say: Say) -> None:
+    run = shop.run()
+    generation = plan(run).generation
+    run.store.move(
+        run.name, generation, expected=Phase.PLANNING, to=Phase.FAILED, error="CDC-SRC-001 away"
+    )
+    give_back(run)
+    assert say("status", "--json").form["summary"] == "failed"
+    assert "goes on from its last committed position" in say("restart").out
+    state = run.store.ensure(run.name)
+    assert (state.phase, state.error, state.wanted) == (Phase.PLANNING, "", Wanted.RUN)
