@@ -11,6 +11,8 @@ UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo .tools/uv/bin/uv)
 ifneq ($(wildcard /etc/ssl/certs/ca-certificates.crt),)
 export UV_SYSTEM_CERTS ?= 1
 endif
+# Tests start hundreds of Pythons: without its caches each compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 BIN := .venv/bin
 SYNCED := .venv/.synced
 ARGS ?=
