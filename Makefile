@@ -58,8 +58,9 @@ arch: $(SYNCED) ## check that rooms know only the rooms below them
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/pytest tests/arch $(ARGS)
 
+# Two processes share the tests where the machine has room for both; ARGS=-n0 runs them in one.
 test: $(SYNCED) ## run every test, with real servers
-	$(WITH_SERVERS) $(BIN)/pytest $(ARGS)
+	$(WITH_SERVERS) $(BIN)/pytest -n auto --dist worksteal $(ARGS)
 
 demo: $(SYNCED) ## copy a live database before your eyes; KEEP=1 leaves it up
 	$(BIN)/python -m tests.end_to_end.demo

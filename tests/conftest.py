@@ -22,6 +22,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import hypothesis
+import psutil
 import pytest
 
 from tests.servers.given import MARIADB_DSN, MYSQL_DSN, MYSQL_SINK_DSN, GivenServer, SqlServer
@@ -30,6 +31,7 @@ from tests.servers.throwaway import MariaDbServer, MySqlServer, ThrowawayServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from xdist.workermanage import WorkerController
 
 # Airflow reads these once, at its first import, which a test module may do while being collected.
 _AIRFLOW_HOME = tempfile.TemporaryDirectory(prefix="cdc-airflow-home-")
@@ -88,6 +90,32 @@ def _server(
 
 
 _VERSIONS = pytest.StashKey[dict[str, str]]()
+_WORKER_BYTES = 6 << 30  # three servers, Airflow, and the JVMs of two Sparks
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Give `-n auto` two workers where they fit: servers, Airflow and Spark are each one's own.
+
+    Given servers are one's only: tests that change a server would meet there.
+    """
+    given = any(os.environ.get(name) for name in (MYSQL_DSN, MYSQL_SINK_DSN, MARIADB_DSN))
+    fitting = min(2, psutil.cpu_count() or 1, psutil.virtual_memory().available // _WORKER_BYTES)
+    return 0 if given or fitting < 2 else fitting
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand a worker's server versions to the process that prints the summary."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["versions"] = session.config.stash.get(_VERSIONS, {})
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: WorkerController) -> None:
+    """Keep what a worker said of its servers; one that crashed said nothing."""
+    said = getattr(node, "workeroutput", {}).get("versions", {})
+    node.config.stash.setdefault(_VERSIONS, {}).update(said)
 
 
 def pytest_terminal_summary(

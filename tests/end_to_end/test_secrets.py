@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from tests.servers.accounts import sink_account, source_account
-from tests.servers.throwaway import MariaDbServer, MySqlServer
+from tests.servers.throwaway import MariaDbServer, MySqlServer, free_port
 
 PLANTED = "Pl4nted/Secret:w@rd+%"
 NEEDLES = sorted({PLANTED, quote(PLANTED, safe=""), quote(PLANTED), quote_plus(PLANTED)})
@@ -33,6 +33,7 @@ spark:
   conf:
     spark.master: "local[2]"
     spark.ui.enabled: "true"
+    spark.ui.port: "{ui_port}"
     spark.eventLog.enabled: "true"
     spark.eventLog.dir: "file://{events}"
 """
@@ -41,7 +42,8 @@ spark:
 class Watch:
     """Looks at every process' arguments, and at Spark's UI, as long as something runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, ui_port: int) -> None:
+        self._ui = f"http://127.0.0.1:{ui_port}"
         self.seen_arguments: set[str] = set()
         self.pages: list[str] = []
         self._over = threading.Event()
@@ -65,8 +67,7 @@ class Watch:
                     continue
             for page in ("environment", "SQL", "jobs", "StreamingQuery"):
                 try:
-                    url = f"http://127.0.0.1:4040/{page}/"
-                    with urllib.request.urlopen(url, timeout=1) as answer:
+                    with urllib.request.urlopen(f"{self._ui}/{page}/", timeout=1) as answer:
                         self.pages.append(answer.read().decode(errors="replace"))
                 except OSError:
                     continue
@@ -92,8 +93,10 @@ def run(folder: Path, environment: dict[str, str], *words: str) -> tuple[int, st
 def test_a_planted_password_shows_nowhere(tmp_path: Path) -> None:
     events = tmp_path / "events"
     events.mkdir()
-    (tmp_path / "secrets.yaml").write_text(PIPELINE.format(events=events), encoding="utf-8")
-    watch = Watch()
+    ui_port = free_port()  # 4040 may be another Spark's
+    pipeline = PIPELINE.format(events=events, ui_port=ui_port)
+    (tmp_path / "secrets.yaml").write_text(pipeline, encoding="utf-8")
+    watch = Watch(ui_port)
     with MySqlServer() as source, MariaDbServer() as sink:
         planted = source_account(source, "shop", password=PLANTED)
         at_sink = sink_account(sink, "copy", password=PLANTED)
