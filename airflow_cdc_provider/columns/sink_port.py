@@ -20,6 +20,7 @@ from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit
 
@@ -194,6 +195,15 @@ class SinkLedger(Protocol):
         stays as it is, so doing this again is harmless.
         """
 
+    def open_changes(self) -> tuple[SchemaChange, ...]:
+        """Return the changes of definitions that were begun and not brought to their end."""
+
+    def begin_changes(self, changes: Sequence[SchemaChange]) -> None:
+        """Remember changes of definitions, before anything is done about them."""
+
+    def end_change(self, change: SchemaChange) -> StreamSplit:
+        """Let the stream go on behind a change that was made; returns the stream."""
+
     def counts(self) -> StreamCounts:
         """Return what the stream has committed since the hand-off."""
 
@@ -220,6 +230,9 @@ class Targets(Protocol):
 
     def plan_id(self) -> str:
         """Return the plan whose splits are in the ledger, empty for none; nothing is created."""
+
+    def changing(self) -> frozenset[TableId]:
+        """Return the source's tables whose change was begun at the sink and not ended."""
 
     def routes(self) -> tuple[tuple[TableId, TableId], ...]:
         """Return what this pipeline copies where, by its claims; nothing is created."""
@@ -260,6 +273,12 @@ class TableBuilder(Protocol):
         Secondary unique and foreign keys are left for `finish`.
         """
 
+    def change(self, change: SchemaChange) -> None:
+        """Make a change of the source's at the sink; making it twice is harmless.
+
+        Only the owner may: an older generation is `FencedError`.
+        """
+
     def finish(self, plans: Sequence[TablePlan]) -> tuple[str, ...]:
         """Add secondary unique and foreign keys; only after the consistent point.
 
@@ -286,6 +305,8 @@ class SinkAbilities:
     """What it holds can be compared with the source."""
     joins: bool
     """Rows can be read again while the stream flows."""
+    changes_tables: bool = False
+    """Its tables can be changed as the source's are, while the stream flows."""
 
 
 @dataclass(frozen=True, slots=True)

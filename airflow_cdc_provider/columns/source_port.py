@@ -19,7 +19,9 @@ from airflow_cdc_provider.core.keys import Key
 from airflow_cdc_provider.core.logged_events import LogView
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.schema_changes import Difference
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.statement_effect import StatementEffect
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.table_facts import TableFacts
 from airflow_cdc_provider.core.table_schema import TableSchema
@@ -235,6 +237,11 @@ class Source(Protocol):
         self, at: str, position: LogPosition | None, *, count: int, values: bool
     ) -> LogView:
         """Return events around `at` if it is given, else around a position, else at the end."""
+
+    def difference(
+        self, old: TableSchema, new: TableSchema, statements: Sequence[StatementEffect]
+    ) -> Difference:
+        """Return what statements of the log made of a table's definition, and of its rows."""
 
     def change_columns(self, reading: LogReading) -> Mapping[TableId, pa.Schema]:
         """Return the columns that the changes of each table have, in the value model."""

@@ -74,6 +74,9 @@ def effect_to_json(effect: StatementEffect) -> Json:
         "reaches_all": effect.reaches_all,
         "if_plain": list(effect.if_plain),
         "drops_constraints": effect.drops_constraints,
+        "column_renames": [list(pair) for pair in effect.column_renames],
+        "only_adds": effect.only_adds,
+        "is_doubtful": effect.is_doubtful,
     }
 
 
@@ -90,6 +93,9 @@ def effect_from_json(form: Json) -> StatementEffect:
         reaches_all=form["reaches_all"],
         if_plain=tuple(form["if_plain"]),
         drops_constraints=form["drops_constraints"],
+        column_renames=tuple((old, new) for old, new in form["column_renames"]),
+        only_adds=form["only_adds"],
+        is_doubtful=form["is_doubtful"],
     )
 
 

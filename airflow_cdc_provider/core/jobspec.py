@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.schema_changes import SchemaPolicy
 
 SOURCE_DSN_ENV = "AIRFLOW_CDC_SOURCE_DSN"
 SINK_DSN_ENV = "AIRFLOW_CDC_SINK_DSN"
@@ -80,6 +81,8 @@ class JobSpec:
     temporary folder."""
     driver_log_bytes: int = 0
     """A continuous stream is followed by its driver itself while no more log waits."""
+    schema_changes: SchemaPolicy = field(default_factory=SchemaPolicy)
+    """What is done when a captured table's definition changes."""
     zero_dates: str = "fail"
     """What becomes of zero and partial dates: `fail`, `null` or `text` (value model)."""
 
@@ -109,5 +112,6 @@ class JobSpec:
                 "kind": JobKind(form["kind"]),
                 "stream_mode": StreamMode(form["stream_mode"]),
                 "apply": ApplyMode(form["apply"]),
+                "schema_changes": SchemaPolicy.from_json(form.get("schema_changes", {})),
             }
         )

@@ -197,6 +197,9 @@ class StateStore(StateReader, Protocol):
     def tell(self, name: PipelineName, text: str, *, level: str = "info") -> None:
         """Add an event."""
 
+    def now_us(self) -> int:
+        """Return the time that requests are stamped with."""
+
     def ask(self, request: Request) -> Request:
         """Store a request that is new; one of the same id and arguments is returned as it is.
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 
-from airflow_cdc_provider.core.codec import Json
+from airflow_cdc_provider.core.codec import Json, position_from_json, position_to_json
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyKind
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.schema_changes import Difference, SchemaChange
 from airflow_cdc_provider.core.table_schema import (
     Column,
     ColumnType,
@@ -38,6 +39,35 @@ def schema_from_json(form: Json, named: NamedType) -> TableSchema:
             "unique_keys": tuple(
                 UniqueKey(key["name"], tuple(key["columns"])) for key in form["unique_keys"]
             ),
+        }
+    )
+
+
+def change_to_json(change: SchemaChange) -> Json:
+    """Write a change of a table's definition."""
+    return {
+        "before": plan_to_json(change.before),
+        "after": plan_to_json(change.after),
+        "difference": asdict(change.difference),
+        "through": position_to_json(change.through),
+        "statement": change.statement,
+        "keeps_dropped": change.keeps_dropped,
+        "truncates": change.truncates,
+    }
+
+
+def change_from_json(form: Json) -> SchemaChange:
+    """Read what `change_to_json` wrote."""
+    stated = form["difference"]
+    lists = {name: tuple(value) for name, value in stated.items() if isinstance(value, list)}
+    pairs = tuple((old, new) for old, new in stated["renamed"])
+    return SchemaChange(
+        **{
+            **form,
+            "before": plan_from_json(form["before"], _type),
+            "after": plan_from_json(form["after"], _type),
+            "difference": Difference(**{**stated, **lists, "renamed": pairs}),
+            "through": position_from_json(form["through"]),
         }
     )
 

@@ -52,6 +52,11 @@ class StatementEffect:
     """It is harmless if none of these keys and constraints, dropped or renamed, is unique."""
     drops_constraints: bool = False
     """Among these are constraints, which may be checks."""
+    column_renames: tuple[tuple[str, str], ...] = ()
+    only_adds: bool = False
+    """Columns and keys are added, and nothing else is done."""
+    is_doubtful: bool = False
+    """Two definitions do not tell what it did: a column may have taken another's place."""
 
     def concerns(self, table: TableId, *, ignore_case: bool = False) -> bool:
         """Tell whether this may change the rows or the definition of `table`."""

@@ -123,6 +123,22 @@ class StreamSplit:
             tables.setdefault(table, TableProgress(table, position, is_unread=True))
         return replace(self, tables=tuple(tables[table] for table in sorted(tables)))
 
+    def changed(self, table: TableId, through: LogPosition, *, unread: bool) -> StreamSplit:
+        """Return the split with a table that has another definition from a position on.
+
+        Where it was consistent nothing of it lies between here and there. An `unread` one is read
+        again; until then only what comes behind that position is applied.
+        """
+
+        def moved(progress: TableProgress) -> TableProgress:
+            if progress.table != table:
+                return progress
+            if unread:
+                return TableProgress(table, through, is_unread=True)
+            return replace(progress, applied_through=through)
+
+        return replace(self, tables=tuple(map(moved, self.tables)))
+
     def read(self, tables: Collection[TableId]) -> StreamSplit:
         """Return the split with tables of which all rows are in the sink now."""
         return replace(

@@ -19,7 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import count, cycle
 
@@ -57,6 +57,8 @@ class Surroundings:
     push: Callable[[], None]
     """Commit where the stream is, if it has only passed over log that holds nothing."""
     is_ending: Callable[[], bool]
+    changing: AbstractContextManager[object]
+    """Held while a table's definition is changed: then nothing joins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +123,14 @@ class Resync:
             return joined
 
         def join() -> LogPosition | None:
-            return sink.join(
-                request.ledger_key,
-                read.split,
-                read.report,
-                rows_at,
-                within=None if request.scope.is_whole_tables else request.scope.keys,
-            )
+            with self._around.changing:
+                return sink.join(
+                    request.ledger_key,
+                    read.split,
+                    read.report,
+                    rows_at,
+                    within=None if request.scope.is_whole_tables else request.scope.keys,
+                )
 
         while (position := join()) is None:
             self._go_on_or_give_up()

@@ -14,7 +14,12 @@ import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 
-from airflow_cdc_provider.core.errors import CdcError, FencedError, RetryableError
+from airflow_cdc_provider.core.errors import (
+    CdcError,
+    FencedError,
+    RetryableError,
+    TableChangedError,
+)
 from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStatus
 from airflow_cdc_provider.engine.backoff import BackOff
 from airflow_cdc_provider.engine.job import Job
@@ -45,7 +50,7 @@ class RequestWorker:
         self._on_idle = on_idle
         self._back_off = BackOff()
         self._closing = threading.Event()
-        self._around = Surroundings(job, self._push, self._is_ending)
+        self._around = Surroundings(job, self._push, self._is_ending, following.changing)
         self._thread = threading.Thread(target=self._run, name="cdc-requests", daemon=True)
 
     def __enter__(self) -> RequestWorker:
@@ -103,7 +108,8 @@ class RequestWorker:
             try:
                 resync.run()
                 return
-            except RetryableError as error:
+            except (RetryableError, TableChangedError) as error:
+                # the stream makes a change of the table's its own when it comes there
                 if resync.request.splits > done:
                     failures, since, done = 0, time.monotonic(), resync.request.splits
                 failures += 1
@@ -117,9 +123,13 @@ class RequestWorker:
 
     def _note_read(self, request: Request) -> None:
         """Tell the ledger that all rows of tables that were added are there."""
-        if request.kind is RequestKind.ADD:
-            with closing(self._job.sink().open_ledger()) as ledger:
-                ledger.change_tables(read=request.scope.tables)
+        if request.kind is not RequestKind.ADD:
+            return
+        with self._following.changing, closing(self._job.sink().open_ledger()) as ledger:
+            known = self._job.store.request(request.pipeline, request.request_id)
+            if known is None or known.is_cancel_wanted:
+                raise GivenUpError  # the table was changed, and is to be read once more
+            ledger.change_tables(read=request.scope.tables)
 
     def _end(self, request: Request, status: RequestStatus, error: str = "") -> None:
         self._move(request, status, error)

@@ -25,6 +25,7 @@ from airflow_cdc_provider.core.errors import (
     RetryableError,
     SnapshotRequiredError,
     SparkLostError,
+    TableChangedError,
 )
 from airflow_cdc_provider.core.history import held_by_stream
 from airflow_cdc_provider.core.jobspec import StreamMode
@@ -40,6 +41,7 @@ from airflow_cdc_provider.engine.requests.worker import RequestWorker
 from airflow_cdc_provider.engine.retries import Retries
 from airflow_cdc_provider.engine.stream.following import Following
 from airflow_cdc_provider.engine.stream.heartbeat import Heartbeat
+from airflow_cdc_provider.engine.stream.schema_changes import SchemaChanges
 from airflow_cdc_provider.engine.stream.stream_task import StreamTask
 
 log = logging.getLogger(__name__)
@@ -189,6 +191,8 @@ class _Tries:
         self._following = following
         self._retries = retries
         self._task = _task(job, following)
+        self._open_follower = follower
+        self._changed_by: tuple[object, ...] = ()
         self._follower = follower(self._task, following)
 
     def run_to_the_end(self) -> None:
@@ -221,6 +225,17 @@ class _Tries:
         if self._following.fenced is not None:
             raise self._following.fenced
 
+    def _change_tables(self, stopped_by: TableChangedError) -> None:
+        """Make a change of the source's tables at the sink, and follow with what they are now."""
+        if stopped_by.args == self._changed_by:
+            raise stopped_by  # it was made, and stands in the way all the same
+        self._changed_by = stopped_by.args
+        self._retries.call(
+            lambda: SchemaChanges(self._job, self._following, self._task.reading).make(stopped_by)
+        )
+        self._task = _task(self._job, self._following)
+        self._follower = self._open_follower(self._task, self._following)
+
     def _follow(self, stream: StreamSplit) -> bool:
         # also where nothing is to be read, and so nobody would look at the log
         held, tables = held_by_stream(stream), self._task.captured
@@ -229,7 +244,12 @@ class _Tries:
             self._retries.warn(news)
         self._following.error = None
         self._following.passed_over.log = None  # reading begins where the ledger is
-        is_over = self._follower.follow(stream.start)
+        try:
+            is_over = self._follower.follow(stream.start)
+        except TableChangedError as error:
+            is_over = self._following.ending.is_set()
+            if not is_over:
+                self._change_tables(error)
         if self._following.fenced is not None:
             raise self._following.fenced
         return is_over

@@ -29,6 +29,8 @@ class Following:
     """Set when asked to stop, to begin again, or when fenced."""
     is_again: bool = False
     """To begin again, from the ledger and with what the state store then knows of the tables."""
+    changing: threading.RLock = field(default_factory=threading.RLock)
+    """Held while a table's definition is changed, and while rows that were read again join."""
     passed_over: PassedOver = field(default_factory=PassedOver)
     error: CdcError | None = None
     """Of the micro-batch that failed last, or the fencing."""

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from airflow_cdc_provider.core.endpoint import Folder
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.jobspec import ApplyMode, StreamMode
+from airflow_cdc_provider.core.schema_changes import SchemaPolicy
 from airflow_cdc_provider.pipeline.file.field_types import (
     ConnectionId,
     EnvironmentName,
@@ -253,6 +254,43 @@ class StreamSection(Section):
         return ApplyMode(self.apply)
 
 
+ApplyOrStop = Literal["apply", "stop"]
+AnyPolicy = Literal["apply", "ignore", "stop"]
+
+
+class SchemaChangesSection(Section):
+    """What is done when a table that is copied gets another definition at the source."""
+
+    add_column: ApplyOrStop = Field(
+        default="apply", description="The sink's table gets the column, too."
+    )
+    drop_column: AnyPolicy = Field(
+        default="ignore",
+        description="`ignore`: the sink keeps the column and what is in it; new rows have NULL.",
+    )
+    rename_column: ApplyOrStop = Field(
+        default="apply", description="The sink's column gets the new name."
+    )
+    modify_column: ApplyOrStop = Field(
+        default="apply",
+        description="Another type, or NULL allowed or not. Where values may have been converted, "
+        "the table's rows are read again.",
+    )
+    index: AnyPolicy = Field(
+        default="apply", description="A unique key comes or goes; other indexes concern nobody."
+    )
+    truncate: AnyPolicy = Field(default="apply", description="TRUNCATE TABLE.")
+    rows: AnyPolicy = Field(
+        default="apply",
+        description="Rows come or go without being logged: partitions are dropped or exchanged, "
+        "another table is renamed into its place. The table's rows are read again.",
+    )
+
+    @property
+    def policy(self) -> SchemaPolicy:
+        return SchemaPolicy.from_json(self.model_dump())
+
+
 class SparkSection(Section):
     """Where the work is done."""
 
@@ -296,6 +334,11 @@ class PipelineFile(Section):
     )
     stream: StreamSection = Field(
         default_factory=StreamSection, description="How the log is followed."
+    )
+    schema_changes: SchemaChangesSection = Field(
+        default_factory=SchemaChangesSection,
+        description="What is done when a copied table's definition changes: `apply` it at the "
+        "sink, `ignore` it there, or `stop` the stream for a person.",
     )
     topology: NoTopology = Field(
         default=None, description="Two-way sync: not in this release; `null`."

@@ -106,7 +106,7 @@ def check(run: Run) -> CheckReport:
     captured = captured_tables(run)
     sink = sink_identity(run)
     with closing(open_targets(run)) as targets:
-        claimed = tuple(targets.routes())
+        claimed, changing = tuple(targets.routes()), targets.changing()
         not_copied, gone = differences(run, captured.plans, claimed=claimed)
         require_unchanged(run, claimed=claimed, left_out=not_copied)
         require_sink(run, sink, targets.plan_id())
@@ -126,6 +126,7 @@ def check(run: Run) -> CheckReport:
             readers=run.model.snapshot.max_connections // CONNECTIONS_A_READER,
             is_snapshot_done=run.store.is_handed_off(run.name),
         ),
+        at_sink=_as_streamed(run, planned.plans, changing),
     )
     if late:
         found += _if_reset([*of_later, *_preflight_of_later(run, later)], found)
@@ -180,10 +181,28 @@ def _late_versioned(captured: Captured, planned: Collection[TableId]) -> Iterato
             yield fact.table
 
 
-def _preflight(run: Run, question: PreflightQuestion) -> tuple[Finding, ...]:
+def _preflight(
+    run: Run, question: PreflightQuestion, at_sink: Sequence[TablePlan] | None = None
+) -> tuple[Finding, ...]:
     """Look at both servers and all tables; nothing is changed."""
+    plans = question.plans if at_sink is None else at_sink
     seen = source_of(run).preflight(question)
-    return (*seen.findings, *sink_of(run).preflight(question.plans, seen))
+    return (*seen.findings, *sink_of(run).preflight(plans, seen))
+
+
+def _as_streamed(
+    run: Run, plans: Sequence[TablePlan], changing: Collection[TableId]
+) -> tuple[TablePlan, ...]:
+    """Return tables as the stream has them: it makes a change of the source's where it meets it.
+
+    Those in the middle of a change are left out: the sink may have them either way.
+    """
+    if not run.store.is_handed_off(run.name):
+        return tuple(plans)
+    known = {state.table: state.plan for state in run.store.tables(run.name)}
+    return tuple(
+        known.get(plan.schema.table, plan) for plan in plans if plan.schema.table not in changing
+    )
 
 
 def _preflight_of_later(run: Run, later: Captured) -> Sequence[Finding]:

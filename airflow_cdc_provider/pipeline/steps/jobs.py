@@ -121,6 +121,7 @@ def _spec(
         max_batch_changes=stream.max_batch.changes,
         max_batch_s=stream.max_batch.seconds,
         driver_log_bytes=0 if model.spark.always else SMALL_LOG_BYTES,
+        schema_changes=model.schema_changes.policy,
         zero_dates=model.source.zero_dates,
     )
 

@@ -30,6 +30,7 @@ from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.records import PlanOrigin, TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.reconcile import reconcile
+from airflow_cdc_provider.engine.stream.schema_changes import finish_changes
 from airflow_cdc_provider.pipeline.run import Run, take_over
 from airflow_cdc_provider.pipeline.steps.changing_tables import settle_tables
 from airflow_cdc_provider.pipeline.steps.checking import CheckReport, check, differences
@@ -42,6 +43,7 @@ from airflow_cdc_provider.pipeline.steps.sink import (
     open_ledger,
     open_table_builder,
     open_targets,
+    sink_of,
 )
 from airflow_cdc_provider.pipeline.steps.tables import (
     captured_tables,
@@ -178,6 +180,8 @@ def _tell(run: Run, warning: str) -> None:
 
 def _go_on(run: Run, ledger: SinkLedger, generation: int, found: _Found) -> PlanSummary:
     correction = reconcile(run.store, ledger, run.name, generation)
+    if correction.handed_off:
+        finish_changes(run.store, sink_of(run, generation), run.name, generation)
     planned = tuple(state.plan for state in run.store.tables(run.name))
     not_copied, gone = differences(run, found.tables)
     _require_copyable(run, [plan for plan in found.tables if plan.schema.table not in not_copied])

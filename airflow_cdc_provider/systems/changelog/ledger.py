@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from airflow_cdc_provider.columns.sink_port import NO_TABLES, Owner, StreamCounts
@@ -18,6 +18,7 @@ from airflow_cdc_provider.core.hand_off_check import Report, require_may_hand_of
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.quiet_log import QuietLog
+from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.systems.changelog.layout import TRANSACTION, generation_of, table_folder
 from airflow_cdc_provider.systems.changelog.manifest import Manifest
@@ -111,8 +112,23 @@ class ChangelogLedger:
         read: Collection[TableId] = (),
     ) -> StreamSplit:
         """Refuse: a change log holds each row once, so nothing is read beside its stream."""
-        names = ", ".join(str(table) for table in (*added, *removed, *read))
-        raise RefusedError(
+        raise self._refusal([*added, *removed, *read])
+
+    def open_changes(self) -> tuple[SchemaChange, ...]:
+        """Return none: a change log's tables stay as they were planned."""
+        return ()
+
+    def begin_changes(self, changes: Sequence[SchemaChange]) -> None:
+        """Refuse: a change log's tables stay as they were planned."""
+        raise self._refusal([change.table for change in changes])
+
+    def end_change(self, change: SchemaChange) -> StreamSplit:
+        """Refuse: a change log's tables stay as they were planned."""
+        raise self._refusal([change.table])
+
+    def _refusal(self, tables: Iterable[TableId]) -> RefusedError:
+        names = ", ".join(map(str, tables))
+        return RefusedError(
             f"a change log's tables stay as they were planned, and {names} would change them",
             where=f"change log of {self._owner.pipeline}",
             risk=NOTHING_CHANGED,

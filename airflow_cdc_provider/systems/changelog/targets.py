@@ -10,10 +10,11 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from airflow_cdc_provider.columns.sink_port import Owner, TargetConflict
-from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import comparable
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.systems.changelog.files import explained
 from airflow_cdc_provider.systems.changelog.layout import table_folder
 from airflow_cdc_provider.systems.changelog.ledger import not_exact
@@ -34,6 +35,10 @@ class ChangelogTargets:
     def plan_id(self) -> str:
         """Return the plan whose splits are in the ledger, empty for none; nothing is created."""
         return self._manifest.read().plan_id
+
+    def changing(self) -> frozenset[TableId]:
+        """Return none: a change log's tables stay as they were planned."""
+        return frozenset()
 
     def routes(self) -> tuple[tuple[TableId, TableId], ...]:
         """Return what this pipeline copies where, by its claims; nothing is created."""
@@ -116,6 +121,15 @@ class ChangelogTables:
         """Return that each table is there."""
         self.require_fit(plans)
         return {plan.sink_table: False for plan in plans}
+
+    def change(self, change: SchemaChange) -> None:
+        """Refuse: a change log's tables stay as they were planned."""
+        raise RefusedError(
+            f"a change log's tables stay as they were planned, and {change.table} was changed",
+            where=f"table {change.table}",
+            risk=NOTHING_CHANGED,
+            remedy="`restart` the pipeline into a new folder",
+        )
 
     def finish(self, plans: Sequence[TablePlan]) -> tuple[str, ...]:  # noqa: ARG002 - the port's
         """Return no remark: a log has no keys to add."""

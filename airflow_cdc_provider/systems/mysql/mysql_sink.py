@@ -44,6 +44,7 @@ ABILITIES = SinkAbilities(
     takes_native_chunks=True,
     verifiable=True,
     joins=True,
+    changes_tables=True,
 )
 
 

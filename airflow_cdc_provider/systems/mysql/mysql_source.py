@@ -25,12 +25,15 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import Key
 from airflow_cdc_provider.core.logged_events import LogView
 from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.schema_changes import Difference
 from airflow_cdc_provider.core.splits import SnapshotSplit
+from airflow_cdc_provider.core.statement_effect import StatementEffect
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.table_facts import TableFacts
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
 from airflow_cdc_provider.systems.mysql.dialect.column_types import ZeroDates
+from airflow_cdc_provider.systems.mysql.dialect.definition_changes import difference
 from airflow_cdc_provider.systems.mysql.dialect.key_text import key_of
 from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition, own
 from airflow_cdc_provider.systems.mysql.preflight.preflight import source_look
@@ -196,6 +199,11 @@ class MySqlSource:
 
         around = None if position is None else own(position)
         return look_at_log(self.endpoint, at, around, count=count, values=values)
+
+    def difference(
+        self, old: TableSchema, new: TableSchema, statements: Sequence[StatementEffect]
+    ) -> Difference:
+        return difference(old, new, statements)
 
     def change_columns(self, reading: LogReading) -> Mapping[TableId, pa.Schema]:
         from airflow_cdc_provider.systems.mysql.dialect.value_model import (  # noqa: PLC0415

@@ -64,6 +64,40 @@ def moves_rows(clause: Sequence[Token]) -> bool:
     return named and clause[0].is_word(*_MOVES_PARTITION)
 
 
+def renamed_column(clause: Sequence[Token]) -> tuple[str, str] | None:
+    """Read RENAME COLUMN [IF EXISTS] old TO new, and CHANGE [COLUMN] [IF EXISTS] old new type."""
+    rest = StatementTokens(clause, "")
+    is_change = rest.take_word("CHANGE")
+    if not is_change and not rest.take_word("RENAME"):
+        return None
+    if not rest.take_word("COLUMN") and not is_change:
+        return None
+    rest.skip_existence()
+    old = rest.name()
+    if not is_change and not rest.take_word("TO"):
+        return None
+    new = rest.name()
+    return (old, new) if old and new else None
+
+
+def replaces_column(clauses: Sequence[Sequence[Token]]) -> bool:
+    """Tell whether a column that is dropped may be added again, or another take its name."""
+    dropped = {
+        token.text.casefold()
+        for clause in clauses
+        if clause[0].is_word("DROP") and touched_keys(clause) is None
+        for token in clause[1:]
+    }
+    named = {
+        token.text.casefold()
+        for clause in clauses
+        if not clause[0].is_word("DROP")
+        for token in clause
+        if token.is_name and not token.is_word("COLUMN", "IF", "EXISTS")
+    }
+    return bool(dropped & named)
+
+
 def touched_keys(clause: Sequence[Token]) -> tuple[str, ...] | None:
     """Return the keys that must be plain for an ALTER TABLE clause to be harmless.
 

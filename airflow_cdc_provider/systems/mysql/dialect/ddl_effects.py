@@ -27,6 +27,8 @@ from airflow_cdc_provider.systems.mysql.dialect.alter_clauses import (
     exchanged_in,
     moves_rows,
     new_name_in,
+    renamed_column,
+    replaces_column,
     touched_keys,
 )
 from airflow_cdc_provider.systems.mysql.dialect.sql_tokens import (
@@ -107,6 +109,8 @@ def _both(one: StatementEffect, other: StatementEffect) -> StatementEffect:
         databases=tuple(dict.fromkeys(one.databases + other.databases)),
         unlogged_rows=one.unlogged_rows or other.unlogged_rows,
         if_plain=(),
+        only_adds=False,
+        is_doubtful=True,
     )
 
 
@@ -200,7 +204,12 @@ def _index_statement(
     table = reading.table()
     if table is None:
         return _UNKNOWN
-    effect = StatementEffect(StatementKind.ALTER, tables=(table,), harmless=is_plain and not drops)
+    effect = StatementEffect(
+        StatementKind.ALTER,
+        tables=(table,),
+        harmless=is_plain and not drops,
+        only_adds=not drops or not is_plain,
+    )
     # CREATE INDEX name USING BTREE ON table
     return replace(effect, if_plain=(name,)) if drops and is_plain and is_exact else effect
 
@@ -277,15 +286,19 @@ def _alter(reading: StatementTokens) -> StatementEffect:
     named = tuple(found for found in (table, renamed, exchanged) if found is not None)
     touched = [touched_keys(clause) for clause in clauses]
     known = tuple(name for names in touched for name in names or ())
-    is_known = None not in touched and not ignores  # IGNORE drops rows that do not fit
+    is_known = None not in touched and not ignores
     return StatementEffect(
         StatementKind.RENAME if renamed else StatementKind.ALTER,
         tables=named,
         renames=((table, renamed),) if renamed else (),
         harmless=is_known and not known,
-        unlogged_rows=any(moves_rows(clause) for clause in clauses),
+        # IGNORE drops rows that do not fit
+        unlogged_rows=ignores or any(moves_rows(clause) for clause in clauses),
         if_plain=known if is_known else (),
         drops_constraints=any(c[0].is_word("DROP") and not drops_index(c) for c in clauses),
+        column_renames=tuple(pair for c in clauses if (pair := renamed_column(c)) is not None),
+        only_adds=all(clause[0].is_word("ADD") for clause in clauses),
+        is_doubtful=replaces_column(clauses),
     )
 
 

@@ -17,7 +17,7 @@ rows hold, are left out.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from airflow_cdc_provider.core.errors import UnsupportedTableError
@@ -90,6 +90,16 @@ def later_keys(
     return (*derivation.unique_keys(target), *derivation.foreign_keys(target, route))
 
 
+def column_definition(schema: TableSchema, name: str, *, sink_flavour: str) -> str:
+    """Return a column's definition as the sink is to have it."""
+    return _Derivation(schema, sink_flavour).column(name)
+
+
+def nullable_definition(schema: TableSchema, name: str, *, sink_flavour: str) -> str:
+    """Return a column's definition for a sink that gets no more values for it: NULL is taken."""
+    return _Derivation(schema, sink_flavour).nullable_column(name)
+
+
 class _Derivation:
     """One table's definition on its way from one family to another, or the same."""
 
@@ -111,6 +121,18 @@ class _Derivation:
             lines += [key.text for key in self._keys(KeyForm.CHECK)]
         body = ",\n  ".join(lines)
         return f"CREATE TABLE {quote_table(target)} (\n  {body}\n) {self._options()}"
+
+    def column(self, name: str) -> str:
+        column = self._named(name)
+        return self._column(column, counts=self._may_count(column))
+
+    def nullable_column(self, name: str) -> str:
+        kept = tuple(a for a in self._named(name).attributes if a.kind is AttributeKind.NUMBER)
+        column = replace(self._named(name), attributes=kept)
+        return f"{self._column(column, counts=False)} NULL DEFAULT NULL"
+
+    def _named(self, name: str) -> ParsedColumn:
+        return next(column for column in self._columns if column.name == name)
 
     def unique_keys(self, target: TableId) -> list[LaterKey]:
         found = []

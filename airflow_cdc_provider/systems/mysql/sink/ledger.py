@@ -22,7 +22,7 @@ from it and the position (`StreamSplit.passed`).
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from airflow_cdc_provider.columns.sink_port import NO_TABLES, Owner, StreamCounts
@@ -47,13 +47,15 @@ from airflow_cdc_provider.core.hand_off_check import Report, require_may_hand_of
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.quiet_log import QuietLog
+from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit, smallest
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
-from airflow_cdc_provider.systems.mysql.sink import writers
+from airflow_cdc_provider.systems.mysql.sink import schema_change_rows, writers
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, create_ledger
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
+_OF_A_PLAN = ("finished_split", "joined_split", "stream", "stream_table", "schema_change")
 NOW_US = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED)"
 
 
@@ -149,7 +151,7 @@ class MySqlLedger:
             # FOR UPDATE: a reader that publishes for the old plan commits before, or not at all
             if check_generation(self._session, self._owner, lock="FOR UPDATE") == plan_id:
                 return
-            for table in ("finished_split", "joined_split", "stream", "stream_table"):
+            for table in _OF_A_PLAN:
                 self._session.execute(f"DELETE FROM {LEDGER}.{table} WHERE {self._mine}")
             self._session.execute(
                 f"UPDATE {LEDGER}.pipeline SET plan_id = {literal(plan_id)}, "
@@ -222,22 +224,53 @@ class MySqlLedger:
 
         def change() -> StreamSplit:
             check_generation(self._session, self._owner, lock="FOR UPDATE")
-            slots = slot_rows(self._session, self._owner, lock="FOR UPDATE")
-            stream = stream_of_slots(slots)
-            if stream is None:
-                raise no_stream(self._owner, self._session.where)
-            for number, slot in enumerate(slots):
-                stored = slot.stored.with_tables(added, removed).read(read)
-                self._session.execute(
-                    f"UPDATE {LEDGER}.stream SET split = {stream_literal(stored)} "
-                    f"WHERE {self._mine} AND slot = {number}"
-                )
-            changed = stream.with_tables(added, removed).read(read)
+            changed = self._rewrite(lambda stored: stored.with_tables(added, removed).read(read))
             self._own_tables(changed)
             claim_commit(self._session, self._owner)
             return changed
 
         return self._session.transaction(change)
+
+    def open_changes(self) -> tuple[SchemaChange, ...]:
+        """Return the changes of definitions that were begun and not ended, oldest first."""
+        return schema_change_rows.open_changes(self._session, self._owner.pipeline)
+
+    def begin_changes(self, changes: Sequence[SchemaChange]) -> None:
+        """Remember changes before anything is done about them; all or none."""
+
+        def begin() -> None:
+            check_generation(self._session, self._owner, lock="FOR UPDATE")
+            for change in changes:
+                schema_change_rows.begin(self._session, self._owner, change)
+
+        self._session.transaction(begin)
+
+    def end_change(self, change: SchemaChange) -> StreamSplit:
+        """Let the stream go on behind a change that was made, and note that it is done."""
+
+        def end() -> StreamSplit:
+            check_generation(self._session, self._owner, lock="FOR UPDATE")
+            stream = self._rewrite(
+                lambda stored: stored.changed(change.table, change.through, unread=change.rereads)
+            )
+            schema_change_rows.end(self._session, self._owner, change.table)
+            claim_commit(self._session, self._owner)
+            return stream
+
+        return self._session.transaction(end)
+
+    def _rewrite(self, change: Callable[[StreamSplit], StreamSplit]) -> StreamSplit:
+        """Change the stream split of each slot; returns what they stand for together."""
+        slots = slot_rows(self._session, self._owner, lock="FOR UPDATE")
+        stream = stream_of_slots(slots)
+        if stream is None:
+            raise no_stream(self._owner, self._session.where)
+        for number, slot in enumerate(slots):
+            self._session.execute(
+                f"UPDATE {LEDGER}.stream SET split = {stream_literal(change(slot.stored))} "
+                f"WHERE {self._mine} AND slot = {number}"
+            )
+        return change(stream)
 
     def _own_tables(self, stream: StreamSplit) -> None:
         """Store which tables are the stream's; what was read of others is forgotten.

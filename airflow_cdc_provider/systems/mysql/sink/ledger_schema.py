@@ -10,6 +10,7 @@ JSON type would order and print them anew.
 - `stream`: one row a writer slot: the position up to which the sink holds the source.
 - `stream_table`: the tables the stream owns; no split of these may be published any more.
 - `joined_split`: one row a split that was read again for a request, written with its rows.
+- `schema_change`: one row a change of a table's definition, from before anything was done about it.
 - `target`: which pipeline owns which table of the sink (see `targets`).
 - `writer`: sessions that may hold row locks; a new owner ends those of older generations.
 """
@@ -21,7 +22,7 @@ from airflow_cdc_provider.core.identifiers import LEDGER_DATABASE
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
 LEDGER = f"`{LEDGER_DATABASE}`"
-VERSION = 2
+VERSION = 3
 """Tables are only added: a ledger of an older version gets what it lacks."""
 
 _NAME = "VARCHAR(63) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
@@ -77,6 +78,15 @@ _TABLES = {
         `position` {_TEXT},
         `committed_us` {_COUNT},
         PRIMARY KEY (`pipeline`, `request`, `table_name`, `number`)""",
+    "schema_change": f"""
+        `pipeline` {_NAME},
+        `number` INT UNSIGNED NOT NULL,
+        `table_name` {_TABLE_NAME},
+        `state` VARCHAR(8) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+        `generation` {_COUNT},
+        `body` {_TEXT},
+        `begun_us` {_COUNT},
+        PRIMARY KEY (`pipeline`, `number`)""",
     "target": f"""
         `database_name` {_SINK_NAME},
         `table_name` {_SINK_NAME},

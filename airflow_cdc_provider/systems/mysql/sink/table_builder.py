@@ -24,8 +24,13 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
+from airflow_cdc_provider.systems.mysql.dialect.table_changes import (
+    alter_statement,
+    unique_key_statements,
+)
 from airflow_cdc_provider.systems.mysql.dialect.table_ddl import (
     LaterKey,
     LaterKind,
@@ -35,7 +40,7 @@ from airflow_cdc_provider.systems.mysql.dialect.table_ddl import (
 from airflow_cdc_provider.systems.mysql.dialect.table_match import mismatches
 from airflow_cdc_provider.systems.mysql.server.connection import Role
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
-from airflow_cdc_provider.systems.mysql.sink import ledger
+from airflow_cdc_provider.systems.mysql.sink import ledger, writers
 from airflow_cdc_provider.systems.mysql.sink.foreign_key_checks import add_foreign_key
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import create_ledger
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
@@ -84,6 +89,41 @@ class MySqlTableBuilder:
             elif not ledger.stream_owns(self._session, self._owner, plan.schema.table):
                 self._drop_unique_keys(plan, found)
         return created
+
+    def change(self, change: SchemaChange) -> None:
+        """Make a change of the source's at the sink; making it twice is harmless."""
+        target = change.before.sink_table
+        found = self._existing([change.before]).get(target)
+        if found is None:
+            raise IntegrityError(
+                f"the table {target} is gone, and a change of {change.table} is to be made there",
+                where=f"sink {self._session.where}",
+                risk="its rows are gone with it; nothing was changed",
+                remedy=f"`restart` it with --table {change.table}: it is made anew and read",
+            )
+        # a newer owner ends this session, so no statement of it comes after that one's
+        lock = writers.announce(self._session, self._owner)
+        try:
+            ledger.check_generation(self._session, self._owner)
+            if change.truncates:
+                self._session.execute(f"TRUNCATE TABLE {quote_table(target)}")
+            self._alter(change, found)
+        finally:
+            writers.withdraw(self._session, lock)
+
+    def _alter(self, change: SchemaChange, found: TableSchema) -> None:
+        statement = alter_statement(change, found, sink_flavour=self._flavour)
+        if statement and change.rereads:
+            with self._session.lenient():  # whatever becomes of the values, they are read again
+                self._session.execute(statement)
+            return
+        if statement:
+            self._session.execute(statement)
+        if change.rereads:
+            return  # rows of before and after stand side by side; `finish` adds the keys
+        present = self._constraints(change.before.sink_table)
+        for added in unique_key_statements(change, present, sink_flavour=self._flavour):
+            self._session.execute(added)
 
     def finish(self, plans: Sequence[TablePlan]) -> tuple[str, ...]:
         """Add secondary unique and foreign keys; returns what is to be said of them."""

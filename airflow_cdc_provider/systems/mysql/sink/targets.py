@@ -25,9 +25,11 @@ from airflow_cdc_provider.systems.mysql.dialect.sql import literal
 from airflow_cdc_provider.systems.mysql.sink import ledger
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import (
     LEDGER,
+    VERSION,
     create_ledger,
     ledger_version,
 )
+from airflow_cdc_provider.systems.mysql.sink.schema_change_rows import open_changes
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
 _Name = tuple[str, str]
@@ -61,6 +63,13 @@ class MySqlTargets:
             return ""
         found = self._session.rows(f"SELECT plan_id FROM {LEDGER}.pipeline WHERE {self._mine}")
         return str(found[0][0]) if found else ""
+
+    def changing(self) -> frozenset[TableId]:
+        """Return the tables whose change was begun at the sink and not ended."""
+        if ledger_version(self._session) < VERSION:
+            return frozenset()
+        changes = open_changes(self._session, self._owner.pipeline)
+        return frozenset(change.table for change in changes)
 
     def routes(self) -> tuple[tuple[TableId, TableId], ...]:
         """Return what this pipeline copies where, by its claims; nothing is created."""

@@ -1,0 +1,129 @@
+"""Changes of a table's definition while its stream flows: what they are, and what is done.
+
+A statement of the log that changes a captured table is a barrier: what came before it is
+committed, then the policy of its kind decides. `apply` makes the same change at the sink and goes
+on, `ignore` leaves the sink's table as it is, `stop` ends the stream there, for a person.
+
+Where rows change without row events, the statement alone does not bring the sink to the source.
+Then the table is changed, and its rows are read again beside the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from enum import StrEnum
+
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.records import TablePlan
+
+
+class ChangeKind(StrEnum):
+    """What becomes of a table."""
+
+    ADD_COLUMN = "add_column"
+    DROP_COLUMN = "drop_column"
+    RENAME_COLUMN = "rename_column"
+    MODIFY_COLUMN = "modify_column"
+    INDEX = "index"
+    """A unique key comes or goes; other indexes are nothing to a copy."""
+    TRUNCATE = "truncate"
+    ROWS = "rows"
+    """Rows come or go without row events: partitions, tablespaces, another table in its place."""
+    DROP_TABLE = "drop_table"
+    """It is gone, or has another name."""
+
+
+class Policy(StrEnum):
+    """What is done about a change."""
+
+    APPLY = "apply"
+    IGNORE = "ignore"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaPolicy:
+    """What is done about each kind of change; these defaults lose nothing."""
+
+    add_column: Policy = Policy.APPLY
+    drop_column: Policy = Policy.IGNORE
+    rename_column: Policy = Policy.APPLY
+    modify_column: Policy = Policy.APPLY
+    index: Policy = Policy.APPLY
+    truncate: Policy = Policy.APPLY
+    rows: Policy = Policy.APPLY
+    drop_table: Policy = Policy.STOP
+
+    def of(self, kind: ChangeKind) -> Policy:
+        """Return what is done about a kind of change."""
+        found: Policy = getattr(self, kind.value)
+        return found
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, str]) -> SchemaPolicy:
+        """Read a policy; kinds that are left out have their default."""
+        known = {field.name for field in fields(cls)}
+        return cls(**{name: Policy(value) for name, value in form.items() if name in known})
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What two definitions of one table differ in."""
+
+    added: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
+    modified: tuple[str, ...] = ()
+    """Columns by the name they have now."""
+    unique_added: tuple[str, ...] = ()
+    unique_dropped: tuple[str, ...] = ()
+    reread: str = ""
+    """Why rows may have changed along with it; empty if each row is still what the log says."""
+    moves_rows: bool = False
+    """Rows came or went that are not in the log, or another table stands in its place."""
+    refused: str = ""
+    """Why it cannot be followed at all."""
+
+    @property
+    def kinds(self) -> frozenset[ChangeKind]:
+        """Return the kinds of change that this is."""
+        found = {
+            ChangeKind.ADD_COLUMN: self.added,
+            ChangeKind.DROP_COLUMN: self.dropped,
+            ChangeKind.RENAME_COLUMN: self.renamed,
+            ChangeKind.MODIFY_COLUMN: self.modified,
+            ChangeKind.INDEX: (*self.unique_added, *self.unique_dropped),
+        }
+        rows = {ChangeKind.ROWS} if self.moves_rows else set()
+        return frozenset(rows | {kind for kind, names in found.items() if names})
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChange:
+    """One change on its way to the sink: kept in the ledger before anything is done.
+
+    Doing it twice is harmless, so whoever owns the pipeline next brings it to its end.
+    """
+
+    before: TablePlan
+    after: TablePlan
+    difference: Difference
+    through: LogPosition
+    """Behind the statements that made it: from there on rows have the new definition."""
+    statement: str
+    """The first of these, for people."""
+    keeps_dropped: bool = True
+    """Columns that the source has dropped stay at the sink, empty from here on."""
+    truncates: bool = False
+    """All rows were taken away."""
+
+    @property
+    def table(self) -> TableId:
+        return self.before.schema.table
+
+    @property
+    def rereads(self) -> bool:
+        """Tell whether the table's rows are read again."""
+        return bool(self.difference.reread)

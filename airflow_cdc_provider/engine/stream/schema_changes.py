@@ -1,0 +1,295 @@
+"""What the stream's owner does at a statement that changes captured tables.
+
+The stream stands before the statement: what came before it is committed, nothing behind it. The
+log is read ahead to its end for all statements about these tables, and the catalogue says what
+they have become. That is a table's definition behind the last of these statements. If no rows of
+the table came between them, and each value is still what the log says, the same change is made at
+the sink and the stream goes on. Where rows may have changed along with it, the table is changed
+too, and its rows are read again beside the stream; the other tables flow on.
+
+What is to be done is in the ledger before it is begun, and all of it may be done twice. So a
+process that is killed anywhere leaves a change that the next owner brings to its end.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
+
+from airflow_cdc_provider.columns.changes import ChangeBatch, Statement
+from airflow_cdc_provider.columns.sink_port import Sink, SinkLedger
+from airflow_cdc_provider.columns.source_port import LogReading
+from airflow_cdc_provider.core.errors import SchemaMovedError, TableChangedError
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.lifecycle import TablePhase
+from airflow_cdc_provider.core.ports import StateStore
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.requests import Request, RequestKind, Scope
+from airflow_cdc_provider.core.schema_changes import (
+    ChangeKind,
+    Difference,
+    Policy,
+    SchemaChange,
+    SchemaPolicy,
+)
+from airflow_cdc_provider.core.statement_effect import StatementKind
+from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.engine.job import Job
+from airflow_cdc_provider.engine.stream.following import Following
+from airflow_cdc_provider.engine.stream.selection import CapturedTables
+
+log = logging.getLogger(__name__)
+
+_READ_S = 5.0
+"""How long one batch of the look ahead may be read."""
+
+
+@dataclass(slots=True)
+class _Statements:
+    """What the log says of one table from a statement on."""
+
+    found: list[Statement] = field(default_factory=list)
+    through: LogPosition | None = None
+    """Behind the last of them."""
+    has_rows: bool = False
+    """Rows of the table came behind the last of them."""
+    has_rows_between: bool = False
+
+
+class SchemaChanges:
+    """Makes changes of the source's tables at the sink, for one stream job."""
+
+    def __init__(self, job: Job, following: Following, reading: LogReading) -> None:
+        self._job = job
+        self._following = following
+        self._reading = reading
+        self._plans = {plan.schema.table: plan for plan in job.plans()}
+
+    def make(self, stopped_by: TableChangedError) -> None:
+        """Make the change that the stream stands before; what may not be made is raised."""
+        job = self._job
+        if not job.sink().abilities.changes_tables:
+            raise stopped_by
+        with closing(job.sink().open_ledger()) as ledger:
+            stream = ledger.stream()
+        if stream is None:
+            raise stopped_by
+        changes = self._changes(stream, stopped_by)
+        with self._following.changing:
+            with closing(job.sink().open_ledger()) as ledger:
+                ledger.begin_changes(changes)
+            finish_changes(job.store, job.sink(), job.spec.pipeline, job.spec.generation)
+
+    def _changes(
+        self, stream: StreamSplit, stopped_by: TableChangedError
+    ) -> tuple[SchemaChange, ...]:
+        tables = self._tables_at(stream)
+        if not tables:
+            raise stopped_by
+        said, now = self._look_ahead(stream, tables)
+        changes = []
+        for table in sorted(tables):
+            change = self._change(stream, table, said[table], now.get(table), stopped_by)
+            changes.append(change)
+        return tuple(changes)
+
+    # --- what the log and the catalogue say ---------------------------------------------------
+
+    def _tables_at(self, stream: StreamSplit) -> list[TableId]:
+        """Return the tables that the statement behind the stream's position changes."""
+        for batch in self._read(stream, self._reading):
+            statement = batch.barrier
+            if statement is not None:
+                found = self._captured.concerned(statement, stream)
+                if found:
+                    return found
+            if batch.changes:
+                return []
+        return []
+
+    def _look_ahead(
+        self, stream: StreamSplit, tables: Collection[TableId]
+    ) -> tuple[Mapping[TableId, _Statements], Mapping[TableId, TableSchema]]:
+        """Return what the log says of tables up to its end, and what they are there."""
+        before = self._catalogue(tables)
+        schemas = {table: self._reading.schemas[table] for table in tables}
+        said = {table: _Statements() for table in tables}
+        for batch in self._read(stream, replace(self._reading, schemas=schemas)):
+            self._note(batch, stream, said)
+        now = self._catalogue(tables)
+        if _prints(before) != _prints(now):
+            raise SchemaMovedError(
+                f"{', '.join(map(str, sorted(tables)))} is being changed right now",
+                where=f"catalogue of {self._job.source()}",
+                risk="none: nothing was done about it yet",
+                remedy="nothing: it is looked at again",
+            )
+        return said, now
+
+    def _read(self, stream: StreamSplit, reading: LogReading) -> Iterator[ChangeBatch]:
+        source = self._job.source()
+        with ExitStack() as stack:
+            log_end = stack.enter_context(closing(source.log_end(purpose="end of the log")))
+            end = log_end.now()
+            reader = stack.enter_context(closing(source.log_reader(stream, reading)))
+            yield from reader.read_up_to(end, batch_s=_READ_S)
+
+    def _note(
+        self, batch: ChangeBatch, stream: StreamSplit, said: Mapping[TableId, _Statements]
+    ) -> None:
+        for changes in batch.tables:
+            seen = said.get(changes.table)
+            if seen is not None and seen.found:
+                seen.has_rows = True
+        statement = batch.barrier
+        for table in self._captured.concerned(statement, stream) if statement else ():
+            seen = said.get(table)
+            if seen is None or statement is None:
+                continue
+            seen.has_rows_between = seen.has_rows_between or seen.has_rows
+            seen.found.append(statement)
+            seen.through, seen.has_rows = batch.end, False
+
+    def _catalogue(self, tables: Collection[TableId]) -> Mapping[TableId, TableSchema]:
+        with self._job.source().catalogue() as catalogue:
+            return catalogue.schemas(sorted(tables))
+
+    @property
+    def _captured(self) -> CapturedTables:
+        return CapturedTables(tuple(self._plans.values()), {})
+
+    # --- what is done about it ----------------------------------------------------------------
+
+    def _change(
+        self,
+        stream: StreamSplit,
+        table: TableId,
+        said: _Statements,
+        now: TableSchema | None,
+        stopped_by: TableChangedError,
+    ) -> SchemaChange:
+        plan, policy = self._plans[table], self._job.spec.schema_changes
+        if now is None:
+            raise _stopped(stopped_by, f"{table} is not at the source any more")
+        if not said.found or said.through is None:
+            raise _stopped(stopped_by, f"the log does not say what became of {table}")
+        effects = [statement.effect for statement in said.found]
+        found = self._job.source().difference(plan.schema, now, effects)
+        if found.refused:
+            raise _stopped(stopped_by, f"{table}: {found.refused}")
+        progress = stream.progress_of(table)
+        truncates = _only_truncates(found, said)
+        if truncates:
+            found = replace(found, moves_rows=False, reread="")
+        if said.has_rows_between:
+            found = _reread(found, "rows were written between two of its changes")
+        if progress is None or progress.finished or progress.consistent_at or progress.is_unread:
+            found = _reread(found, "not all of its rows were in step yet")
+            truncates = False
+        kinds = found.kinds | ({ChangeKind.TRUNCATE} if truncates else frozenset())
+        for kind in sorted(kinds):
+            if policy.of(kind) is Policy.STOP:
+                raise _stopped(stopped_by, f"schema_changes says {kind.value}: stop")
+        return _by_policy(
+            SchemaChange(
+                before=plan,
+                after=replace(plan, schema=now),
+                difference=found,
+                through=said.through,
+                statement=said.found[0].sql[:300],
+                truncates=truncates,
+            ),
+            policy,
+        )
+
+
+def finish_changes(
+    store: StateStore, sink: Sink, name: PipelineName, generation: int
+) -> tuple[SchemaChange, ...]:
+    """Bring changes that were begun to their end, as the pipeline's owner; returns them."""
+    with closing(sink.open_ledger()) as ledger:
+        changes = ledger.open_changes()
+        for change in changes:
+            _finish(store, sink, ledger, (name, generation), change)
+    return changes
+
+
+def _finish(
+    store: StateStore,
+    sink: Sink,
+    ledger: SinkLedger,
+    owner: tuple[PipelineName, int],
+    change: SchemaChange,
+) -> None:
+    name, generation = owner
+    with closing(sink.open_tables()) as tables:
+        tables.change(change)
+    table, phase = change.table, TablePhase.CONSISTENT
+    if change.rereads:
+        _give_up(store, name, table)
+        phase = TablePhase.SNAPSHOT
+    store.change_plan(name, generation, added=[change.after])
+    store.mark_table(name, generation, table, phase)
+    store.store_hand_off(name, generation, ledger.end_change(change))
+    store.tell(name, _told(change), level="warning" if change.rereads else "info")
+    log.info("table changed: table=%s rereads=%s", table, change.rereads)
+    if change.rereads:
+        ask_for_rows(store, name, table)
+
+
+def ask_for_rows(store: StateStore, name: PipelineName, table: TableId) -> None:
+    """Ask for the rows of a table that the ledger calls unread."""
+    request_id = f"add-{uuid.uuid4().hex[:8]}"
+    now = store.now_us()
+    store.ask(Request(name, request_id, RequestKind.ADD, Scope((table,)), "stream", now))
+    store.tell(name, f"{table} will be read beside the stream: request {request_id}")
+
+
+def _give_up(store: StateStore, name: PipelineName, table: TableId) -> None:
+    """Cancel what was asked of a table before it was changed."""
+    for request in store.requests(name, only_open=True):
+        if table in request.scope.tables:
+            store.cancel_request(name, request.request_id)
+
+
+def _by_policy(change: SchemaChange, policy: SchemaPolicy) -> SchemaChange:
+    found = change.difference
+    if policy.index is Policy.IGNORE:
+        found = replace(found, unique_added=(), unique_dropped=())
+    if policy.rows is Policy.IGNORE and found.moves_rows:
+        found = replace(found, moves_rows=False, reread="")
+    return replace(
+        change,
+        difference=found,
+        keeps_dropped=policy.drop_column is Policy.IGNORE,
+        truncates=change.truncates and policy.truncate is Policy.APPLY,
+    )
+
+
+def _only_truncates(found: Difference, said: _Statements) -> bool:
+    """Tell whether all rows were taken away, and nothing else was done."""
+    is_one = [statement.effect.kind for statement in said.found] == [StatementKind.TRUNCATE]
+    return is_one and found.kinds <= {ChangeKind.ROWS}
+
+
+def _reread(found: Difference, why: str) -> Difference:
+    return replace(found, reread=f"{found.reread}; {why}" if found.reread else why)
+
+
+def _stopped(error: TableChangedError, why: str) -> TableChangedError:
+    return error.saying(f"{error.what}; {why}")
+
+
+def _prints(schemas: Mapping[TableId, TableSchema]) -> Mapping[TableId, str]:
+    return {table: schema.fingerprint for table, schema in schemas.items()}
+
+
+def _told(change: SchemaChange) -> str:
+    text = f"{change.table} was changed at the source, and at the sink: {change.statement}"
+    if change.rereads:
+        text += f". Its rows are read again: {change.difference.reread}"
+    return text

@@ -1,0 +1,238 @@
+"""What became of a table between two of its definitions, and whether its rows changed with it.
+
+The definitions are the catalogue's; the statement's text only tells which columns have another
+name now, and whether rows were moved. What is not known to leave each value as it is counts as a
+change of rows: then the table is read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from airflow_cdc_provider.core.schema_changes import Difference
+from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
+from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema, TypeKind
+from airflow_cdc_provider.systems.mysql.dialect.create_statement import (
+    AttributeKind,
+    ParsedColumn,
+    parse_create_statement,
+)
+
+_INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
+_TEXTS = ("tinytext", "text", "mediumtext", "longtext")
+_BLOBS = ("tinyblob", "blob", "mediumblob", "longblob")
+_NARROW_CHARSETS = {"ascii", "utf8", "utf8mb3"}
+"""Each of their texts is the same characters in utf8mb4."""
+_NOT_CONSTANT = {
+    AttributeKind.DEFAULT_NOW,
+    AttributeKind.DEFAULT_EXPRESSION,
+    AttributeKind.AUTO_INCREMENT,
+}
+_NO_IMPLICIT_DEFAULT = {TypeKind.JSON, TypeKind.GEOMETRY, TypeKind.POINT, TypeKind.VECTOR}
+
+
+def difference(
+    old: TableSchema, new: TableSchema, statements: Sequence[StatementEffect]
+) -> Difference:
+    """Return what statements of the log made of a table, and what that did to its rows."""
+    pair = _Pair(old, new, _renames(old, new, statements))
+    moves = tuple(_moved_rows(statements))
+    found = Difference(
+        added=tuple(name for name in pair.now if name not in pair.was),
+        dropped=tuple(c.name for name, c in pair.was.items() if name not in pair.now),
+        renamed=tuple(pair.renames.items()),
+        modified=tuple(pair.modified()),
+        unique_added=_other_keys(pair.unique_now, pair.unique_was),
+        unique_dropped=_other_keys(pair.unique_was, pair.unique_now),
+        moves_rows=bool(moves),
+        refused=pair.refusal(),
+    )
+    reasons = (*moves, *_doubts(statements), *_new_values(found, pair))
+    return replace(found, reread="; ".join(dict.fromkeys(reasons)))
+
+
+class _Pair:
+    """A table before and after, its columns under the names they have afterwards."""
+
+    def __init__(self, old: TableSchema, new: TableSchema, renames: Mapping[str, str]) -> None:
+        self.old, self.new, self.renames = old, new, renames
+        self.was = {self.now_called(column.name): column for column in old.columns}
+        self.now = {column.name: column for column in new.columns}
+        self.unique_was = {
+            key.name: tuple(map(self.now_called, key.columns)) for key in old.unique_keys
+        }
+        self.unique_now = {key.name: key.columns for key in new.unique_keys}
+
+    def now_called(self, name: str) -> str:
+        return self.renames.get(name, name)
+
+    def modified(self) -> Iterator[str]:
+        for name in self.now:
+            if name in self.was and not _is_same(self.was[name], self.now[name]):
+                yield name
+
+    def refusal(self) -> str:
+        """Tell why the change cannot be followed, empty if it can."""
+        old, new = self.old, self.new
+        if tuple(map(self.now_called, old.primary_key)) != new.primary_key:
+            return "its primary key is another one now"
+        if _prefixes(old) != _prefixes(new):
+            return "its primary key takes other parts of its columns now"
+        for name in self.modified():
+            if name in new.primary_key and not _orders_alike(self.was[name], self.now[name]):
+                return f"its key column {name} orders otherwise now"
+        if old.engine.casefold() != new.engine.casefold():
+            return f"its engine is {new.engine} now"
+        if len(self.was) < len(old.columns) or {*self.renames} & {*self.renames.values()}:
+            return "a column has the name now that another one had"
+        return ""
+
+
+def _prefixes(schema: TableSchema) -> tuple[int, ...]:
+    return schema.key_prefixes or (0,) * len(schema.primary_key)
+
+
+def _other_keys(
+    keys: Mapping[str, tuple[str, ...]], others: Mapping[str, tuple[str, ...]]
+) -> tuple[str, ...]:
+    return tuple(name for name, columns in keys.items() if others.get(name) != columns)
+
+
+def _renames(
+    old: TableSchema, new: TableSchema, statements: Sequence[StatementEffect]
+) -> dict[str, str]:
+    """Return the columns whose one statement says that they have another name now."""
+    if len(statements) != 1:
+        return {}
+    were = {column.name.casefold(): column.name for column in old.columns}
+    are = {column.name.casefold(): column.name for column in new.columns}
+    pairs = {
+        were[before.casefold()]: are[after.casefold()]
+        for before, after in statements[0].column_renames
+        if before.casefold() in were and after.casefold() in are
+    }
+    return {before: after for before, after in pairs.items() if before != after}
+
+
+def _is_same(old: Column, new: Column) -> bool:
+    if old.generated and new.generated:
+        return True  # nobody writes it
+    return (old.type, old.nullable, old.generated) == (new.type, new.nullable, new.generated)
+
+
+def _moved_rows(statements: Sequence[StatementEffect]) -> Iterator[str]:
+    """Tell why its rows may not be those that the log tells of."""
+    for effect in statements:
+        if effect.kind is not StatementKind.ALTER:
+            yield f"other rows may stand there now ({effect.kind.value})"
+        elif effect.unlogged_rows:
+            yield "rows came or went that are not in the log"
+
+
+def _doubts(statements: Sequence[StatementEffect]) -> Iterator[str]:
+    """Tell why two definitions do not say what became of the values."""
+    if any(effect.is_doubtful for effect in statements):
+        yield "a column may have taken the place of another"
+    if len(statements) > 1 and not all(effect.only_adds for effect in statements):
+        yield "it was changed more than once"
+
+
+def _new_values(found: Difference, pair: _Pair) -> Iterator[str]:
+    stated = _stated(pair.new)
+    for name in found.added:
+        if not pair.now[name].generated and not _has_constant(pair.now[name], stated.get(name)):
+            yield f"the source has computed the values of {name}"
+    for name in found.modified:
+        if not _keeps_values(pair.was[name], pair.now[name]):
+            yield f"the values of {name} may have been converted"
+
+
+def _stated(schema: TableSchema) -> Mapping[str, ParsedColumn]:
+    if not schema.create_statement:
+        return {}
+    columns = parse_create_statement(schema.create_statement).columns
+    return {column.name: column for column in columns}
+
+
+def _has_constant(column: Column, stated: ParsedColumn | None) -> bool:
+    """Tell whether a new column has the same value in each row, and any server gives the same."""
+    if stated is None or any(stated.has(kind) for kind in _NOT_CONSTANT):
+        return False
+    if stated.has(AttributeKind.DEFAULT_LITERAL) or column.nullable:
+        is_long = column.type.name in (*_TEXTS, *_BLOBS)  # not every server takes these defaults
+        return not is_long or (column.nullable and _defaults_to_null(stated))
+    return column.type.kind not in _NO_IMPLICIT_DEFAULT | {TypeKind.TEMPORAL}
+
+
+def _defaults_to_null(stated: ParsedColumn) -> bool:
+    defaults = [a.text for a in stated.attributes if a.kind is AttributeKind.DEFAULT_LITERAL]
+    return all(text.upper() == "DEFAULT NULL" for text in defaults)
+
+
+def _keeps_values(old: Column, new: Column) -> bool:
+    """Tell whether each value of a column is the same in its new type."""
+    if old.generated or new.generated or (old.nullable and not new.nullable):
+        return False
+    return widens(old.type, new.type)
+
+
+def widens(old: ColumnType, new: ColumnType) -> bool:
+    """Tell whether a type holds each value of another, as it is."""
+    if old == new:
+        return True
+    if old.is_json_text != new.is_json_text:
+        return False
+    if old.name in _INTEGERS and new.name in _INTEGERS:
+        return _widens_integer(old, new)
+    if old.name == new.name == "decimal":
+        return _widens_decimal(old, new)
+    if old.name == new.name and old.name in {"datetime", "timestamp", "time"}:
+        return old.fraction <= new.fraction
+    if old.name == new.name and old.name in {"enum", "set"}:
+        return _same_charset(old, new) and new.members[: len(old.members)] == old.members
+    if old.kind is new.kind is TypeKind.TEXT:
+        return _same_charset(old, new) and _widens_text(old, new, "varchar", _TEXTS)
+    if old.kind is new.kind is TypeKind.BINARY:
+        return _widens_text(old, new, "varbinary", _BLOBS)
+    return False
+
+
+def _widens_integer(old: ColumnType, new: ColumnType) -> bool:
+    wider = _INTEGERS.index(new.name) - _INTEGERS.index(old.name)
+    if old.unsigned == new.unsigned:
+        return wider >= 0
+    return old.unsigned and wider > 0
+
+
+def _widens_decimal(old: ColumnType, new: ColumnType) -> bool:
+    scale, new_scale = old.scale or 0, new.scale or 0
+    whole, new_whole = (old.precision or 0) - scale, (new.precision or 0) - new_scale
+    signs = old.unsigned == new.unsigned or old.unsigned
+    return signs and scale <= new_scale and whole <= new_whole
+
+
+def _same_charset(old: ColumnType, new: ColumnType) -> bool:
+    if old.charset == new.charset:
+        return True
+    return old.charset in _NARROW_CHARSETS and new.charset == "utf8mb4"
+
+
+def _widens_text(old: ColumnType, new: ColumnType, varying: str, large: Sequence[str]) -> bool:
+    if old.name == new.name:
+        return old.name in large or (old.length or 0) <= (new.length or 0)
+    if old.name == varying:
+        return new.name in large and _room(new, large) >= 4 * (old.length or 0)
+    return (
+        old.name in large and new.name in large and large.index(old.name) <= large.index(new.name)
+    )
+
+
+def _room(kind: ColumnType, large: Sequence[str]) -> int:
+    """Return how many bytes one of the large types holds."""
+    return int((1 << 8 * (large.index(kind.name) + 1)) - 1)
+
+
+def _orders_alike(old: Column, new: Column) -> bool:
+    same_order = old.type.key_kind is new.type.key_kind
+    return same_order and old.type.collation == new.type.collation and widens(old.type, new.type)

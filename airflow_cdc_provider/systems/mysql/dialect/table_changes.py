@@ -1,0 +1,98 @@
+"""The sink's own statement for a change of the source's table, from what the sink has by then.
+
+What is there already is left alone, so the statement may be made and run again after a crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
+from airflow_cdc_provider.core.schema_changes import SchemaChange
+from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.systems.mysql.dialect.table_ddl import (
+    LaterKind,
+    column_definition,
+    later_keys,
+    nullable_definition,
+)
+
+
+def alter_statement(change: SchemaChange, found: TableSchema, *, sink_flavour: str) -> str:
+    """Return the ALTER TABLE that is still to be done, empty if nothing is."""
+    clauses = list(_Alteration(change, found, sink_flavour).clauses())
+    if not clauses:
+        return ""
+    return f"ALTER TABLE {quote_table(change.before.sink_table)} {', '.join(clauses)}"
+
+
+def unique_key_statements(
+    change: SchemaChange, present: Collection[str], *, sink_flavour: str
+) -> tuple[str, ...]:
+    """Return the statements that add the unique keys the source has got; `present` are there."""
+
+    def nowhere(_table: TableId) -> None:
+        """Route no foreign key."""
+
+    keys = later_keys(
+        change.after.schema, change.after.sink_table, sink_flavour=sink_flavour, route=nowhere
+    )
+    return tuple(
+        key.statement
+        for key in keys
+        if key.kind is LaterKind.UNIQUE
+        and key.name in change.difference.unique_added
+        and key.name.lower() not in present
+    )
+
+
+class _Alteration:
+    """One change, against the table that the sink has."""
+
+    def __init__(self, change: SchemaChange, found: TableSchema, sink_flavour: str) -> None:
+        self._change = change
+        self._difference = change.difference
+        self._flavour = sink_flavour
+        self._columns = {column.name.lower(): column for column in found.columns}
+        self._unique = {key.name.lower() for key in found.unique_keys}
+
+    def clauses(self) -> Iterator[str]:
+        for name in self._difference.unique_dropped:
+            if name.lower() in self._unique:
+                yield f"DROP INDEX {quote_identifier(name)}"
+        yield from self._renamed()
+        done = {
+            after for before, after in self._difference.renamed if self._is_to_do(before, after)
+        }
+        for name in self._difference.modified:
+            if name not in done:
+                yield f"MODIFY COLUMN {self._definition(name)}"
+        for name in self._difference.added:
+            if name.lower() not in self._columns:
+                yield f"ADD COLUMN {self._definition(name)}"
+        yield from self._dropped()
+
+    def _renamed(self) -> Iterator[str]:
+        for before, after in self._difference.renamed:
+            if self._is_to_do(before, after):
+                yield f"CHANGE COLUMN {quote_identifier(before)} {self._definition(after)}"
+
+    def _is_to_do(self, before: str, after: str) -> bool:
+        is_new = after.lower() not in self._columns or before.lower() == after.lower()
+        return before.lower() in self._columns and is_new
+
+    def _dropped(self) -> Iterator[str]:
+        for name in self._difference.dropped:
+            found = self._columns.get(name.lower())
+            if found is None:
+                continue
+            if not self._change.keeps_dropped:
+                yield f"DROP COLUMN {quote_identifier(name)}"
+            elif not found.nullable and not found.generated:
+                kept = nullable_definition(
+                    self._change.before.schema, name, sink_flavour=self._flavour
+                )
+                yield f"MODIFY COLUMN {kept}"
+
+    def _definition(self, name: str) -> str:
+        return column_definition(self._change.after.schema, name, sink_flavour=self._flavour)

@@ -1,0 +1,65 @@
+"""Changes of definitions in the ledger: written before anything is done at the sink.
+
+DDL commits by itself, so no transaction holds it together with the stream's position. The row
+says what is being done, and each step may be done twice: whoever owns the pipeline next brings it
+to its end. Rows stay afterwards, as the history of the table's definitions.
+"""
+
+from __future__ import annotations
+
+import json
+
+from airflow_cdc_provider.columns.sink_port import Owner
+from airflow_cdc_provider.core.codec import dumps
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.schema_changes import SchemaChange
+from airflow_cdc_provider.core.schema_codec import change_from_json, change_to_json
+from airflow_cdc_provider.systems.mysql.dialect.sql import literal
+from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER
+from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
+
+_OPEN, _DONE = "open", "done"
+NOW_US = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED)"
+
+
+def _mine(name: PipelineName) -> str:
+    return f"pipeline = {literal(str(name))}"
+
+
+def open_changes(session: SinkSession, name: PipelineName) -> tuple[SchemaChange, ...]:
+    """Return the changes that were begun and not ended, oldest first."""
+    rows = session.rows(
+        f"SELECT body FROM {LEDGER}.schema_change WHERE {_mine(name)} AND state = '{_OPEN}' "
+        "ORDER BY number"
+    )
+    return tuple(change_from_json(json.loads(row[0])) for row in rows)
+
+
+def begin(session: SinkSession, owner: Owner, change: SchemaChange) -> None:
+    """Store a change, unless it stands there as it is."""
+    if change in open_changes(session, owner.pipeline):
+        return
+    name = literal(str(owner.pipeline))
+    values = (
+        name,
+        f"(SELECT COALESCE(MAX(number), 0) + 1 FROM {LEDGER}.schema_change AS known "
+        f"WHERE {_mine(owner.pipeline)})",
+        literal(str(change.table)),
+        f"'{_OPEN}'",
+        str(owner.generation),
+        literal(dumps(change_to_json(change))),
+        NOW_US,
+    )
+    session.execute(
+        f"INSERT INTO {LEDGER}.schema_change "
+        f"(pipeline, number, table_name, state, generation, body, begun_us) "
+        f"SELECT {', '.join(values)}"
+    )
+
+
+def end(session: SinkSession, owner: Owner, table: TableId) -> None:
+    """Note that what was begun for a table is done."""
+    session.execute(
+        f"UPDATE {LEDGER}.schema_change SET state = '{_DONE}' WHERE {_mine(owner.pipeline)} "
+        f"AND table_name = {literal(str(table))} AND state = '{_OPEN}'"
+    )

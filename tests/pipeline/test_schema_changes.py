@@ -1,0 +1,253 @@
+"""A definition that changes at the source changes at the sink, and no row is lost with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import closing
+
+import pytest
+
+from airflow_cdc_provider.core.errors import TableChangedError
+from airflow_cdc_provider.core.requests import RequestStatus
+from airflow_cdc_provider.pipeline.run import Run
+from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
+from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
+from tests.pipeline.conftest import Shop
+from tests.pipeline.test_nothing_to_stream import NO_SPARK
+from tests.servers.given import SqlServer
+
+FOLLOWED = {
+    "a column that may be null": [
+        "ALTER TABLE orders ADD COLUMN more INT",
+        "UPDATE orders SET more = 1 WHERE id = 1",
+    ],
+    "a column in the middle with a default": [
+        "ALTER TABLE orders ADD COLUMN more VARCHAR(9) NOT NULL DEFAULT 'x' AFTER id",
+        "INSERT INTO orders (id, note) VALUES (8, 'eight')",
+    ],
+    "several columns": [
+        "ALTER TABLE orders ADD COLUMN one INT, ADD COLUMN (two INT DEFAULT 2, three DATETIME(3))",
+        "ALTER TABLE orders ADD COLUMN four DECIMAL(9,2) DEFAULT -1.50",
+        "UPDATE orders SET one = 1, three = '2026-01-02 03:04:05.678' WHERE id = 1",
+    ],
+    "another name": [
+        "ALTER TABLE orders RENAME COLUMN note TO remark",
+        "UPDATE orders SET remark = 'changed' WHERE id = 2",
+    ],
+    "another name and type": [
+        "ALTER TABLE orders CHANGE note remark VARCHAR(80)",
+        "UPDATE orders SET remark = REPEAT('x', 70) WHERE id = 2",
+    ],
+    "another name of the key": [
+        "ALTER TABLE orders RENAME COLUMN id TO number",
+        "UPDATE orders SET note = 'changed' WHERE number = 2",
+        "DELETE FROM orders WHERE number = 1",
+    ],
+    "a wider type": [
+        "ALTER TABLE orders MODIFY note TEXT, MODIFY code BIGINT",
+        "UPDATE orders SET note = REPEAT('x', 2000), code = 5000000000 WHERE id = 2",
+    ],
+    "a wider key": [
+        "ALTER TABLE orders MODIFY id BIGINT",
+        "INSERT INTO orders (id, note) VALUES (5000000000, 'large')",
+    ],
+    "a column that may be null now": [
+        "ALTER TABLE orders MODIFY flag INT NULL",
+        "UPDATE orders SET flag = NULL WHERE id = 1",
+    ],
+    "a unique key that is gone": [
+        "ALTER TABLE orders DROP INDEX code",
+        "UPDATE orders SET code = 10",
+    ],
+    "a new unique key": [
+        "ALTER TABLE orders ADD UNIQUE KEY notes (note)",
+        "UPDATE orders SET note = 'two, changed' WHERE id = 2",
+        "UPDATE orders SET note = 'two' WHERE id = 1",
+    ],
+    "all rows taken away": ["TRUNCATE TABLE orders", "INSERT INTO orders (id) VALUES (2)"],
+    "changes between rows of others": [
+        "ALTER TABLE orders ADD COLUMN more INT",
+        "INSERT INTO others VALUES (2)",
+        "ALTER TABLE others ADD COLUMN more INT DEFAULT 7",
+        "INSERT INTO others VALUES (3, 4)",
+        "UPDATE orders SET more = 3",
+    ],
+}
+"""Followed as they are: no row is read again."""
+READ_AGAIN = {
+    "a default that the source computes": [
+        "ALTER TABLE orders ADD COLUMN at DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6)",
+        "INSERT INTO orders (id) VALUES (8)",
+    ],
+    "a narrower type": [
+        "UPDATE orders SET note = 'much longer than five' WHERE id = 1",
+        "SET SESSION sql_mode = ''",
+        "ALTER TABLE orders MODIFY note VARCHAR(5)",
+        "INSERT INTO orders (id, note) VALUES (8, 'eight')",
+    ],
+    "numbers from texts": [
+        "UPDATE orders SET note = id * 10",
+        "ALTER TABLE orders MODIFY note INT",
+        "UPDATE orders SET note = 77 WHERE id = 2",
+    ],
+    "null no more": [
+        "SET SESSION sql_mode = ''",
+        "UPDATE orders SET note = '' WHERE note IS NULL",
+        "ALTER TABLE orders MODIFY note VARCHAR(40) NOT NULL",
+    ],
+    "changed twice with rows between": [
+        "ALTER TABLE orders ADD COLUMN more INT",
+        "UPDATE orders SET more = 1 WHERE id = 1",
+        "ALTER TABLE orders ADD COLUMN most INT",
+        "UPDATE orders SET more = 2, most = 2 WHERE id = 2",
+    ],
+    "a column in the place of one of the same name": [
+        "ALTER TABLE orders DROP COLUMN flag, ADD COLUMN flag INT NOT NULL DEFAULT 9",
+    ],
+    "a column dropped and added again": [
+        "ALTER TABLE orders DROP COLUMN flag",
+        "ALTER TABLE orders ADD COLUMN flag INT NOT NULL DEFAULT 9",
+    ],
+    "another table in its place": [
+        "CREATE TABLE orders_new LIKE orders",
+        "ALTER TABLE orders_new ADD COLUMN more INT DEFAULT 5",
+        "INSERT INTO orders_new SELECT id, note, code, flag, 6 FROM orders WHERE id > 1",
+        "RENAME TABLE orders TO orders_old, orders_new TO orders",
+        "INSERT INTO orders (id, note) VALUES (8, 'eight')",
+    ],
+    "dropped and made again": [
+        "DROP TABLE orders",
+        "CREATE TABLE orders (id INT PRIMARY KEY, note VARCHAR(40), more INT)",
+        "INSERT INTO orders VALUES (2, 'other', 5)",
+    ],
+    "truncated twice": [
+        "TRUNCATE TABLE orders",
+        "INSERT INTO orders (id) VALUES (5)",
+        "TRUNCATE TABLE orders",
+        "INSERT INTO orders (id) VALUES (6)",
+    ],
+}
+"""The table is changed and read again, for rows may have changed along with it."""
+REFUSED = {
+    "another key": ["ALTER TABLE orders DROP PRIMARY KEY, ADD PRIMARY KEY (id, code)"],
+    "a key that orders otherwise": ["ALTER TABLE orders MODIFY id VARCHAR(20)"],
+    "names that change places": [
+        "ALTER TABLE orders RENAME COLUMN code TO flag, RENAME COLUMN flag TO code"
+    ],
+    "a table that is gone": ["DROP TABLE orders"],
+    "a table of another name": ["RENAME TABLE orders TO orders_old"],
+}
+
+
+class Changes:
+    """What is so from any family of servers to any other."""
+
+    def test_changes_are_followed_and_rows_read_again_where_they_may_have_changed(
+        self, shop: Shop
+    ) -> None:
+        cases = [*FOLLOWED.values(), *READ_AGAIN.values()]
+        names = [f"orders{number}" for number in range(len(cases))]
+        begin(shop, names)
+        for name, statements in zip(names, cases, strict=True):
+            change(shop, name, statements)
+        catch_up(shop)
+        run = catch_up(shop)
+        wrong = [
+            case
+            for name, case in zip(names, [*FOLLOWED, *READ_AGAIN], strict=True)
+            if not is_equal(shop, name)
+        ]
+        assert wrong == []
+        assert is_equal(shop, "others")
+        requests = run.store.requests(run.name)
+        assert {request.status for request in requests} == {RequestStatus.DONE}
+        read_again = {table.table for request in requests for table in request.scope.tables}
+        assert read_again == set(names[len(FOLLOWED) :])
+
+
+class TestMySql(Changes):
+    @pytest.mark.parametrize("case", REFUSED)
+    def test_what_cannot_be_followed_stops_the_stream_before_it(
+        self, shop: Shop, case: str
+    ) -> None:
+        begin(shop, ["orders"])
+        shop.at_source("INSERT INTO orders (id) VALUES (7)")
+        change(shop, "orders", REFUSED[case])
+        with pytest.raises(TableChangedError, match="a statement changed"):
+            catch_up(shop)
+        assert shop.sink_rows("SELECT COUNT(*) FROM orders") == [(4,)]
+
+    def test_a_column_that_is_dropped_is_kept_at_the_sink(self, shop: Shop) -> None:
+        begin(shop, ["orders"])
+        change(shop, "orders", DROPPED)
+        catch_up(shop)
+        found = shop.sink_rows("SELECT id, flag FROM orders ORDER BY id")
+        assert found == [(1, 1), (2, 2), (3, 3), (8, None)]
+
+    def test_the_file_says_what_is_done(self, shop: Shop) -> None:
+        with shop.path.open("a") as file:
+            file.write("schema_changes: {drop_column: apply, add_column: stop}\n")
+        begin(shop, ["orders"])
+        change(shop, "orders", DROPPED)
+        catch_up(shop)
+        assert is_equal(shop, "orders")
+        assert columns_at_sink(shop) == ["id", "note", "code"]
+        change(shop, "orders", ["ALTER TABLE orders ADD COLUMN more INT"])
+        with pytest.raises(TableChangedError, match="add_column: stop"):
+            catch_up(shop)
+
+
+DROPPED = ["ALTER TABLE orders DROP COLUMN flag", "INSERT INTO orders VALUES (8, 'x', 1)"]
+
+
+class TestFromMariaDb(Changes):
+    @pytest.fixture
+    def mysql_server(self, mariadb_server: SqlServer) -> SqlServer:
+        return mariadb_server
+
+
+class TestToMariaDb(Changes):
+    @pytest.fixture
+    def mysql_sink(self, mariadb_server: SqlServer) -> SqlServer:
+        return mariadb_server
+
+
+def begin(shop: Shop, names: Sequence[str]) -> None:
+    """Copy tables of these names, and one more."""
+    shop.at_source("ALTER TABLE orders ADD COLUMN flag INT NOT NULL DEFAULT 0")
+    shop.at_source("UPDATE orders SET flag = id")
+    shop.at_source("CREATE TABLE others (id INT PRIMARY KEY)")
+    shop.at_source("INSERT INTO others VALUES (1)")
+    for name in names:
+        if name != "orders":
+            shop.at_source(f"CREATE TABLE {name} LIKE orders")
+            shop.at_source(f"INSERT INTO {name} SELECT * FROM orders")
+    tables = ", ".join(f'"{shop.database}.{name}"' for name in [*names, "others"])
+    text = shop.path.read_text()
+    shop.path.write_text(text.replace(f'"{shop.database}.*"]', f"{tables}]", 1))
+    catch_up(shop)
+
+
+def change(shop: Shop, name: str, statements: Sequence[str]) -> None:
+    with closing(shop.source.connect(database=shop.database)) as connection:
+        connection.autocommit(True)
+        for statement in statements:
+            connection.cursor().execute(re.sub(r"\borders", name, statement))
+
+
+def catch_up(shop: Shop) -> Run:
+    run = shop.run()
+    run_until_caught_up(run, SparkOptions(NO_SPARK, log_folder=shop.path.parent / "logs"))
+    return run
+
+
+def columns_at_sink(shop: Shop) -> list[object]:
+    return [row[0] for row in shop.sink_rows("SHOW COLUMNS FROM orders")]
+
+
+def is_equal(shop: Shop, table: str) -> bool:
+    columns = shop.source.execute(f"SHOW COLUMNS FROM {table}", database=shop.database)
+    names = ", ".join(f"`{row[0]}`" for row in columns)
+    query = f"SELECT {names} FROM {table} ORDER BY 1"
+    return shop.sink_rows(query) == list(shop.source.execute(query, database=shop.database))
