@@ -130,7 +130,7 @@ READ_AGAIN = {
 }
 """The table is changed and read again, for rows may have changed along with it."""
 REFUSED = {
-    "another key": ["ALTER TABLE orders DROP PRIMARY KEY, ADD PRIMARY KEY (id, code)"],
+    "another key": ["ALTER TABLE orders DROP PRIMARY KEY, ADD PRIMARY KEY (id, flag)"],
     "a key that orders otherwise": ["ALTER TABLE orders MODIFY id VARCHAR(20)"],
     "names that change places": [
         "ALTER TABLE orders RENAME COLUMN code TO flag, RENAME COLUMN flag TO code"
@@ -223,7 +223,8 @@ def begin(shop: Shop, names: Sequence[str]) -> None:
         if name != "orders":
             shop.at_source(f"CREATE TABLE {name} LIKE orders")
             shop.at_source(f"INSERT INTO {name} SELECT * FROM orders")
-    tables = ", ".join(f'"{shop.database}.{name}"' for name in [*names, "others"])
+    picked = [*names, "others"] if len(names) > 1 else ["o*"]
+    tables = ", ".join(f'"{shop.database}.{name}"' for name in picked)
     text = shop.path.read_text()
     shop.path.write_text(text.replace(f'"{shop.database}.*"]', f"{tables}]", 1))
     catch_up(shop)

@@ -211,6 +211,8 @@ class ThrowawayServer(SqlServer):
     def _command(self) -> list[str]:
         own: dict[str, str | int | None] = {
             "datadir": str(self.datadir),
+            # MariaDB, when it starts, deletes what others have in a shared one
+            "tmpdir": str(self.folder),
             "socket": str(self.socket_path),
             "pid-file": str(self.folder / "server.pid"),
             "port": self.port,
