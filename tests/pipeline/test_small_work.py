@@ -285,6 +285,8 @@ def test_who_waits_and_is_interrupted_stops_it(shop: Shop) -> None:
 
 
 def test_a_change_of_a_table_is_refused_behind_what_came_before_it(shop: Shop) -> None:
+    with shop.path.open("a") as file:
+        file.write("schema_changes: {add_column: stop}\n")
     run = begun(shop)
     shop.at_source(CHANGES[0])
     shop.at_source("ALTER TABLE orders ADD COLUMN more INT")

@@ -13,6 +13,7 @@ import pytest
 from airflow_cdc_provider.core.errors import FencedError, TableChangedError
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec, StreamMode
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
+from airflow_cdc_provider.core.schema_changes import Policy, SchemaPolicy
 from airflow_cdc_provider.engine.in_process import run_in_process
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.job_result import ExitCode, Outcome
@@ -115,7 +116,7 @@ def test_a_newer_owner_ends_it(pipeline: Pipeline) -> None:
 
 
 def test_a_changed_table_ends_it_behind_what_came_before(pipeline: Pipeline) -> None:
-    spec, process = started(pipeline)
+    spec, process = started(pipeline, schema_changes=SchemaPolicy(add_column=Policy.STOP))
     with ended(pipeline, process):
         change(pipeline, 1)
         pipeline.source.execute(

@@ -65,13 +65,13 @@ def statements(rng: random.Random, keys: int) -> list[str]:
     """Give one transaction."""
     one, other = rng.randrange(keys), rng.randrange(keys)
     every = [
-        f"REPLACE INTO orders VALUES ({one}, 'new {other}', {rng.random()})",
+        f"REPLACE INTO orders (id, note, amount) VALUES ({one}, 'new {other}', {rng.random()})",
         f"UPDATE IGNORE orders SET id = {other} WHERE id = {one}",
         f"DELETE FROM orders WHERE id = {other + 1}",
         f"UPDATE names SET born = NULL WHERE name = 'Name {one}'",
         f"UPDATE IGNORE names SET name = 'name {other}' WHERE name = 'Name {other + 1}'",
         f"DELETE FROM names WHERE name = 'Name {other}'",
-        f"REPLACE INTO parts VALUES ({one % 9}, {other % 1000}, NOW(3))",
+        f"REPLACE INTO parts (o, n, t) VALUES ({one % 9}, {other % 1000}, NOW(3))",
         f"UPDATE IGNORE parts SET o = o + 1 WHERE o = {one % 9} AND n = {one % 1000}",
     ]
     return rng.sample(every, rng.randrange(1, len(every)))

@@ -37,11 +37,12 @@ from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.job_result import JobResult, Outcome
 from airflow_cdc_provider.engine.ownership import Ownership
 from airflow_cdc_provider.engine.reconcile import reconcile
+from airflow_cdc_provider.engine.requests.unread import ask_for_unread
 from airflow_cdc_provider.engine.requests.worker import RequestWorker
 from airflow_cdc_provider.engine.retries import Retries
 from airflow_cdc_provider.engine.stream.following import Following
 from airflow_cdc_provider.engine.stream.heartbeat import Heartbeat
-from airflow_cdc_provider.engine.stream.schema_changes import SchemaChanges
+from airflow_cdc_provider.engine.stream.schema_changes import SchemaChanges, finish_changes
 from airflow_cdc_provider.engine.stream.stream_task import StreamTask
 
 log = logging.getLogger(__name__)
@@ -268,9 +269,11 @@ def _take_over(job: Job, following: Following) -> StreamCounts:
     with closing(job.sink().open_ledger()) as ledger:
         ledger.take_over(spec.generation)
         reconcile(job.store, ledger, spec.pipeline, spec.generation)
+        finish_changes(job.store, job.sink(), spec.pipeline, spec.generation)
         split, counts = ledger.stream(), ledger.counts()
     if split is None:
         raise _not_handed_off(job)
+    ask_for_unread(job.store, spec.pipeline, spec.generation, split, by="stream")
     following.tables = frozenset(progress.table for progress in split.tables)
     for table in split.passed(split.start).inconsistent:
         job.store.mark_table(spec.pipeline, spec.generation, table, TablePhase.CATCHING_UP)

@@ -14,7 +14,6 @@ process that is killed anywhere leaves a change that the next owner brings to it
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
@@ -27,7 +26,6 @@ from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.ports import StateStore
 from airflow_cdc_provider.core.positions import LogPosition
-from airflow_cdc_provider.core.requests import Request, RequestKind, Scope
 from airflow_cdc_provider.core.schema_changes import (
     ChangeKind,
     Difference,
@@ -39,6 +37,7 @@ from airflow_cdc_provider.core.statement_effect import StatementKind
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.job import Job
+from airflow_cdc_provider.engine.requests.unread import ask_for_unread
 from airflow_cdc_provider.engine.stream.following import Following
 from airflow_cdc_provider.engine.stream.selection import CapturedTables
 
@@ -234,19 +233,11 @@ def _finish(
         phase = TablePhase.SNAPSHOT
     store.change_plan(name, generation, added=[change.after])
     store.mark_table(name, generation, table, phase)
-    store.store_hand_off(name, generation, ledger.end_change(change))
+    stream = ledger.end_change(change)
+    store.store_hand_off(name, generation, stream)
     store.tell(name, _told(change), level="warning" if change.rereads else "info")
     log.info("table changed: table=%s rereads=%s", table, change.rereads)
-    if change.rereads:
-        ask_for_rows(store, name, table)
-
-
-def ask_for_rows(store: StateStore, name: PipelineName, table: TableId) -> None:
-    """Ask for the rows of a table that the ledger calls unread."""
-    request_id = f"add-{uuid.uuid4().hex[:8]}"
-    now = store.now_us()
-    store.ask(Request(name, request_id, RequestKind.ADD, Scope((table,)), "stream", now))
-    store.tell(name, f"{table} will be read beside the stream: request {request_id}")
+    ask_for_unread(store, name, generation, stream, by="stream")
 
 
 def _give_up(store: StateStore, name: PipelineName, table: TableId) -> None:

@@ -10,7 +10,6 @@ nobody has, and refuses to go on without a table of the plan that is on its way.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 
@@ -21,11 +20,10 @@ from airflow_cdc_provider.core.errors import (
     SnapshotRequiredError,
 )
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.core.requests import Request, RequestKind, Scope
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.reconcile import reconcile
+from airflow_cdc_provider.engine.requests.unread import ask_for_unread
 from airflow_cdc_provider.pipeline.run import Run, take_over
 from airflow_cdc_provider.pipeline.steps.checking import require_addable
 from airflow_cdc_provider.pipeline.steps.claims import claim_tables, own_tables, release_tables
@@ -110,7 +108,7 @@ def _begin(run: Run, pick: Pick) -> tuple[TableId, ...]:
         stream = ledger.change_tables(added=dict.fromkeys(names, at))
         run.store.change_plan(run.name, generation, added=begun, origin=origin)
         run.store.store_hand_off(run.name, generation, stream)
-        _ask_for_unread(run, generation, stream)
+        ask_for_unread(run.store, run.name, generation, stream, by=run.owner)
     return names
 
 
@@ -146,7 +144,7 @@ def settle_tables(run: Run, generation: int, ledger: SinkLedger) -> None:
     if strangers:
         stream = ledger.change_tables(removed=strangers)
     _require_streamed(run, planned, stream)
-    _ask_for_unread(run, generation, stream)
+    ask_for_unread(run.store, run.name, generation, stream, by=run.owner)
 
 
 def _require_streamed(run: Run, planned: Collection[TableId], stream: StreamSplit) -> None:
@@ -159,27 +157,6 @@ def _require_streamed(run: Run, planned: Collection[TableId], stream: StreamSpli
             risk="its changes would be lost; nothing was started",
             remedy=f"`reset` it with {names}: the other tables are not read again",
         )
-
-
-def _ask_for_unread(run: Run, generation: int, stream: StreamSplit) -> None:
-    """Ask for the rows of tables that were added, unless that is asked already.
-
-    Each by itself: one that cannot be read does not keep the others from being.
-    """
-    asked = {
-        table
-        for request in run.store.requests(run.name, only_open=True)
-        if request.kind is RequestKind.ADD
-        for table in request.scope.tables
-    }
-    for table in (table for table in stream.unread if table not in asked):
-        run.store.mark_table(run.name, generation, table, TablePhase.SNAPSHOT)
-        request_id = f"add-{uuid.uuid4().hex[:8]}"
-        now = run.store.now_us()
-        run.store.ask(
-            Request(run.name, request_id, RequestKind.ADD, Scope((table,)), run.owner, now)
-        )
-        run.store.tell(run.name, f"{table} will be read beside the stream: request {request_id}")
 
 
 def _own(run: Run, ledger: SinkLedger) -> int:
