@@ -128,7 +128,7 @@ class ChangelogTables:
             f"a change log's tables stay as they were planned, and {change.table} was changed",
             where=f"table {change.table}",
             risk=NOTHING_CHANGED,
-            remedy="`restart` the pipeline into a new folder",
+            remedy="`reset` the pipeline, into a new folder",
         )
 
     def finish(self, plans: Sequence[TablePlan]) -> tuple[str, ...]:  # noqa: ARG002 - the port's

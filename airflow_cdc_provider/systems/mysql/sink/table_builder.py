@@ -99,7 +99,7 @@ class MySqlTableBuilder:
                 f"the table {target} is gone, and a change of {change.table} is to be made there",
                 where=f"sink {self._session.where}",
                 risk="its rows are gone with it; nothing was changed",
-                remedy=f"`restart` it with --table {change.table}: it is made anew and read",
+                remedy=f"`reset` it with --table {change.table}: it is made anew and read",
             )
         # a newer owner ends this session, so no statement of it comes after that one's
         lock = writers.announce(self._session, self._owner)
