@@ -121,6 +121,19 @@ READ_AGAIN = {
         "CREATE TABLE orders (id INT PRIMARY KEY, note VARCHAR(40), more INT)",
         "INSERT INTO orders VALUES (2, 'other', 5)",
     ],
+    "unique values that move while it is read": [
+        "UPDATE orders SET code = 99 WHERE id = 1",
+        "ALTER TABLE orders ADD COLUMN at DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6)",
+        "UPDATE orders SET code = 10 WHERE id = 2",
+        "UPDATE orders SET code = 20 WHERE id = 3",
+        "INSERT INTO orders (id, code) VALUES (8, 30)",
+    ],
+    "another table with other unique values": [
+        "CREATE TABLE orders_new LIKE orders",
+        "INSERT INTO orders_new SELECT id, note, 60 - code, flag FROM orders",
+        "RENAME TABLE orders TO orders_old, orders_new TO orders",
+        "UPDATE orders SET note = 'changed' WHERE id = 1",
+    ],
     "truncated twice": [
         "TRUNCATE TABLE orders",
         "INSERT INTO orders (id) VALUES (5)",

@@ -121,18 +121,20 @@ def run_continuously(
 
 
 class _Finisher:
-    """Finishes the tables once, when the heartbeat says that all are consistent."""
+    """Finishes the tables when the heartbeat says that all are consistent."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
         self._is_done = False
 
     def look(self) -> None:
-        """Finish the tables if it is time."""
-        if self._is_done:
-            return
+        """Finish the tables if it is time: also those that were read again since."""
         stream = self._run.store.stream(self._run.name)
-        if stream is not None and stream.heartbeat_us and not stream.inconsistent:
+        if stream is None or not stream.heartbeat_us:
+            return
+        if stream.inconsistent:
+            self._is_done = False
+        elif not self._is_done:
             self._is_done = not finish_tables(self._run)
 
 

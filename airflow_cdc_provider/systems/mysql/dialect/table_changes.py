@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 
 from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
 from airflow_cdc_provider.core.schema_changes import SchemaChange
-from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.core.table_schema import TableSchema, UniqueKey
 from airflow_cdc_provider.systems.mysql.dialect.table_ddl import (
     LaterKind,
     column_definition,
@@ -54,12 +54,12 @@ class _Alteration:
         self._difference = change.difference
         self._flavour = sink_flavour
         self._columns = {column.name.lower(): column for column in found.columns}
-        self._unique = {key.name.lower() for key in found.unique_keys}
+        self._unique = found.unique_keys
 
     def clauses(self) -> Iterator[str]:
-        for name in self._difference.unique_dropped:
-            if name.lower() in self._unique:
-                yield f"DROP INDEX {quote_identifier(name)}"
+        for key in self._unique:
+            if self._drops(key):
+                yield f"DROP INDEX {quote_identifier(key.name)}"
         yield from self._renamed()
         done = {
             after for before, after in self._difference.renamed if self._is_to_do(before, after)
@@ -71,6 +71,19 @@ class _Alteration:
             if name.lower() not in self._columns:
                 yield f"ADD COLUMN {self._definition(name)}"
         yield from self._dropped()
+
+    def _drops(self, key: UniqueKey) -> bool:
+        """Tell whether a unique key goes.
+
+        While rows are read again those of before and after stand side by side, and the source's
+        own keys would refuse rows that are right.
+        """
+        dropped = {name.lower() for name in self._difference.unique_dropped}
+        if key.name.lower() in dropped:
+            return True
+        schemas = (self._change.before.schema, self._change.after.schema)
+        sources = {each.columns for schema in schemas for each in schema.unique_keys}
+        return self._change.rereads and key.columns in sources
 
     def _renamed(self) -> Iterator[str]:
         for before, after in self._difference.renamed:
