@@ -53,7 +53,7 @@ def test_show_names_wanted_and_actual_state_and_what_is_wrong(
     shop: Shop, say: Say, say_of_folder: SayOfFolder, folder: Path
 ) -> None:
     plan(shop.run())
-    (folder / "bad.yaml").write_text("pipeline: bad\nsorce: 1\n")
+    (folder / "bad.yaml").write_text("pipeline: bad\nsauce: 1\n")
     run = shop.run()
     run.store.want(run.name, Wanted.STOP)
     lines = say_of_folder("show").out.splitlines()
@@ -65,7 +65,7 @@ def test_show_names_wanted_and_actual_state_and_what_is_wrong(
     assert said.code == 2
     forms = {each["pipeline"]: each for each in said.form["pipelines"]}
     assert forms[str(run.name)]["status"]["wanted"] == "stop"
-    assert "sorce" in forms["bad"]["problem"]["what"]
+    assert "sauce" in forms["bad"]["problem"]["what"]
     (one,) = say("show", "--json").form["pipelines"]
     assert one["status"]["phase"] == "planning"
 
