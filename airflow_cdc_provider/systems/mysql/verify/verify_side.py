@@ -68,7 +68,7 @@ class MySqlTableSide:
     def _hashes(self, part: str) -> Hashes:
         keys = ", ".join(self.text.key)
         found = self._ask(f"SELECT {keys}, {self.text.hash} {self._rows(part)}")
-        return {tuple(row[:-1]): str(row[-1]) for row in found}
+        return {self.text.key_read(row[:-1]): str(row[-1]) for row in found}
 
     def hashes_of(self, keys: Collection[Key]) -> Hashes:
         wanted: list[Key] = list(keys)
@@ -82,7 +82,7 @@ class MySqlTableSide:
         # MariaDB finds no index range for (a, b) IN (...)
         equal = (
             " AND ".join(f"{c} = {literal(p)}" for c, p in zip(self.text.key, key, strict=True))
-            for key in keys
+            for key in map(self.text.key_asked, keys)
         )
         return " OR ".join(f"({condition})" for condition in equal)
 

@@ -3,7 +3,9 @@
 Two rows are the same when their texts are, whatever family, charset or column type holds them:
 
 - ENUM as its text, with a mark for index 0, which reads as the empty text but is no member;
-- numbers by value: no zero padding, FLOAT widened to DOUBLE so that every bit counts (-0 is 0);
+- numbers by value, without zero padding; FLOAT is widened to DOUBLE;
+- DOUBLE by its bits, taken out of a point's binary form: each family prints doubles in its own way,
+  and MySQL cuts the digits of one that meets other texts. -0 is 0, as for any other comparison;
 - texts as bytes of UTF-8, unless both sides keep them in one charset in which one text is always
   the same bytes (in `sjis` it is not: it has two backslashes);
 - temporals as the servers write them, zero and impossible dates included, in UTC;
@@ -17,20 +19,25 @@ SHA-2, because MySQL 9.6 and later have MD5 only as a component.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airflow_cdc_provider.core.identifiers import quote_identifier
-from airflow_cdc_provider.core.keys import KeyKind
+from airflow_cdc_provider.core.keys import KeyKind, KeyPart
 from airflow_cdc_provider.core.table_schema import Column, TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.charsets import is_one_to_one
 
+_FLOATS = {"float", "double"}
 _INTEGERS = {"tinyint", "smallint", "mediumint", "int", "bigint", "bit", "year", "decimal"}
 _TEMPORALS = {"date", "datetime", "timestamp", "time"}
 _SHORT_TEXTS = {"char", "varchar", "enum", "set"}
 _LONG_TEXTS = {"tinytext", "text", "mediumtext", "longtext", "json"}
 _SHORT_BINARIES = {"binary", "varbinary"}
 _UTF8 = {"utf8mb4", "utf8mb3", "utf8", "ascii"}
+
+Pairs = dict[str, tuple[Column, Column]]
+"""By name in lower case: this side's column and the other side's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +50,22 @@ class RowText:
     """The first 64 bits of that, to be added up without regard to order."""
     key: tuple[str, ...]
     """The key's columns: as they are where they can bound a range, else as canonical text."""
+    floats: frozenset[int]
+    """The places of the key's FLOATs and DOUBLEs, whose canonical text is their bits."""
     size: str
     """About the bytes a row holds."""
     may_be_unmade: str = ""
     """True for a row whose text the server cannot make; empty where every text can be made."""
+
+    def key_read(self, key: Sequence[KeyPart]) -> tuple[KeyPart, ...]:
+        """Return a key as people read it, of what the server gave for `key`."""
+        return tuple(
+            _digits(str(part)) if at in self.floats else part for at, part in enumerate(key)
+        )
+
+    def key_asked(self, key: Sequence[KeyPart]) -> tuple[KeyPart, ...]:
+        """Return what `key_read` read."""
+        return tuple(_bits(str(part)) if at in self.floats else part for at, part in enumerate(key))
 
 
 def row_texts(source: TableSchema, sink: TableSchema) -> tuple[RowText, RowText]:
@@ -80,10 +99,12 @@ def _row_text(source: TableSchema, pairs: Sequence[tuple[Column, Column]]) -> Ro
     # every part is made bytes: collations never meet, and the hash is over bytes anyway
     text = ", ',', ".join(parts)
     hashed = _hash(f"CONCAT({text})")
+    by_name = {own.name.casefold(): (own, other) for own, other in pairs}
     return RowText(
         hash=hashed,
         number=f"CAST(CONV(LEFT({hashed}, 16), 16, 10) AS UNSIGNED)",
-        key=_key(source, {own.name.casefold(): (own, other) for own, other in pairs}),
+        key=_key(source, by_name),
+        floats=_float_places(source, by_name),
         size=" + ".join([*sizes, str(size)]),
         may_be_unmade=" OR ".join(
             _unmade(own, other) for own, other in pairs if _grows(own, other)
@@ -91,11 +112,24 @@ def _row_text(source: TableSchema, pairs: Sequence[tuple[Column, Column]]) -> Ro
     )
 
 
-def _key(source: TableSchema, pairs: dict[str, tuple[Column, Column]]) -> tuple[str, ...]:
+def _key(source: TableSchema, pairs: Pairs) -> tuple[str, ...]:
     columns = [pairs[name.casefold()] for name in source.primary_key]
     if all(kind.splittable for kind in source.key_kinds):
         return tuple(quote_identifier(own.name) for own, _ in columns)
     return tuple(f"CAST({_key_value(own, other)} AS CHAR)" for own, other in columns)
+
+
+def _float_places(source: TableSchema, pairs: Pairs) -> frozenset[int]:
+    kinds = [{side.type.name for side in pairs[n.casefold()]} for n in source.primary_key]
+    return frozenset(at for at, kind in enumerate(kinds) if kind <= _FLOATS)
+
+
+def _digits(bits: str) -> str:
+    return repr(struct.unpack("<d", bytes.fromhex(bits))[0])
+
+
+def _bits(digits: str) -> str:
+    return struct.pack("<d", float(digits)).hex().upper()
 
 
 def _key_value(own: Column, other: Column) -> str:
@@ -111,8 +145,8 @@ def _value(own: Column, other: Column) -> str:
     name, kind = quote_identifier(own.name), own.type.name
     if kind in _INTEGERS:
         return f"({name} + 0)"
-    if kind in {"float", "double"}:
-        return f"({name} + 0e0)"
+    if kind in _FLOATS:
+        return f"HEX(SUBSTR(ST_AsBinary(POINT({name} + 0e0, 0)), 6, 8))"
     if kind in _TEMPORALS:
         return f"CAST({name} AS CHAR)"
     if kind == "enum":  # the value that is no member reads as the empty text, which may be one
