@@ -9,7 +9,7 @@ type                                   Arrow               canonical value
 TINYINT .. BIGINT [UNSIGNED]           int8 .. uint64      MEDIUMINT is 32 bits wide
 BIT(n)                                 uint64              the bits as a number
 YEAR                                   uint16              0000 is 0
-FLOAT, DOUBLE                          float32, float64    every bit exact, -0.0 kept
+FLOAT, DOUBLE                          float32, float64    every bit exact, -0.0 not at MariaDB
 DECIMAL(p,s)                           decimal128/256      256 bits from 39 digits on
 DATE                                   date32
 DATETIME                               timestamp[us]       wall clock, no zone
