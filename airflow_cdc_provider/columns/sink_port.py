@@ -273,6 +273,9 @@ class TableBuilder(Protocol):
         Secondary unique and foreign keys are left for `finish`.
         """
 
+    def columns(self, plan: TablePlan) -> frozenset[str]:
+        """Return the columns that the sink's table has, in lower case; none without a table."""
+
     def change(self, change: SchemaChange) -> None:
         """Make a change of the source's at the sink; making it twice is harmless.
 

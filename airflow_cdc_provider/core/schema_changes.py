@@ -10,8 +10,8 @@ Then the table is changed, and its rows are read again beside the stream.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 
 from airflow_cdc_provider.core.identifiers import TableId
@@ -98,6 +98,35 @@ class Difference:
         }
         rows = {ChangeKind.ROWS} if self.moves_rows else set()
         return frozenset(rows | {kind for kind, names in found.items() if names})
+
+    def read_again(self, why: str) -> Difference:
+        """Return the difference with one more reason to read the rows again."""
+        return replace(self, reread=f"{self.reread}; {why}" if self.reread else why)
+
+    def onto(self, present: Collection[str]) -> Difference:
+        """Return what is to be done at a sink that has columns already; names in lower case.
+
+        What such a column holds is not the source's: it may have been kept from one that the
+        source once dropped.
+        """
+        renamed = tuple(pair for pair in self.renamed if _is_free(*pair, present))
+        others = [pair for pair in self.renamed if pair not in renamed]
+        added = tuple(name for name in self.added if name.lower() not in present)
+        taken = [*(name for name in self.added if name not in added), *(new for _, new in others)]
+        if not taken:
+            return self
+        found = replace(
+            self,
+            added=added,
+            renamed=renamed,
+            dropped=(*self.dropped, *(old for old, _ in others)),
+            modified=tuple(dict.fromkeys((*self.modified, *taken))),
+        )
+        return found.read_again(f"the sink had a column {', '.join(taken)} already")
+
+
+def _is_free(old: str, new: str, present: Collection[str]) -> bool:
+    return new.lower() not in present or old.lower() == new.lower()
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,10 @@ FOLLOWED = {
         "UPDATE orders SET note = 'two, changed' WHERE id = 2",
         "UPDATE orders SET note = 'two' WHERE id = 1",
     ],
+    "a computed column": [
+        "ALTER TABLE orders ADD COLUMN twice INT AS (id * 2) STORED",
+        "INSERT INTO orders (id) VALUES (8)",
+    ],
     "all rows taken away": ["TRUNCATE TABLE orders", "INSERT INTO orders (id) VALUES (2)"],
     "changes between rows of others": [
         "ALTER TABLE orders ADD COLUMN more INT",
@@ -134,6 +138,11 @@ READ_AGAIN = {
         "RENAME TABLE orders TO orders_old, orders_new TO orders",
         "UPDATE orders SET note = 'changed' WHERE id = 1",
     ],
+    "computed otherwise": [
+        "ALTER TABLE orders ADD COLUMN twice INT AS (id * 2) STORED",
+        "ALTER TABLE orders MODIFY twice BIGINT AS (id * 3) STORED",
+        "INSERT INTO orders (id) VALUES (8)",
+    ],
     "truncated twice": [
         "TRUNCATE TABLE orders",
         "INSERT INTO orders (id) VALUES (5)",
@@ -197,6 +206,20 @@ class TestMySql(Changes):
         catch_up(shop)
         found = shop.sink_rows("SELECT id, flag FROM orders ORDER BY id")
         assert found == [(1, 1), (2, 2), (3, 3), (8, None)]
+
+    def test_a_column_that_was_kept_gets_the_values_of_one_that_takes_its_name(
+        self, shop: Shop
+    ) -> None:
+        begin(shop, ["orders"])
+        change(shop, "orders", ["ALTER TABLE orders DROP COLUMN flag, DROP COLUMN code"])
+        catch_up(shop)
+        change(shop, "orders", ["ALTER TABLE orders ADD COLUMN flag INT NOT NULL DEFAULT 9"])
+        catch_up(shop)
+        change(shop, "orders", ["ALTER TABLE orders RENAME COLUMN note TO code"])
+        change(shop, "orders", ["INSERT INTO orders VALUES (8, 'x', 1)"])
+        catch_up(shop)
+        catch_up(shop)
+        assert is_equal(shop, "orders")
 
     def test_the_file_says_what_is_done(self, shop: Shop) -> None:
         with shop.path.open("a") as file:

@@ -74,10 +74,10 @@ class SchemaChanges:
         if not job.sink().abilities.changes_tables:
             raise stopped_by
         with closing(job.sink().open_ledger()) as ledger:
-            stream = ledger.stream()
+            stream, begun = ledger.stream(), ledger.open_changes()
         if stream is None:
             raise stopped_by
-        changes = self._changes(stream, stopped_by)
+        changes = begun or self._changes(stream, stopped_by)
         with self._following.changing:
             with closing(job.sink().open_ledger()) as ledger:
                 ledger.begin_changes(changes)
@@ -180,14 +180,16 @@ class SchemaChanges:
         found = self._job.source().difference(plan.schema, now, effects)
         if found.refused:
             raise _stopped(stopped_by, f"{table}: {found.refused}")
+        with closing(self._job.sink().open_tables()) as tables:
+            found = found.onto(tables.columns(plan))
         progress = stream.progress_of(table)
         truncates = _only_truncates(found, said)
         if truncates:
             found = replace(found, moves_rows=False, reread="")
         if said.has_rows_between:
-            found = _reread(found, "rows were written between two of its changes")
+            found = found.read_again("rows were written between two of its changes")
         if progress is None or progress.finished or progress.consistent_at or progress.is_unread:
-            found = _reread(found, "not all of its rows were in step yet")
+            found = found.read_again("not all of its rows were in step yet")
             truncates = False
         kinds = found.kinds | ({ChangeKind.TRUNCATE} if truncates else frozenset())
         for kind in sorted(kinds):
@@ -249,8 +251,6 @@ def _give_up(store: StateStore, name: PipelineName, table: TableId) -> None:
 
 def _by_policy(change: SchemaChange, policy: SchemaPolicy) -> SchemaChange:
     found = change.difference
-    if policy.index is Policy.IGNORE:
-        found = replace(found, unique_added=(), unique_dropped=())
     if policy.rows is Policy.IGNORE and found.moves_rows:
         found = replace(found, moves_rows=False, reread="")
     return replace(
@@ -265,10 +265,6 @@ def _only_truncates(found: Difference, said: _Statements) -> bool:
     """Tell whether all rows were taken away, and nothing else was done."""
     is_one = [statement.effect.kind for statement in said.found] == [StatementKind.TRUNCATE]
     return is_one and found.kinds <= {ChangeKind.ROWS}
-
-
-def _reread(found: Difference, why: str) -> Difference:
-    return replace(found, reread=f"{found.reread}; {why}" if found.reread else why)
 
 
 def _stopped(error: TableChangedError, why: str) -> TableChangedError:

@@ -276,7 +276,7 @@ class SchemaChangesSection(Section):
         description="Another type, or NULL allowed or not. Where values may have been converted, "
         "the table's rows are read again.",
     )
-    index: AnyPolicy = Field(
+    index: ApplyOrStop = Field(
         default="apply", description="A unique key comes or goes; other indexes concern nobody."
     )
     truncate: AnyPolicy = Field(default="apply", description="TRUNCATE TABLE.")

@@ -122,6 +122,10 @@ class ChangelogTables:
         self.require_fit(plans)
         return {plan.sink_table: False for plan in plans}
 
+    def columns(self, plan: TablePlan) -> frozenset[str]:
+        """Return the columns that were planned."""
+        return frozenset(column.name.lower() for column in plan.schema.copied_columns)
+
     def change(self, change: SchemaChange) -> None:
         """Refuse: a change log's tables stay as they were planned."""
         raise RefusedError(

@@ -69,8 +69,14 @@ class _Pair:
 
     def modified(self) -> Iterator[str]:
         for name in self.now:
-            if name in self.was and not _is_same(self.was[name], self.now[name]):
+            if name in self.was and not self._is_same(name):
                 yield name
+
+    def _is_same(self, name: str) -> bool:
+        old, new = self.was[name], self.now[name]
+        if old.generated and new.generated:  # nobody writes it, and each side computes its own
+            return _text(self.old, old.name) == _text(self.new, name)
+        return (old.type, old.nullable, old.generated) == (new.type, new.nullable, new.generated)
 
     def refusal(self) -> str:
         """Tell why the change cannot be followed, empty if it can."""
@@ -115,10 +121,10 @@ def _renames(
     return {before: after for before, after in pairs.items() if before != after}
 
 
-def _is_same(old: Column, new: Column) -> bool:
-    if old.generated and new.generated:
-        return True  # nobody writes it
-    return (old.type, old.nullable, old.generated) == (new.type, new.nullable, new.generated)
+def _text(schema: TableSchema, name: str) -> tuple[str, ...]:
+    """Return a column's definition without its name."""
+    stated = _stated(schema).get(name)
+    return () if stated is None else (stated.type_text, *(a.text for a in stated.attributes))
 
 
 def _moved_rows(statements: Sequence[StatementEffect]) -> Iterator[str]:
@@ -172,6 +178,8 @@ def _defaults_to_null(stated: ParsedColumn) -> bool:
 
 def _keeps_values(old: Column, new: Column) -> bool:
     """Tell whether each value of a column is the same in its new type."""
+    if old.generated and new.generated:
+        return True
     if old.generated or new.generated or (old.nullable and not new.nullable):
         return False
     return widens(old.type, new.type)

@@ -90,6 +90,11 @@ class MySqlTableBuilder:
                 self._drop_unique_keys(plan, found)
         return created
 
+    def columns(self, plan: TablePlan) -> frozenset[str]:
+        """Return the columns that the sink's table has, in lower case; none without a table."""
+        found = self._existing([plan]).get(plan.sink_table)
+        return frozenset(column.name.lower() for column in found.columns) if found else frozenset()
+
     def change(self, change: SchemaChange) -> None:
         """Make a change of the source's at the sink; making it twice is harmless."""
         target = change.before.sink_table
