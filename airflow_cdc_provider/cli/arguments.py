@@ -89,6 +89,9 @@ ID = Option(
     kind=str,
     default="",
 )
+REPAIR = Option(
+    ("--repair",), "have the rows that differ read again; with --wait, compare them once more"
+)
 REQUEST = Option(("id",), "the request's id, as `requests` shows it", kind=str)
 
 COMMANDS: Mapping[str, tuple[str, tuple[Option, ...]]] = {
@@ -103,7 +106,10 @@ COMMANDS: Mapping[str, tuple[str, tuple[Option, ...]]] = {
         "show pipelines in a line each: wanted and actual state, tables, requests, lag, problem",
         (FILES, JSON),
     ),
-    "verify": ("compare source and sink, both ways", (FILE, JSON, TABLES, SETTLE)),
+    "verify": (
+        "compare source and sink, both ways",
+        (FILE, JSON, TABLES, SETTLE, REPAIR, YES, WAIT_FOR),
+    ),
     "log": (
         "show what stands in the source's log around a position; change nothing",
         (FILE, JSON, AT, EVENTS, VALUES),

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.columns.rows import SplitRows
 
 
+WHOLE_TABLE = (KeyRange(),)
 NO_TABLES: Mapping[TableId, LogPosition] = MappingProxyType({})
 
 
@@ -103,7 +104,7 @@ class JoinSink(Protocol):
         report: SplitReport,
         rows_at: Callable[[LogPosition], JoinedRows],
         *,
-        within: KeyRange | None = None,
+        within: Sequence[KeyRange] = WHOLE_TABLE,
     ) -> LogPosition | None:
         """Replace all the sink holds in the split's range by its rows at the stream's position.
 
@@ -112,8 +113,8 @@ class JoinSink(Protocol):
         or its writers are at different places. Then wait for the stream, and ask again.
         `rows_at` is called with the stream held up, maybe more than once, and never with an
         earlier position than before. A split that this request has joined already is left alone.
-        `within` is what the request reads again, None the whole table: a row there that holds a
-        unique value of the split's is deleted, for it will be read again or has been found wrong.
+        `within` are the ranges that the request reads again: a row there that holds a unique value
+        of the split's is deleted, for it will be read again or has been found wrong.
         """
 
     def joined(self, request: str) -> tuple[JoinedSplit, ...]:

@@ -15,14 +15,17 @@ again are the source's at the stream's position.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 
 from airflow_cdc_provider.core.codec import Json, dumps, key_from_json, key_to_json
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, StateMovedError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.positions import LogPosition
+
+_SHOWN_RANGES = 3
 
 
 class RequestKind(StrEnum):
@@ -71,23 +74,30 @@ class Scope:
 
     tables: tuple[TableId, ...]
     """Source tables, each once."""
-    keys: KeyRange = field(default_factory=KeyRange)
-    """Of the one table's key; open on both sides for whole tables."""
+    ranges: tuple[KeyRange, ...] = ()
+    """Of the one table's key, in its order and apart; none for whole tables."""
 
     def __post_init__(self) -> None:
         if not self.tables or len(set(self.tables)) != len(self.tables):
             raise ValueError("a request names at least one table, and each once")
-        if self.keys != KeyRange() and len(self.tables) > 1:
+        if self.ranges and len(self.tables) > 1:
             raise ValueError("a range of keys is one table's")
+        for one, next_one in pairwise(self.ranges):
+            if one.end is None or next_one.start is None or next_one.start < one.end:
+                raise ValueError(f"ranges of keys are in order and apart: {one}, {next_one}")
 
     @property
-    def is_whole_tables(self) -> bool:
-        """Tell whether it is about all rows of its tables."""
-        return self.keys == KeyRange()
+    def parts(self) -> tuple[KeyRange, ...]:
+        """Return the ranges that are to be read of each table."""
+        return self.ranges or (KeyRange(),)
 
     def __str__(self) -> str:
         names = ", ".join(map(str, self.tables))
-        return names if self.is_whole_tables else f"{names} {self.keys}"
+        if not self.ranges:
+            return names
+        shown = ", ".join(map(str, self.ranges[:_SHOWN_RANGES]))
+        more = len(self.ranges) - _SHOWN_RANGES
+        return f"{names} {shown} and {more} ranges more" if more > 0 else f"{names} {shown}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +139,20 @@ class Request:
 
 def scope_to_json(scope: Scope) -> Json:
     """Write a scope; the form only grows."""
-    return {
+    first, *more = scope.parts
+    form: Json = {
         "tables": [[table.database, table.table] for table in scope.tables],
-        "from": key_to_json(scope.keys.start),
-        "to": key_to_json(scope.keys.end),
+        "from": key_to_json(first.start),
+        "to": key_to_json(first.end),
     }
+    if more:
+        form["more"] = [[key_to_json(keys.start), key_to_json(keys.end)] for keys in more]
+    return form
 
 
 def scope_from_json(form: Json) -> Scope:
     """Read what `scope_to_json` wrote."""
     tables = tuple(TableId(*names) for names in form["tables"])
-    return Scope(tables, KeyRange(key_from_json(form["from"]), key_from_json(form["to"])))
+    bounds = [(form["from"], form["to"]), *form.get("more", ())]
+    ranges = tuple(KeyRange(key_from_json(start), key_from_json(end)) for start, end in bounds)
+    return Scope(tables, () if ranges == (KeyRange(),) else ranges)

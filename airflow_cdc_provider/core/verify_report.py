@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.keys import Key
+from airflow_cdc_provider.core.keys import Key, KeyRange
 
 
 class DifferenceKind(StrEnum):
@@ -47,6 +47,11 @@ class TableVerdict:
     truncated: bool
     """So many rows differ that the comparison of this table was ended early."""
     seconds: float
+    differing: tuple[KeyRange, ...] = ()
+    """Where the rows that differ are: ranges of the key, or the whole table, open on both sides.
+
+    The whole, where keys cannot be compared in code or not all rows were compared.
+    """
 
     @property
     def equal(self) -> bool:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.pipeline.steps.checking import CheckReport
     from airflow_cdc_provider.pipeline.steps.converging import Convergence
     from airflow_cdc_provider.pipeline.steps.planning import PlanPreview
+    from airflow_cdc_provider.pipeline.steps.repairing import Repair
 
 Form = dict[str, Any]
 
@@ -176,6 +177,20 @@ def verify_form(name: PipelineName, report: VerifyReport) -> Form:
     return {"pipeline": str(name), **report.to_json()}
 
 
+def repair_line(repair: Repair) -> str:
+    """Say what is read again for one table, and what that changes at the sink."""
+    verdict, ranges = repair.verdict, len(repair.scope.ranges)
+    where = f"{ranges} ranges of its key" if ranges > 1 else "one range of its key"
+    if not ranges:
+        why = "not all of it was compared" if verdict.truncated else "its key has no order here"
+        where = f"the whole table, because {why}"
+    rows = "not counted" if repair.rows is None else f"about {repair.rows:,}"
+    return (
+        f"to repair {verdict.table}: {where} ({rows} rows) is read again; "
+        f"{verdict.missing + verdict.different:,} rows written, {verdict.extra:,} deleted"
+    )
+
+
 def verify_lines(report: VerifyReport) -> list[str]:
     """Write what the comparison found, with some keys of rows that differ."""
     lines: list[str] = []
@@ -184,6 +199,7 @@ def verify_lines(report: VerifyReport) -> list[str]:
         lines += [f"    {sample.kind.value}: key {sample.key}" for sample in table.samples]
         if not table.equal:
             lines.append(f"    to read it again: resync --table {table.table}")
+            lines.append("    to read only what differs again: verify --repair")
     lines += [f"warning: {left_out_text(table)}" for table in report.not_copied]
     rows = sum(table.rows_source for table in report.tables)
     size = sum(table.bytes for table in report.tables)

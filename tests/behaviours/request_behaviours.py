@@ -44,7 +44,7 @@ class RequestStoreBehaviour:
         return generation
 
     def test_a_request_comes_back_equal(self, store: SqlStateStore) -> None:
-        asked = request_of(scope=Scope((ORDERS,), RANGE), asked_by="änn 🙂", estimated_rows=7)
+        asked = request_of(scope=Scope((ORDERS,), (RANGE,)), asked_by="änn 🙂", estimated_rows=7)
         stored = store.ask(asked)
         assert replace(stored, changed_us=0) == asked
         assert stored.changed_us > 0
@@ -65,7 +65,7 @@ class RequestStoreBehaviour:
     ) -> None:
         store.ask(request_of())
         with pytest.raises(RefusedError) as caught:
-            store.ask(request_of(scope=Scope((TableId("shop", "items"),), KeyRange((3,)))))
+            store.ask(request_of(scope=Scope((TableId("shop", "items"),), (KeyRange((3,)),))))
         assert "shop.orders" in caught.value.what
         assert "shop.items [3, +inf)" in caught.value.what
 
@@ -91,7 +91,7 @@ class RequestStoreBehaviour:
         def ask(number: int) -> Request | None:
             gate.wait()
             try:
-                return store.ask(request_of(scope=Scope((ORDERS,), KeyRange((number,)))))
+                return store.ask(request_of(scope=Scope((ORDERS,), (KeyRange((number,)),))))
             except RefusedError:
                 return None
 

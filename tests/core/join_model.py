@@ -26,7 +26,7 @@ from airflow_cdc_provider.columns.sink_port import JoinedRows
 from airflow_cdc_provider.core.keys import KeyKind, KeyRange
 from airflow_cdc_provider.core.stream_split import TableProgress
 from airflow_cdc_provider.engine.requests.joined_rows import joined_rows
-from airflow_cdc_provider.engine.requests.ranges import left_of, splits_of
+from airflow_cdc_provider.engine.requests.ranges import left_of, next_number, splits_of
 from tests.core.convergence_model import TABLE, Change, Rows, Source, length, put
 from tests.core.join_records import JoinLaws, Owner, Read, Request, Sink, Start, Status
 from tests.core.model_columns import (
@@ -196,11 +196,11 @@ class World:
         if owner.request is None:
             return False
         keys = owner.request.keys
-        left = left_of(keys, self.sink.joined.get(owner.request.number, []))
-        if left is not None:
-            start = left.keys.start
+        joined = self.sink.joined.get(owner.request.number, [])
+        for part in left_of((keys,), joined):
+            start, number = part.start, next_number(joined)
             cuts = [(cut,) for cut in sorted(set(owner.cuts)) if start is None or (cut,) > start]
-            owner.left.extend(splits_of(self.schema, left, cuts))
+            owner.left.extend(splits_of(self.schema, part, cuts, number=number))
         self._close_if_over(owner, owner.request)
         return owner.request is not None
 

@@ -30,21 +30,35 @@ def test_a_scope_names_its_tables_and_each_once(tables: tuple[TableId, ...]) -> 
 
 def test_a_range_of_keys_is_one_tables() -> None:
     with pytest.raises(ValueError, match="one table's"):
-        Scope((ORDERS, ITEMS), KeyRange((1,), None))
+        Scope((ORDERS, ITEMS), (KeyRange((1,), None),))
 
 
 @pytest.mark.parametrize(
-    "keys", [KeyRange(), KeyRange((1, b"\x00a"), None), KeyRange(None, ("2026-01-01",))]
+    "ranges", [(KeyRange((3,), (5,)), KeyRange((4,), (6,))), (KeyRange((3,)), KeyRange((4,), (6,)))]
 )
-def test_a_scope_is_read_back_as_it_was_written(keys: KeyRange) -> None:
-    scope = Scope((ORDERS,), keys)
+def test_ranges_are_in_order_and_apart(ranges: tuple[KeyRange, ...]) -> None:
+    with pytest.raises(ValueError, match="in order and apart"):
+        Scope((ORDERS,), ranges)
+
+
+@pytest.mark.parametrize(
+    "ranges",
+    [
+        (),
+        (KeyRange((1, b"\x00a"), None),),
+        (KeyRange(None, ("2026-01-01",)),),
+        (KeyRange(None, (3,)), KeyRange((3,), (5,)), KeyRange((9,), None)),
+    ],
+)
+def test_a_scope_is_read_back_as_it_was_written(ranges: tuple[KeyRange, ...]) -> None:
+    scope = Scope((ORDERS,), ranges)
     assert scope_from_json(scope_to_json(scope)) == scope
 
 
 def test_only_kind_and_scope_tell_two_requests_of_one_id_apart() -> None:
     one = Request(PipelineName("shop"), "r1", RequestKind.RESYNC, Scope((ORDERS,)), "ann", 1)
     assert replace(one, asked_by="bob", rows=7).arguments_hash == one.arguments_hash
-    other = replace(one, scope=Scope((ORDERS,), KeyRange((5,), None)))
+    other = replace(one, scope=Scope((ORDERS,), (KeyRange((5,), None),)))
     assert other.arguments_hash != one.arguments_hash
 
 

@@ -75,9 +75,9 @@ def test_a_table_that_is_named_twice_is_read_once(shop: Shop, run: Run) -> None:
 
 def test_a_range_is_read_by_the_keys_kinds(shop: Shop, run: Run) -> None:
     found = resync_scope(run, names(shop, "wide"), from_key="5,0x00ff,2026-01-01", to_key="5,0x01")
-    assert found.keys == KeyRange((5, b"\x00\xff", "2026-01-01"), (5, b"\x01"))
+    assert found.ranges == (KeyRange((5, b"\x00\xff", "2026-01-01"), (5, b"\x01")),)
     half = resync_scope(run, names(shop, "wide"), to_key=" 7 ")
-    assert half.keys == KeyRange(None, (7,))
+    assert half.ranges == (KeyRange(None, (7,)),)
 
 
 WRONG: list[tuple[list[str], str, str, str]] = [

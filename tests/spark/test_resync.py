@@ -51,7 +51,8 @@ def drift(pipeline: Pipeline) -> None:
 def ask(pipeline: Pipeline, *tables: str, keys: KeyRange | None = None) -> str:
     """Ask for a resync; returns its id."""
     scope = Scope(
-        tuple(TableId(pipeline.source_database, table) for table in tables), keys or KeyRange()
+        tuple(TableId(pipeline.source_database, table) for table in tables),
+        () if keys is None else (keys,),
     )
     request = Request(
         pipeline.name,

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from airflow_cdc_provider.cli.commands.opening import Options, confirm, opened, status_of
+from airflow_cdc_provider.cli.commands.opening import Options, confirm, opened
+from airflow_cdc_provider.cli.commands.waiting import wait_until_done
 from airflow_cdc_provider.cli.lookup import Lookup
-from airflow_cdc_provider.core.requests import Request, Scope
+from airflow_cdc_provider.core.requests import Scope
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps import requests as steps
-from airflow_cdc_provider.pipeline.steps.carrying_out import carry_out
 from airflow_cdc_provider.pipeline.steps.estimating import Estimate, estimate
 from airflow_cdc_provider.views.display import Screen
-from airflow_cdc_provider.views.requests import (
-    Form,
-    progress_text,
-    request_form,
-    request_line,
-)
+from airflow_cdc_provider.views.requests import Form, request_form, request_line
 
 
 def resync(options: Options, lookup: Lookup, screen: Screen) -> bool:
@@ -38,7 +33,7 @@ def resync(options: Options, lookup: Lookup, screen: Screen) -> bool:
         told = "waiting for it" if options.wait else steps.who_carries_out(run)
         screen.say(f"request {asked.request_id}: {told}")
         if options.wait:
-            asked = _wait(run, asked, screen)
+            asked = wait_until_done(run, asked, screen)
         screen.result({**form, "request": request_form(asked)}, [request_line(asked)])
     return True
 
@@ -46,22 +41,6 @@ def resync(options: Options, lookup: Lookup, screen: Screen) -> bool:
 def _question(options: Options, run: Run, scope: Scope) -> str:
     what = str(scope) if options.table else f"all {len(scope.tables)} tables of {run.name}"
     return f"Read {what} again, while the stream goes on?"
-
-
-def _wait(run: Run, asked: Request, screen: Screen) -> Request:
-    last = ""
-
-    def tick(request: Request) -> None:
-        nonlocal last
-        line = f"{request.request_id}: {request.status.value}, {progress_text(request)}"
-        if line != last:
-            screen.say(line)
-        last = line
-
-    def work() -> None:
-        carry_out(run, on_tick=lambda: screen.progress(status_of(run)))
-
-    return steps.wait_for(run, asked.request_id, work, on_tick=tick)
 
 
 def _estimate_lines(found: Estimate) -> list[str]:

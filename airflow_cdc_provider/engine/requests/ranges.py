@@ -1,4 +1,4 @@
-"""What is left to read of a range that is read again, split by split, from its start to its end.
+"""What is left to read of ranges that are read again, split by split, from the first's start on.
 
 The ranges of a request are read one after the other, so what is in the sink already is their
 beginning: a new owner goes on at the end of the last one. Ends are only compared for being equal,
@@ -7,8 +7,9 @@ or by kinds that code may compare, so this holds for texts too.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from airflow_cdc_provider.core.errors import IntegrityError
 from airflow_cdc_provider.core.keys import Key, KeyRange
@@ -17,43 +18,38 @@ from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.core.table_schema import TableSchema
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
-    """What of a range is left to read."""
-
-    keys: KeyRange
-    number: int
-    """The first split's."""
-
-
-def left_of(keys: KeyRange, joined: Sequence[SnapshotSplit]) -> Left | None:
-    """Return what is left of a range behind its splits that are in the sink; None for nothing."""
-    if not joined:
-        return Left(keys, 0)
-    ordered = sorted(joined, key=lambda split: split.number)
-    reached = keys.start
-    for split in ordered:
-        if split.keys.start != reached:
-            raise _torn(split, reached)
-        reached = split.keys.end
-        if reached is None or reached == keys.end:
-            return None
-    return Left(KeyRange(reached, keys.end), ordered[-1].number + 1)
+def left_of(ranges: Sequence[KeyRange], joined: Sequence[SnapshotSplit]) -> tuple[KeyRange, ...]:
+    """Return what is left of ranges behind their splits that are in the sink."""
+    left = deque(ranges)
+    for split in sorted(joined, key=lambda split: split.number):
+        if not left or split.keys.start != left[0].start:
+            raise _torn(split, left[0].start if left else None)
+        keys, reached = left.popleft(), split.keys.end
+        if reached not in (None, keys.end):
+            left.appendleft(KeyRange(reached, keys.end))
+    return tuple(left)
 
 
-def splits_of(schema: TableSchema, left: Left, cuts: Iterable[Key]) -> Iterator[SnapshotSplit]:
-    """Cut what is left at the boundaries that lie in it."""
+def next_number(joined: Sequence[SnapshotSplit]) -> int:
+    """Return the number of the first split that is still to be read."""
+    return max((split.number for split in joined), default=-1) + 1
+
+
+def splits_of(
+    schema: TableSchema, keys: KeyRange, cuts: Iterable[Key], *, number: int = 0
+) -> Iterator[SnapshotSplit]:
+    """Cut a range at the boundaries that lie in it; `number` is the first split's."""
     splits = splits_between(
         schema.table,
         schema.primary_key,
         schema.key_kinds,
-        inside(cuts, left.keys),
-        first_number=left.number,
-        start=left.keys.start,
+        inside(cuts, keys),
+        first_number=number,
+        start=keys.start,
     )
     for split in splits:
         is_last = split.keys.end is None
-        yield replace(split, keys=KeyRange(split.keys.start, left.keys.end)) if is_last else split
+        yield replace(split, keys=KeyRange(split.keys.start, keys.end)) if is_last else split
 
 
 def inside(cuts: Iterable[Key], keys: KeyRange) -> Iterator[Key]:

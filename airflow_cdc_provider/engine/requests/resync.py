@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, replace
-from itertools import count, cycle
+from itertools import chain, count, cycle
 
 from airflow_cdc_provider.columns.rows import SplitRows
 from airflow_cdc_provider.columns.sink_port import JoinedRows, JoinedSplit, JoinSink
@@ -35,7 +35,7 @@ from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.requests.joined_rows import joined_rows
-from airflow_cdc_provider.engine.requests.ranges import left_of, splits_of
+from airflow_cdc_provider.engine.requests.ranges import left_of, next_number, splits_of
 
 log = logging.getLogger(__name__)
 
@@ -99,15 +99,17 @@ class Resync:
 
     def _table(self, sink: JoinSink, schema: TableSchema, joined: Sequence[JoinedSplit]) -> None:
         mine = [each.split for each in joined if each.split.table == schema.table]
-        left = left_of(self.request.scope.keys, mine)
-        if left is None:
+        left = left_of(self.request.scope.parts, mine)
+        if not left:
             return
         with ExitStack() as stack:
             boundaries = stack.enter_context(
                 self._job.source().boundaries(self._job.spec.request_split_rows)
             )
-            splits = splits_of(schema, left, boundaries(schema, left.keys.start))
-            reads = _ReadAhead(self._job, schema, splits, left.number)
+            splits = chain.from_iterable(
+                splits_of(schema, keys, boundaries(schema, keys.start)) for keys in left
+            )
+            reads = _ReadAhead(self._job, schema, splits, next_number(mine))
             ahead = stack.enter_context(closing(reads))
             for read in ahead:
                 self._join(sink, schema, read)
@@ -129,7 +131,7 @@ class Resync:
                     read.split,
                     read.report,
                     rows_at,
-                    within=None if request.scope.is_whole_tables else request.scope.keys,
+                    within=request.scope.parts,
                 )
 
         while (position := join()) is None:

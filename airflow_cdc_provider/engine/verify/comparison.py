@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import islice
 
 from airflow_cdc_provider.columns.verify_port import Hashes, Sum, TablePair, TableSide
-from airflow_cdc_provider.core.keys import Key
+from airflow_cdc_provider.core.keys import Key, KeyRange, comparable
 from airflow_cdc_provider.core.verify_report import (
     Difference,
     DifferenceKind,
     TableVerdict,
     shown_key,
 )
+from airflow_cdc_provider.engine.verify.differing import Place, ranges_around
 
+_MOST_RANGES = 100
+"""Each takes a transaction of its own to be read again."""
 _MOST_CANDIDATES = 100_000
 _SAMPLES = 20
 
@@ -30,7 +34,9 @@ class Comparison:
     candidates: set[Key] = field(default_factory=set)
     """The keys of rows that may differ."""
     truncated: bool = False
-    confirmed: list[Difference] = field(default_factory=list)
+    places: dict[Key, Place] = field(default_factory=dict)
+    """Of the candidates, and of what became of them, where keys can be compared in code."""
+    confirmed: dict[Key, Difference] = field(default_factory=dict)
     seconds: float = 0.0
 
     def count(self, here: Sum, there: Sum) -> None:
@@ -39,11 +45,20 @@ class Comparison:
         self.rows_sink += there.rows
         self.bytes += here.bytes
 
-    def suspect(self, here: Hashes, there: Hashes) -> None:
-        """Remember the keys whose rows are not the same on both sides."""
-        for key in here.keys() | there.keys():
-            if here.get(key) != there.get(key):
-                self.candidates.add(key)
+    def suspect(self, here: Hashes, there: Hashes, end: Key | None, before: int) -> None:
+        """Remember the keys whose rows are not the same on both sides, of a part up to `end`.
+
+        `before` is about how many rows come before it.
+        """
+        keys = here.keys() | there.keys()
+        found = {key for key in keys if here.get(key) != there.get(key)}
+        self.candidates |= found
+        if found and comparable(self.tables.source.key_kinds):
+            ordered = sorted(keys)
+            behind = [*ordered[1:], end]
+            for number, key in enumerate(ordered):
+                if key in found:
+                    self.places[key] = Place(before + number, behind[number])
         self.truncated = len(self.candidates) >= _MOST_CANDIDATES
 
     def judge(self, earlier: Hashes) -> None:
@@ -63,7 +78,7 @@ class Comparison:
     def verdict(self) -> TableVerdict:
         """Return what was found."""
         counts = dict.fromkeys(DifferenceKind, 0)
-        for difference in self.confirmed:
+        for difference in self.confirmed.values():
             counts[difference.kind] += 1
         missing, changed = counts[DifferenceKind.MISSING], counts[DifferenceKind.DIFFERENT]
         return TableVerdict(
@@ -77,10 +92,17 @@ class Comparison:
             extra=counts[DifferenceKind.EXTRA],
             different=changed,
             unsettled=len(self.candidates),
-            samples=tuple(self.confirmed[:_SAMPLES]),
+            samples=tuple(islice(self.confirmed.values(), _SAMPLES)),
             truncated=self.truncated,
             seconds=self.seconds,
+            differing=self._differing(),
         )
+
+    def _differing(self) -> tuple[KeyRange, ...]:
+        if not self.truncated and self.places:
+            wrong = {key: self.places[key] for key in self.confirmed}
+            return ranges_around(wrong, _MOST_RANGES)
+        return (KeyRange(),) if self.truncated or self.confirmed else ()
 
     def _confirm(self, key: Key, here: str | None, there: str | None) -> None:
         kind = DifferenceKind.DIFFERENT
@@ -88,4 +110,4 @@ class Comparison:
             kind = DifferenceKind.EXTRA
         elif there is None:
             kind = DifferenceKind.MISSING
-        self.confirmed.append(Difference(kind, shown_key(key)))
+        self.confirmed[key] = Difference(kind, shown_key(key))

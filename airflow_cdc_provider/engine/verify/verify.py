@@ -150,9 +150,10 @@ class _Run:
     def _by_ranges(self, comparison: Comparison) -> None:
         for keys in self._ranges(comparison):
             here, there = self._sums(comparison, keys)
+            before = comparison.rows_source
             comparison.count(here, there)
             if not here.same_rows(there):
-                self._narrow(comparison, keys, here, there)
+                self._narrow(comparison, keys, (here, there), before)
             if comparison.truncated:
                 return
 
@@ -166,20 +167,24 @@ class _Run:
                 return
             start = end
 
-    def _narrow(self, comparison: Comparison, keys: KeyRange, here: Sum, there: Sum) -> None:
+    def _narrow(
+        self, comparison: Comparison, keys: KeyRange, sums: tuple[Sum, Sum], before: int
+    ) -> None:
         """Halve a range that differs, on the side that holds more, down to single rows."""
+        here, there = sums
         most = max(here.rows, there.rows)
         larger = comparison.source if here.rows >= there.rows else comparison.sink
         middle = larger.key_at(keys, most // 2) if most > _LEAF_ROWS else None
         if comparison.truncated:
             return
         if middle is None:
-            self._compare_rows(comparison, keys)
+            self._compare_rows(comparison, keys, before)
             return
         for half in (KeyRange(keys.start, middle), KeyRange(middle, keys.end)):
             left, right = self._sums(comparison, half)
             if not left.same_rows(right):
-                self._narrow(comparison, half, left, right)
+                self._narrow(comparison, half, (left, right), before)
+            before += left.rows
 
     def _sums(self, comparison: Comparison, keys: KeyRange) -> tuple[Sum, Sum]:
         return self._both(
@@ -200,11 +205,12 @@ class _Run:
             if not comparison.truncated:
                 self._compare_rows(comparison, some)
 
-    def _compare_rows(self, comparison: Comparison, part: Part) -> None:
+    def _compare_rows(self, comparison: Comparison, part: Part, before: int = 0) -> None:
         here, there = self._both(
             lambda: comparison.source.hashes(part), lambda: comparison.sink.hashes(part)
         )
-        comparison.suspect(here, there)
+        end = part.end if isinstance(part, KeyRange) else None
+        comparison.suspect(here, there, end, before)
 
 
 def _not_there(table: TableId, side: str, remedy: str) -> RefusedError:

@@ -7,7 +7,7 @@ found in a few seconds; the server's own estimates are not asked.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
@@ -48,8 +48,7 @@ class Estimate:
     @property
     def source_rows(self) -> int | None:
         """Return the rows of all tables, None if one is not known."""
-        known = [each.source_rows for each in self.tables if each.source_rows is not None]
-        return sum(known) if len(known) == len(self.tables) else None
+        return _added(each.source_rows for each in self.tables)
 
 
 def estimate(run: Run, scope: Scope) -> Estimate:
@@ -62,7 +61,7 @@ def estimate(run: Run, scope: Scope) -> Estimate:
             stack.enter_context(source_of(run).boundaries(_ROWS_A_LOOK)),
             time.monotonic() + _LOOK_FOR_S,
         )
-        return Estimate(tuple(looks.estimate(plans[table], scope.keys) for table in scope.tables))
+        return Estimate(tuple(looks.estimate(plans[table], scope.parts) for table in scope.tables))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +73,17 @@ class _Looks:
     boundaries: Boundaries
     until_s: float
 
-    def estimate(self, plan: TablePlan, keys: KeyRange) -> TableEstimate:
-        there = self.sink.definition(plan.sink_table)
-        if there is None:
+    def estimate(self, plan: TablePlan, ranges: Sequence[KeyRange]) -> TableEstimate:
+        definition = self.sink.definition(plan.sink_table)
+        if definition is None:
             raise _no_sink_table(plan)
-        pair = TablePair(plan.schema, there)
-        rows = self._at_source(self.source.table(pair), plan.schema, keys)
-        return TableEstimate(plan.schema.table, rows, _counted(self.sink.table(pair), keys))
+        pair = TablePair(plan.schema, definition)
+        here, there = self.source.table(pair), self.sink.table(pair)
+        return TableEstimate(
+            plan.schema.table,
+            _added(self._at_source(here, plan.schema, keys) for keys in ranges),
+            _added(_counted(there, keys) for keys in ranges),
+        )
 
     def _at_source(self, side: TableSide, schema: TableSchema, keys: KeyRange) -> int | None:
         rows = _counted(side, keys)
@@ -96,6 +99,16 @@ class _Looks:
                 return None
             rows, last = rows + _ROWS_A_LOOK, cut
         return rows + side.count(KeyRange(last, keys.end), most=_ROWS_A_LOOK)
+
+
+def _added(rows: Iterable[int | None]) -> int | None:
+    """Add up what is known; None if one is not."""
+    total = 0
+    for each in rows:
+        if each is None:
+            return None
+        total += each
+    return total
 
 
 def _counted(side: TableSide, keys: KeyRange) -> int | None:

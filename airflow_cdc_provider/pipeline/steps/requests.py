@@ -53,12 +53,12 @@ def resync_scope(
     """
     plans = _plans(run)
     named = tuple(_named(run, plans, name) for name in dict.fromkeys(tables)) or tuple(plans)
-    keys = KeyRange()
+    ranges: tuple[KeyRange, ...] = ()
     if from_key or to_key:
         if not tables or len(named) > 1:
             raise _refused("a range of keys is one table's", "name that one table with --table")
-        keys = _range(run, plans[named[0]].schema, from_key, to_key)
-    scope = Scope(named, keys)
+        ranges = (_range(run, plans[named[0]].schema, from_key, to_key),)
+    scope = Scope(named, ranges)
     _require_as_planned(run, [plans[table] for table in scope.tables])
     return scope
 
@@ -79,7 +79,7 @@ def ask_resync(
         )
     request = Request(
         run.name,
-        request_id or f"resync-{''.join(secrets.choice(_LETTERS) for _ in range(6))}",
+        request_id or new_id("resync"),
         RequestKind.RESYNC,
         scope,
         asked_by or this_person(),
@@ -91,6 +91,11 @@ def ask_resync(
         plans = _plans(run)
         _require_as_planned(run, [_planned(run, plans, table) for table in scope.tables])
     return run.store.ask(request)
+
+
+def new_id(kind: str) -> str:
+    """Return an id that no request has."""
+    return f"{kind}-{''.join(secrets.choice(_LETTERS) for _ in range(6))}"
 
 
 def wait_for(

@@ -14,6 +14,7 @@ from contextlib import closing
 from dataclasses import replace
 
 from airflow_cdc_provider.core.errors import (
+    NOTHING_CHANGED,
     IncomparablePositionsError,
     RefusedError,
     RetryableError,
@@ -38,11 +39,13 @@ def verify(
     tables: Sequence[TableId] | None = None,
     settle_s: float = SETTLE_S,
     catch_up: Callable[[], None] | None = None,
+    refuse_late: bool = False,
 ) -> VerifyReport:
     """Compare the plan's tables, or some of them; a file that says otherwise is refused.
 
     `settle_s` is how long the stream may take, each time, to pass what the source had. Where no
-    stream is at work, `catch_up` may bring the sink to the source's end instead.
+    stream is at work, `catch_up` may bring the sink to the source's end instead; without that,
+    `refuse_late` refuses to call rows different that may only be late.
     """
     plans = [state.plan for state in run.store.tables(run.name)]
     if not plans:
@@ -63,8 +66,8 @@ def verify(
     def recheck() -> None:
         if catch_up is not None and not _streams(run):
             catch_up()
-        else:
-            wait_for_stream(run, timeout_s=settle_s)
+        elif not wait_for_stream(run, timeout_s=settle_s) and refuse_late:
+            raise _late(run)
 
     found = compare(source_of(run), sink_of(run), plans, tables=tables, recheck=recheck)
     planned = {plan.schema.table for plan in plans}
@@ -99,6 +102,15 @@ def source_end(run: Run) -> LogPosition:
     """Ask the source where its log ends."""
     with closing(source_of(run).log_end(purpose="position")) as log_end:
         return log_end.now()
+
+
+def _late(run: Run) -> RefusedError:
+    return RefusedError(
+        "rows differ, and the sink is not at the end of the source's log: they may only be late",
+        where=f"verify of {run.name}",
+        risk=NOTHING_CHANGED,
+        remedy="give --wait, which catches up first; or verify again while the stream runs",
+    )
 
 
 def _covers(position: LogPosition, end: LogPosition) -> bool:

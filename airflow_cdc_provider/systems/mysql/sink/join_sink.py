@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from airflow_cdc_provider.columns.sink_port import JoinedRows, JoinedSplit, Owner
+from airflow_cdc_provider.columns.sink_port import WHOLE_TABLE, JoinedRows, JoinedSplit, Owner
 from airflow_cdc_provider.core.errors import RowRefusedError
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.positions import LogPosition
@@ -47,7 +47,7 @@ class _Joining:
     split: SnapshotSplit
     high: LogPosition
     rows_at: Callable[[LogPosition], JoinedRows]
-    within: KeyRange
+    within: Sequence[KeyRange]
     _at: tuple[LogPosition, JoinedRows] | None = field(default=None)
 
     def at(self, position: LogPosition) -> JoinedRows:
@@ -97,10 +97,10 @@ class MySqlJoinSink:
         report: SplitReport,
         rows_at: Callable[[LogPosition], JoinedRows],
         *,
-        within: KeyRange | None = None,
+        within: Sequence[KeyRange] = WHOLE_TABLE,
     ) -> LogPosition | None:
         """Replace all the sink holds in the split's range by its rows at the stream's position."""
-        joining = _Joining(request, split, report.high, rows_at, within or KeyRange())
+        joining = _Joining(request, split, report.high, rows_at, within)
         done = join_ledger.joined_at(self._session, self._owner, request, split)
         if done is not None:
             return done

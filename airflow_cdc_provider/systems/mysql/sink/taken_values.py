@@ -50,7 +50,7 @@ def free_values(
     plan: TablePlan,
     rows: SplitRows,
     *,
-    within: KeyRange,
+    within: Sequence[KeyRange],
     kept: Sequence[KeyRange],
 ) -> None:
     """Delete the rows `within` that hold unique values of `rows`, which are not written yet.
@@ -58,9 +58,8 @@ def free_values(
     A holder elsewhere, or in one of the ranges that are to be `kept`, is an error.
     """
     names = plan.schema.primary_key
-    settled = " OR ".join(f"({range_predicate(names, keys)})" for keys in kept) or "FALSE"
     keys = _listed(key_columns(plan.schema))
-    may_go = f"({range_predicate(names, within)}) AND NOT ({settled})"
+    may_go = f"({_in_one_of(names, within)}) AND NOT ({_in_one_of(names, kept)})"
     table = quote_table(plan.sink_table)
     for index in _unique_indexes(session, plan):
         for values in _values(session, rows, index):
@@ -76,6 +75,10 @@ def free_values(
                     index.name,
                     gone,
                 )
+
+
+def _in_one_of(key: Sequence[str], ranges: Sequence[KeyRange]) -> str:
+    return " OR ".join(f"({range_predicate(key, keys)})" for keys in ranges) or "FALSE"
 
 
 def _values(session: SinkSession, rows: SplitRows, index: UniqueIndex) -> Iterator[str]:

@@ -181,7 +181,9 @@ class Read:
         self, sink: JoinSink | None = None, *, within: KeyRange | None = None
     ) -> LogPosition | None:
         sink = sink or self.world.joins()
-        return sink.join(REQUEST, self.split, self.report, self.rows_at, within=within)
+        return sink.join(
+            REQUEST, self.split, self.report, self.rows_at, within=(within or KeyRange(),)
+        )
 
 
 def numbered(first: int, end: int, text: str = "v") -> str:
