@@ -83,6 +83,7 @@ TO_KEY = Option(
 )
 DRY_RUN = Option(("--dry-run",), "show how many rows it is about; ask for nothing")
 WAIT_FOR = Option(("--wait",), "wait until it is done; where nobody is at work, do what waits here")
+DROP_TARGET = Option(("--drop-target",), "drop the table at the sink as well, with its rows")
 ID = Option(
     ("--id",),
     "the request's id; the same id with the same arguments is the same request",
@@ -126,7 +127,7 @@ COMMANDS: Mapping[str, tuple[str, tuple[Option, ...]]] = {
     ),
     "remove": (
         "let the stream give up tables that the file does not pick any more; their rows stay",
-        (FILE, JSON, TABLE),
+        (FILE, JSON, TABLE, DROP_TARGET, YES),
     ),
     "pause": ("ask the pipeline's owner to stop", (FILES, JSON, WAIT, YES)),
     "resume": ("allow the pipeline to run again", (FILES, JSON, YES)),

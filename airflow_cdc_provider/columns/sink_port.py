@@ -258,6 +258,12 @@ class Targets(Protocol):
     def release(self, *, keep: Sequence[TablePlan] = ()) -> None:
         """Give back all tables but those of `keep`; their rows stay."""
 
+    def rows(self, table: TableId) -> int | None:
+        """Count a table's rows; None if there is no such table."""
+
+    def drop(self, tables: Collection[TableId]) -> None:
+        """Drop tables that this pipeline owns, with their rows, or refuse them."""
+
     def close(self) -> None:
         """Let go of the connection."""
 

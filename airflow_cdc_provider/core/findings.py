@@ -60,7 +60,11 @@ class PipelineCode(FindingCode):
         "it fits `source.tables` and came after the plan: it is not copied; whatever else "
         "is found of it is a warning about what `reset` would refuse",
     )
-    TABLE_GONE = ("table.gone", "warn", "it is in the plan and not at the source any more")
+    TABLE_GONE = (
+        "table.gone",
+        "warn",
+        "it is in the plan, and not at the source any more, or not picked by the file",
+    )
     SINK_UNSEEN = (
         "sink.unseen",
         "info, block",

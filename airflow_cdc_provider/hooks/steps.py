@@ -83,6 +83,16 @@ class CdcSteps:
 
         return plan(self.run)
 
+    def end_for_new_tables(self) -> bool:
+        """End the stream if there are tables to add, which planning then does."""
+        from airflow_cdc_provider.pipeline.steps.later_tables import (  # noqa: PLC0415 - see above
+            LaterTables,
+        )
+
+        later = LaterTables(self.run, every_s=0.0)
+        later.look()
+        return later.is_found
+
     def start_snapshot(self) -> JobProcess | JobHere | None:
         """Start the snapshot job; None if the stream has taken over already."""
         from airflow_cdc_provider.pipeline.steps.start_jobs import (  # noqa: PLC0415 - see above

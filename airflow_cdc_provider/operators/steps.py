@@ -80,6 +80,8 @@ class CdcPlanOperator(CdcOperator):
             summary = plan_summary(steps.run.name, steps.plan())
         if summary["warning"]:
             self.log.warning("%s", summary["warning"])
+        for text in summary["changed"]:
+            self.log.info("%s", text)
         for table in summary["not_copied"]:
             self.log.warning("%s", left_out_text(table))
         return summary

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, CdcError, LeaseHeldError
-from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.records import PipelineState
 from airflow_cdc_provider.pipeline.connections import DsnOf, Servers, resolve_servers
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
@@ -35,6 +35,8 @@ class Held:
 
     generation: int = 0
     """Under which it took the pipeline over last; 0 if it did not."""
+    begins: frozenset[TableId] = frozenset()
+    """Tables of the plan that it begins again, as the file says now."""
 
 
 @dataclass(frozen=True, slots=True)

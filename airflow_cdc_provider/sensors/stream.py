@@ -64,6 +64,8 @@ class CdcStreamSensor(BaseSensorOperator):
     :param stale_s: seconds without a heartbeat after which a stream is lost.
     :param stall_s: seconds without a move of the position, while something waits, after which a
         stream is lost.
+    :param new_tables_s: seconds between looks for new tables at the source; each takes a worker for
+        a moment.
     """
 
     template_fields: Sequence[str] = ("pipeline", "goal")
@@ -80,6 +82,7 @@ class CdcStreamSensor(BaseSensorOperator):
         start_s: float = START_S,
         stale_s: float = STALE_S,
         stall_s: float = STALL_S,
+        new_tables_s: float = 300.0,
         poke_interval: float = 5.0,
         timeout: float = 10 * 365 * 86400.0,
         **kwargs: Any,
@@ -89,6 +92,7 @@ class CdcStreamSensor(BaseSensorOperator):
         self.goal = goal
         self.max_restarts = max_restarts
         self.healthy_s = healthy_s
+        self.new_tables_s = new_tables_s
         self.patience = Patience(start_s=start_s, stale_s=stale_s, stall_s=stall_s)
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -150,6 +154,8 @@ class CdcStreamSensor(BaseSensorOperator):
                 self._restart(context, steps, event, wait)
             case Verdict.LOST:
                 self._restart(context, steps, event, wait)
+            case Verdict.LOOK:
+                self._look(context, steps, wait)
         assert_never(event.verdict)
 
     def _restart(
@@ -166,13 +172,25 @@ class CdcStreamSensor(BaseSensorOperator):
                 remedy="the logs of its jobs say why; run the task again",
             )
         self.log.warning("stream starts again: pipeline=%s cause=%s", event.pipeline, event.detail)
+        self._start(context, steps, replace(wait, restarts=tried + 1))
+
+    def _look(self, context: Context, steps: CdcSteps, wait: _Wait) -> NoReturn:
+        """Have tables that came to the source added, and go on waiting."""
+        if not steps.end_for_new_tables():
+            self._watch(steps, wait)
+        for text in steps.plan().changed:
+            self.log.info("%s", text)
+        self._start(context, steps, wait)
+
+    def _start(self, context: Context, steps: CdcSteps, wait: _Wait) -> NoReturn:
+        """Start the stream, in the place of one that may be left, and watch it."""
         store = context["task_state_store"]
         end_earlier_job(store, patience_s=KILL_PATIENCE_S)
         job = steps.start_stream(mode="continuous")
         remember(store, JobHandle.of(job.spec, job.pid, job.log))
         started = steps.run.store.now_us()
         await_streaming(steps, job, timeout_s=self.patience.start_s)
-        self._watch(steps, replace(wait, since_us=started, restarts=tried + 1))
+        self._watch(steps, replace(wait, since_us=started))
 
     def _watch(self, steps: CdcSteps, wait: _Wait) -> NoReturn:
         trigger = CdcStreamTrigger(
@@ -182,6 +200,7 @@ class CdcStreamSensor(BaseSensorOperator):
             since_us=wait.since_us,
             poll_s=float(self.poke_interval),
             deadline_us=wait.deadline_us,
+            look_us=steps.run.store.now_us() + int(self.new_tables_s * _US),
             **asdict(self.patience),
         )
         self.defer(

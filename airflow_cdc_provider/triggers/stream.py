@@ -52,6 +52,7 @@ class CdcStreamTrigger(BaseTrigger):
     :param since_us: when the stream was last started, or the watch began.
     :param poll_s: seconds between looks.
     :param deadline_us: when to give up, 0 for never.
+    :param look_us: when to ask for a look at the source, 0 for never.
     :param start_s: patience with a job that was started.
     :param stale_s: patience with a heartbeat that does not come.
     :param stall_s: patience with a position that stands still while something waits.
@@ -66,6 +67,7 @@ class CdcStreamTrigger(BaseTrigger):
         since_us: int = 0,
         poll_s: float = 5.0,
         deadline_us: int = 0,
+        look_us: int = 0,
         start_s: float = START_S,
         stale_s: float = STALE_S,
         stall_s: float = STALL_S,
@@ -78,12 +80,13 @@ class CdcStreamTrigger(BaseTrigger):
         self.since_us = since_us
         self.poll_s = poll_s
         self.deadline_us = deadline_us
+        self.look_us = look_us
         self.patience = Patience(start_s=start_s, stale_s=stale_s, stall_s=stall_s)
         self._reader: SqlStateReader | None = None
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class and the arguments to make this trigger again."""
-        names = ("pipeline", "state", "goal", "since_us", "poll_s", "deadline_us")
+        names = ("pipeline", "state", "goal", "since_us", "poll_s", "deadline_us", "look_us")
         arguments = {name: getattr(self, name) for name in names}
         return CLASS_PATH, {**arguments, **asdict(self.patience)}
 
@@ -108,8 +111,8 @@ class CdcStreamTrigger(BaseTrigger):
                     patience=self.patience,
                     now_us=now_us(),
                 )
-            if verdict is Verdict.WAITING and 0 < self.deadline_us <= now_us():
-                verdict, detail = Verdict.TIMEOUT, detail or "the time is up"
+            if verdict is Verdict.WAITING:
+                verdict, detail = self._in_time(detail)
             if verdict is not Verdict.WAITING:
                 event = StreamEvent(self.pipeline, verdict, detail, generation, now_us())
                 yield TriggerEvent(event.to_payload())  # type: ignore[no-untyped-call]
@@ -118,6 +121,14 @@ class CdcStreamTrigger(BaseTrigger):
                 self.log.info("watching: pipeline=%s %s", self.pipeline, detail)
                 told = detail
             await asyncio.sleep(self.poll_s)
+
+    def _in_time(self, detail: str) -> tuple[Verdict, str]:
+        """Go on waiting, unless it is time for something else."""
+        if 0 < self.deadline_us <= now_us():
+            return Verdict.TIMEOUT, detail or "the time is up"
+        if 0 < self.look_us <= now_us():
+            return Verdict.LOOK, detail
+        return Verdict.WAITING, detail
 
     async def cleanup(self) -> None:
         """Let go of the state store's connections."""

@@ -41,6 +41,8 @@ class Verdict(StrEnum):
     LOST = "lost"
     """It is wanted, and nobody is at work, or the position stands still."""
     FAILED = "failed"
+    LOOK = "look"
+    """All is well, and it is time to look for new tables at the source, on a worker."""
     TIMEOUT = "timeout"
 
 

@@ -109,6 +109,7 @@ def run_form(done: Convergence, status: PipelineStatus, seconds: float) -> Form:
         "seconds": round(seconds, 3),
         "plan_id": done.plan.plan_id,
         "new_plan": done.plan.is_new,
+        "changed": list(done.plan.changed),
         "not_copied": list(done.plan.not_copied),
         "snapshot": None if done.snapshot is None else dict(done.snapshot.result),
         "stream": {**done.stream.result, "job": done.stream.is_needed},

@@ -48,6 +48,7 @@ def plan_summary(name: PipelineName, plan: PlanSummary) -> dict[str, Any]:
         "routes": {str(table.schema.table): str(table.sink_table) for table in plan.tables[:_MOST]},
         "created": list(plan.created[:_MOST]),
         "not_copied": list(plan.not_copied[:_MOST]),
+        "changed": list(plan.changed),
         "gone": list(plan.gone[:_MOST]),
         "warning": plan.warning,
     }

@@ -16,6 +16,7 @@ from airflow.sdk.exceptions import (
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
 from airflow_cdc_provider.hooks.steps import CdcSteps
+from airflow_cdc_provider.pipeline.steps.planning import PlanSummary
 from airflow_cdc_provider.sensors.stream import CdcStreamSensor
 from airflow_cdc_provider.triggers.stream import CdcStreamTrigger
 from airflow_cdc_provider.triggers.verdict import StreamEvent, Verdict
@@ -191,3 +192,27 @@ def test_what_is_deferred_can_be_stored(
     path, arguments = deferred.value.trigger.serialize()
     assert path.endswith("CdcStreamTrigger")
     assert all(isinstance(value, str | int | float | dict) for value in arguments.values())
+
+
+@pytest.mark.parametrize("is_found", [False, True])
+def test_a_look_for_new_tables_starts_the_stream_again_if_there_are_any(
+    sensor: CdcStreamSensor,
+    context: Any,
+    generation: int,
+    monkeypatch: pytest.MonkeyPatch,
+    is_found: bool,
+) -> None:
+    """What planning and the look do is shown where they are; here it is who calls them."""
+    planned: list[str] = []
+
+    def plan(self: CdcSteps) -> Any:
+        planned.append(str(self.run.name))
+        return PlanSummary("p", 1, is_new=False, tables=(), handed_off=True, changed=("added",))
+
+    monkeypatch.setattr(CdcSteps, "end_for_new_tables", lambda _: is_found)
+    monkeypatch.setattr(CdcSteps, "plan", plan)
+    with pytest.raises(RestartedError if is_found else TaskDeferred) as ended:
+        told(sensor, context, Verdict.LOOK)
+    assert planned == ([str(SHOP)] if is_found else [])
+    if not is_found:
+        assert ended.value.trigger.look_us > 0  # type: ignore[attr-defined]

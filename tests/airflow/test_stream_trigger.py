@@ -101,6 +101,12 @@ def test_a_deadline_is_the_triggers_own(store: SqlStateStore, state_dsn: str) ->
     assert event_of(trigger(state_dsn, deadline_us=1)).verdict is Verdict.TIMEOUT
 
 
+def test_it_wakes_the_sensor_when_it_is_time_to_look(store: SqlStateStore, state_dsn: str) -> None:
+    beat(store, streaming(store))
+    assert event_of(trigger(state_dsn, look_us=1)).verdict is Verdict.LOOK
+    assert event_of(trigger(state_dsn, look_us=1, deadline_us=1)).verdict is Verdict.TIMEOUT
+
+
 def test_a_state_store_that_is_away_is_waited_for(tmp_path: Path, state_dsn: str) -> None:
     away = f"sqlite:///{tmp_path}/no/such/folder/state.db"
     with pytest.raises(TimeoutError):

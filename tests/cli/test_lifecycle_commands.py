@@ -10,10 +10,14 @@ import pytest
 from airflow_cdc_provider.cli.main import main
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
 from airflow_cdc_provider.pipeline.run import give_back
+from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
+from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
 from airflow_cdc_provider.pipeline.steps.planning import plan
 from airflow_cdc_provider.views.display import Screen
 from tests.cli.conftest import Say
 from tests.pipeline.conftest import FILE, Shop
+from tests.pipeline.test_changing_tables import exclude, later
+from tests.pipeline.test_nothing_to_stream import NO_SPARK
 from tests.said import Said
 
 SayOfFolder = Callable[..., Said]
@@ -134,3 +138,20 @@ def test_a_restart_where_nobody_is_at_work_clears_what_failed(shop: Shop, say: S
     assert "goes on from its last committed position" in say("restart").out
     state = run.store.ensure(run.name)
     assert (state.phase, state.error, state.wanted) == (Phase.PLANNING, "", Wanted.RUN)
+
+
+def test_a_table_is_dropped_at_the_sink_once_its_rows_were_told_and_it_was_confirmed(
+    shop: Shop, say: Say
+) -> None:
+    table = later(shop)
+    run = shop.run()
+    run_until_caught_up(run, SparkOptions(NO_SPARK))
+    give_back(run)
+    exclude(shop, table)
+    asked = ("--table", str(table), "--drop-target")
+    refused = say("remove", *asked)
+    assert refused.code == 2
+    assert f"to be dropped at the sink: {shop.target}.later, with its 3 rows" in refused.out
+    assert len(shop.sink_rows("SHOW TABLES")) == 2
+    assert f"{shop.target}.later is dropped" in say("remove", *asked, "--yes").out
+    assert shop.sink_rows("SHOW TABLES") == [("orders",)]

@@ -31,6 +31,7 @@ def run(options: Options, lookup: Lookup, screen: Screen) -> bool:
             screen.step,
             lambda: screen.progress(status_of(run)),
             lambda text: screen.say(f"warning: {text}"),
+            screen.say,
         )
         bounded = options.until == "caught-up" or run.model.stream.mode == "bounded"
         step = run_until_caught_up if bounded else run_continuously

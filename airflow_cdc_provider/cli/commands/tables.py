@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from airflow_cdc_provider.cli.commands.opening import Options, opened, say_done, table_of
+from airflow_cdc_provider.cli.commands.opening import (
+    Options,
+    confirm,
+    opened,
+    say_done,
+    table_of,
+)
 from airflow_cdc_provider.cli.lookup import Lookup
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.pipeline.steps.changing_tables import add_tables, remove_tables
+from airflow_cdc_provider.pipeline.steps.changing_tables import (
+    add_tables,
+    remove_tables,
+    targets_of,
+)
 from airflow_cdc_provider.views.display import Screen
 
 
@@ -34,11 +44,16 @@ def remove(options: Options, lookup: Lookup, screen: Screen) -> bool:
                 risk=NOTHING_CHANGED,
                 remedy="write --table database.table, once for each",
             )
-        targets = ", ".join(map(str, remove_tables(run, tables)))
+        dropped = options.drop_target
+        if dropped:
+            for target, rows in targets_of(run, tables).items():
+                held = "which is not there" if rows is None else f"with its {rows:,} rows"
+                screen.say(f"to be dropped at the sink: {target}, {held}")
+            confirm(options, screen, "Drop this at the sink, for good?")
+        targets = ", ".join(map(str, remove_tables(run, tables, drop_targets=dropped)))
         names = ", ".join(map(str, tables))
-        return say_done(
-            run.name, screen, f"{names} is not copied any more. The rows in {targets} stay"
-        )
+        fate = f"{targets} is dropped" if dropped else f"The rows in {targets} stay"
+        return say_done(run.name, screen, f"{names} is not copied any more. {fate}")
 
 
 def tables_of(options: Options) -> tuple[TableId, ...]:

@@ -79,6 +79,11 @@ class SourceSection(Reference):
     exclude: tuple[Pattern, ...] = Field(
         default=(), description="Tables to leave out of `tables`.", examples=[["inventory.tmp_*"]]
     )
+    new_tables: Literal["add", "tell"] = Field(
+        default="add",
+        description="What becomes of tables that appear at the source later and fit a pattern of "
+        "`tables`: they are added, or only told until `add` is called.",
+    )
     server_id: ServerIds = Field(
         default="5400-5499",
         description="Replication server ids, `first-last`. The stream uses the first one, the "

@@ -52,19 +52,33 @@ A plan is made once, and rows are in the sink by it. Every start, of `check`, `p
 |---|---|
 | `stream`, `spark`, `state`, `server_id`, sizes and connections of `snapshot` | obeyed from the \
 next start on; `split_rows` for tables that are not planned yet |
-| a table taken out of `tables` or put into `exclude`, or picked anew | refused with its line, \
-until `remove` or `add` is called for it: the other tables are not read again |
-| `sink.route` of a copied table | refused with its line, what it was and what it is |
-| `source.zero_dates`; until the hand-off `snapshot.backfill` | the same |
+| a table picked anew | added by the next `run`, as `add` does it: the stream follows it, its rows \
+are read beside, and the other tables are not read again |
+| a table taken out of `tables` or put into `exclude` | removed by the next `run`, as `remove` \
+does it: its rows at the sink stay. Until the hand-off, or if the file picks none of the plan's \
+tables, it is refused with its line |
+| `sink.route` of a copied table | refused with its line, what it was and what it is, until \
+`reset --table` is called for it: it alone is read again, into the new table |
+| `source.zero_dates`; until the hand-off `snapshot.backfill` | refused with its line |
 | the server behind `sink` | refused, unless the new one's ledger holds the plan, as a replica's \
 does |
 | the server behind `source` | refused, unless its history contains what was read; planned anew \
 if nothing was |
-| a new table at the source that fits a pattern which was there all along | not copied, and told \
-by `check`, `run`, `status` and `verify`, until `add` is called |
+| a new table at the source that fits a pattern which was there all along | as `source.new_tables` \
+says: added, or told by `check`, `run`, `show`, `status` and `verify` until `add` is called |
 
 The way past a refusal is `reset`: the next run reads all tables again, as the file says then.
-Tables of the sink that are in no plan any more keep their rows.
+Tables of the sink that are in no plan any more keep their rows. What a run adds and removes is
+written as a line each, and as an event. A change log takes no tables beside its stream: there a
+change of its tables is refused.
+
+`new_tables: add` is the default, because a pattern means all tables that fit it, and a table that
+is not copied is missed when it is too late. They are looked for at each start and, beside a
+continuous stream, every minute (in Airflow every `new_tables_s` seconds); what a table got before
+the stream took it up is read like any other row. One that cannot be copied as it is, for want of
+a key or because its target holds rows, is told and stops nothing. The copies of a table that
+pt-online-schema-change and gh-ost work on (`_orders_new`, `_orders_gho` and the like) are told and
+never added.
 
 This page is generated from the model in `airflow_cdc_provider/pipeline/file/model.py`.
 """

@@ -44,8 +44,13 @@ from airflow_cdc_provider.pipeline.steps.tables import (
     require_separate,
 )
 
+CatchUp = Callable[[Run], object]
+"""Brings the sink to the end of the source's log."""
 
-def add_tables(run: Run, tables: Collection[TableId] = ()) -> tuple[TableId, ...]:
+
+def add_tables(
+    run: Run, tables: Collection[TableId] = (), *, reach: CatchUp | None = None
+) -> tuple[TableId, ...]:
     """Let the stream follow tables that the file picks and the plan has not; ask for their rows.
 
     Without `tables` all of them. Returns those that were added; the next run reads them.
@@ -55,19 +60,25 @@ def add_tables(run: Run, tables: Collection[TableId] = ()) -> tuple[TableId, ...
     def pick(captured: Captured) -> tuple[TablePlan, ...]:
         return _to_add(run, captured, tables)
 
-    return _begin(run, pick)
+    return _begin(run, pick, reach)
 
 
 def reset_tables(run: Run, tables: Collection[TableId]) -> tuple[TableId, ...]:
     """Begin tables of the plan again, as they are defined now; ask for their rows.
 
-    The way on from a stream that ended at a change of theirs.
+    The way on from a stream that ended at a change of theirs, and to another route.
     """
+    run.held.begins = frozenset(tables)
 
     def pick(captured: Captured) -> tuple[TablePlan, ...]:
         return _to_reset(run, captured, tables)
 
     return _begin(run, pick)
+
+
+def require_addable_alone(run: Run, captured: Captured, table: TableId) -> None:
+    """Refuse a table that cannot be added, before anything is changed."""
+    _require_copyable(run, captured, _to_add(run, captured, [table]))
 
 
 Pick = Callable[[Captured], tuple[TablePlan, ...]]
@@ -87,13 +98,13 @@ def _looked_at(run: Run, pick: Pick) -> tuple[Captured, tuple[TablePlan, ...]]:
     return captured, begun
 
 
-def _begin(run: Run, pick: Pick) -> tuple[TableId, ...]:
+def _begin(run: Run, pick: Pick, reach: CatchUp | None = None) -> tuple[TableId, ...]:
     """Let the stream catch up, then follow tables from there on, and ask for their rows."""
     _, begun = _looked_at(run, pick)
     with closing(open_ledger(run)) as ledger:
         _own(run, ledger)
         ledger.change_tables(removed=[plan.schema.table for plan in begun])
-    catch_up(run)
+    (reach or catch_up)(run)
     with closing(open_ledger(run)) as ledger:
         generation = _own(run, ledger)
         # what the log holds behind the stream's position is the stream's: they are looked at now
@@ -107,15 +118,28 @@ def _begin(run: Run, pick: Pick) -> tuple[TableId, ...]:
             builder.create_missing(begun)  # without the unique keys of what nobody streams
         stream = ledger.change_tables(added=dict.fromkeys(names, at))
         run.store.change_plan(run.name, generation, added=begun, origin=origin)
+        kept = [state.plan for state in run.store.tables(run.name)]
+        release_tables(run, generation, keep=kept)  # one that goes elsewhere now
         run.store.store_hand_off(run.name, generation, stream)
         ask_for_unread(run.store, run.name, generation, stream, by=run.owner)
     return names
 
 
-def remove_tables(run: Run, tables: Collection[TableId]) -> tuple[TableId, ...]:
-    """Let the stream give up tables that the file does not pick any more; their rows stay.
+def targets_of(run: Run, tables: Collection[TableId]) -> dict[TableId, int | None]:
+    """Return the sink's tables of tables that may be removed, and how many rows each has."""
+    planned = {state.table: state.plan for state in run.store.tables(run.name)}
+    _require_gone(run, planned, tables)
+    with closing(open_targets(run)) as targets:
+        return {planned[t].sink_table: targets.rows(planned[t].sink_table) for t in tables}
 
-    Returns the sink's tables that nobody writes to any more.
+
+def remove_tables(
+    run: Run, tables: Collection[TableId], *, drop_targets: bool = False
+) -> tuple[TableId, ...]:
+    """Let the stream give up tables that the file does not pick any more.
+
+    Returns the sink's tables that nobody writes to any more. Their rows stay, or are dropped with
+    them: once the stream has let go, and while the claim still keeps others away.
     """
     planned = {state.table: state.plan for state in run.store.tables(run.name)}
     _require_gone(run, planned, tables)
@@ -125,10 +149,30 @@ def remove_tables(run: Run, tables: Collection[TableId]) -> tuple[TableId, ...]:
         run.store.change_plan(run.name, generation, removed=tables)
         run.store.store_hand_off(run.name, generation, stream)
         kept = [plan for table, plan in planned.items() if table not in tables]
-        release_tables(run, generation, keep=kept)
+        gone = sorted(planned[table].sink_table for table in tables)
+        try:
+            if drop_targets:
+                _drop(run, generation, gone, {plan.sink_table for plan in kept})
+        finally:
+            release_tables(run, generation, keep=kept)
     names = ", ".join(map(str, sorted(tables)))
     run.store.tell(run.name, f"not copied any more: {names}", level="warning")
-    return tuple(sorted(planned[table].sink_table for table in tables))
+    return tuple(gone)
+
+
+def _drop(
+    run: Run, generation: int, targets: Sequence[TableId], others: Collection[TableId]
+) -> None:
+    """Drop tables of the sink that no table of the plan goes to."""
+    shared = [table for table in targets if table in others]
+    if shared:
+        raise _refused(
+            run, f"{shared[0]} is also another table's", "leave --drop-target out: its rows stay"
+        )
+    with closing(open_targets(run, generation)) as opened:
+        opened.drop(targets)
+    names = ", ".join(map(str, targets))
+    run.store.tell(run.name, f"dropped at the sink: {names}", level="warning")
 
 
 def settle_tables(run: Run, generation: int, ledger: SinkLedger) -> None:
@@ -226,8 +270,9 @@ def _require_copyable(run: Run, captured: Captured, begun: Sequence[TablePlan]) 
 
 def _claim(run: Run, generation: int, begun: Sequence[TablePlan], sink: str) -> None:
     known = own_tables(run, sink)
-    planned = [state.plan for state in run.store.tables(run.name)]
-    claim_tables(run, generation, [*planned, *begun], known=known)
+    names = {plan.schema.table for plan in begun}
+    others = [state.plan for state in run.store.tables(run.name) if state.table not in names]
+    claim_tables(run, generation, [*others, *begun], known=known)
 
 
 def _require_gone(run: Run, planned: Collection[TableId], tables: Collection[TableId]) -> None:

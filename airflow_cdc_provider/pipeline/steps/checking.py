@@ -34,7 +34,12 @@ from airflow_cdc_provider.pipeline.steps.ended import (
     way_on,
     what_of,
 )
-from airflow_cdc_provider.pipeline.steps.file_changes import Copied, require_unchanged
+from airflow_cdc_provider.pipeline.steps.file_changes import (
+    Copied,
+    dropped,
+    follows_file,
+    require_unchanged,
+)
 from airflow_cdc_provider.pipeline.steps.servers import require_sink, sink_identity
 from airflow_cdc_provider.pipeline.steps.sink import open_targets, sink_of, source_of
 from airflow_cdc_provider.pipeline.steps.tables import (
@@ -252,6 +257,8 @@ def _not_as_planned(
     not_copied = tuple(not_copied)
     plans = (*captured.without(not_copied).plans, *captured.only(not_copied).plans)
     shared = {table: what for table, (_, what, _) in shared_targets(run.loaded, plans)}
+    adds = run.model.source.new_tables == "add" and follows_file(run)
+    by_run = "the next `run` adds it, if nothing speaks against it; " if adds else ""
     for table in not_copied:
         refused = f", and `add` would be refused: {shared[table]}" if table in shared else ""
         yield Finding(
@@ -261,9 +268,20 @@ def _not_as_planned(
             "it fits source.tables, and came after the plan was made",
             "a plan that has it",
             f"it is not copied{refused}",
-            "`add` it, which reads it alone, or put it into source.exclude",
+            f"{by_run}`add` it, which reads it alone, or put it into source.exclude",
         )
-    for table in gone:
+    dropped_from_file = dropped(run)
+    for table in dropped_from_file:
+        yield Finding(
+            PipelineCode.TABLE_GONE,
+            Level.WARN,
+            str(table),
+            "it is in the plan, and the file does not pick it any more",
+            "the tables of the plan",
+            "the next `run` removes it: its rows at the sink stay as they are then",
+            "pick it again if that is not meant",
+        )
+    for table in (table for table in gone if table not in dropped_from_file):
         yield Finding(
             PipelineCode.TABLE_GONE,
             Level.WARN,

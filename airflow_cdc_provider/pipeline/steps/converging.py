@@ -9,9 +9,9 @@ if that does not help, the error says which splits are still to pass.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from airflow_cdc_provider.core.errors import StateMovedError
+from airflow_cdc_provider.core.errors import FencedError, StateMovedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.checking import require_fit
@@ -22,6 +22,7 @@ from airflow_cdc_provider.pipeline.steps.finishing import (
 )
 from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
 from airflow_cdc_provider.pipeline.steps.jobs import JobEnd, SparkOptions
+from airflow_cdc_provider.pipeline.steps.later_tables import LaterTables
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.pipeline.steps.one_spark import OneSpark
 from airflow_cdc_provider.pipeline.steps.planning import PlanSummary, plan
@@ -46,6 +47,8 @@ class Watcher:
     on_tick: Callable[[], None] = field(default=_silent)
     on_warning: Callable[[str], None] = field(default=_no_words)
     """Told what the run does not do and a person may expect."""
+    on_change: Callable[[str], None] = field(default=_no_words)
+    """Told which tables came and went."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,20 +107,33 @@ def run_continuously(
 ) -> Convergence:
     """Run every step that is still to do, then stream until asked to stop.
 
-    The sink's tables are finished as soon as they are consistent, while the stream runs.
+    The sink's tables are finished as soon as they are consistent, while the stream runs. Where
+    tables appear that are to be added, the stream ends, takes them in and goes on, in one Spark.
     """
     with OneSpark() as spark:
         work = _Work(run, options, watcher or Watcher(), spark)
         planned, read = _until_handed_off(work)
         work.watcher.on_step("stream")
-        finisher = _Finisher(run)
-
-        def on_tick() -> None:
-            work.watcher.on_tick()
-            finisher.look()
-
-        ended = stream(run, options, on_tick=on_tick, start=spark.start)
+        while (ended := _stream(work)) is None:
+            planned = _planned(work)
         return Convergence(planned, read, ended, finish_tables(run))
+
+
+def _stream(work: _Work) -> JobEnd | None:
+    """Stream until asked to stop; None if there are tables to add, and it ended for them."""
+    finisher, later = _Finisher(work.run), LaterTables(work.run)
+
+    def on_tick() -> None:
+        work.watcher.on_tick()
+        finisher.look()
+        later.look()
+
+    try:
+        return stream(work.run, work.options, on_tick=on_tick, start=work.spark.start)
+    except FencedError:
+        if not later.is_found:
+            raise
+        return None
 
 
 class _Finisher:
@@ -142,12 +158,7 @@ def _until_handed_off(work: _Work) -> tuple[PlanSummary, JobEnd | None]:
     run, watcher = work.run, work.watcher
     watcher.on_step("check")
     require_fit(run)
-    watcher.on_step("plan")
-    planned = plan(run)
-    if planned.warning:
-        watcher.on_warning(planned.warning)
-    for table in planned.not_copied:
-        watcher.on_warning(left_out_text(table))
+    planned = _planned(work)
     if planned.handed_off:
         return planned, None
     watcher.on_step("snapshot")
@@ -161,4 +172,24 @@ def _until_handed_off(work: _Work) -> tuple[PlanSummary, JobEnd | None]:
         )
     watcher.on_step("hand-off")
     hand_off(run)
+    if planned.not_copied:  # they came, or were picked, while others were read
+        planned = replace(_planned(work), is_new=planned.is_new)
     return planned, read
+
+
+def _planned(work: _Work) -> PlanSummary:
+    """Go on with the plan there is, or make one; tell what is and what is not done by it."""
+    run, watcher = work.run, work.watcher
+    watcher.on_step("plan")
+
+    def reach(run: Run) -> JobEnd:
+        return catch_up(run, work.options, on_tick=watcher.on_tick, start=work.spark.start)
+
+    planned = plan(run, reach=reach)
+    if planned.warning:
+        watcher.on_warning(planned.warning)
+    for text in planned.changed:
+        watcher.on_change(text)
+    for table in planned.not_copied:
+        watcher.on_warning(left_out_text(table))
+    return planned

@@ -2,13 +2,13 @@
 
 A plan says what is copied where, and rows are in the sink by it. What the file may change at any
 time is obeyed at the next start: readers, batches, writers, server ids, Spark. What would need the
-rows of the plan to be other ones is refused with its line: a route, a table that is not picked any
-more or is picked anew, what becomes of zero dates, and until the hand-off the kind of backfill.
-`add` and `remove` change the plan by single tables; `reset` makes a new one from the file as it
-is.
+rows of the plan to be other ones is refused with its line: a route, what becomes of zero dates, and
+until the hand-off the kind of backfill and a table that is not picked any more. `reset` begins one
+table again as the file says now, or makes a new plan.
 
-A table that appears at the source and fits a pattern that was in the file all along is not the
-file's doing. It is told, again and again, but it stops nothing.
+Tables that are picked anew, or not any more, are what a run follows (`following_file`), unless the
+kind of sink takes no rows beside its stream. A table that appears at the source and fits a pattern
+that was in the file all along is not the file's doing, and stops nothing.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
 from airflow_cdc_provider.pipeline.file.patterns import TablePattern, sink_table
 from airflow_cdc_provider.pipeline.file.problems import Path
 from airflow_cdc_provider.pipeline.run import Run
+from airflow_cdc_provider.pipeline.steps.sink import sink_of
 
 Found = tuple[Path, str, str]
 Copied = tuple[TableId, TableId]
@@ -40,35 +41,92 @@ def require_unchanged(
     """
     stored = {(table.table, table.plan.sink_table) for table in run.store.tables(run.name)}
     origin = run.store.origin(run.name)
-    found = list(_routes(run.loaded, sorted(stored), origin))
+    let_be = {*dropped(run), *run.held.begins}
+    kept = sorted(copied for copied in stored if copied[0] not in let_be)
+    alone = follows_file(run) and len(stored) > 1
+    found = list(_routes(run.loaded, kept, origin, alone=alone))
     found += _routes(run.loaded, sorted(set(claimed) - stored), origin, fix=_ANOTHER_NAME)
     if origin is not None:
         handed_off = run.store.is_handed_off(run.name)
         found += _settings(run.loaded, origin, handed_off=handed_off)
-        found += _added(run.loaded, origin, left_out)
+        if not _joins(run):
+            found += _added(run.loaded, origin, picked_anew(run, left_out))
     if found:
         raise run.loaded.refusal(*found)
 
 
+def follows_file(run: Run) -> bool:
+    """Tell whether single tables may come and go: a stream is there, and the sink can."""
+    return run.store.is_handed_off(run.name) and _joins(run)
+
+
+def dropped(run: Run) -> tuple[TableId, ...]:
+    """Return the tables of the plan that a run removes, because the file does not pick them.
+
+    If it picks none of the plan's any more, that is no change of single tables.
+    """
+    if not follows_file(run):
+        return ()
+    planned = [state.table for state in run.store.tables(run.name)]
+    folds = _folds(run.store.origin(run.name))
+    gone = tuple(table for table in planned if not _picks(run.loaded, table, folds))
+    return gone if len(gone) < len(planned) else ()
+
+
+def picked_anew(run: Run, left_out: Iterable[TableId]) -> tuple[TableId, ...]:
+    """Return those that the file did not pick when the plan was made."""
+    origin = run.store.origin(run.name)
+    if origin is None:
+        return ()
+    fold = origin.names_fold_case
+
+    def any_of(patterns: Iterable[str], table: TableId) -> bool:
+        return any(TablePattern.parse(p).matches(table, ignore_case=fold) for p in patterns)
+
+    return tuple(
+        table
+        for table in left_out
+        if not any_of(origin.tables, table) or any_of(origin.exclude, table)
+    )
+
+
+def _joins(run: Run) -> bool:
+    return sink_of(run).abilities.joins
+
+
+def _folds(origin: PlanOrigin | None) -> tuple[bool, ...]:
+    """How a plan of an earlier release compared names is not known: either will do."""
+    return (False, True) if origin is None else (origin.names_fold_case,)
+
+
+def _picks(loaded: LoadedPipeline, table: TableId, folds: Iterable[bool]) -> bool:
+    return any(loaded.model.picks(table, ignore_case=fold) for fold in folds)
+
+
 def _routes(
-    loaded: LoadedPipeline, copied: Sequence[Copied], origin: PlanOrigin | None, *, fix: str = ""
+    loaded: LoadedPipeline,
+    copied: Sequence[Copied],
+    origin: PlanOrigin | None,
+    *,
+    fix: str = "",
+    alone: bool = False,
 ) -> Iterator[Found]:
-    model = loaded.model
-    # how a plan of an earlier release compared names is not known: either will do
-    folds = (False, True) if origin is None else (origin.names_fold_case,)
+    """Yield what goes elsewhere, or nowhere; `alone`: a table may begin again by itself."""
+    model, folds = loaded.model, _folds(origin)
     for source, sink in copied:
-        if not any(model.picks(source, ignore_case=fold) for fold in folds):
+        if not _picks(loaded, source, folds):
             path = _where_dropped(loaded, source, ignore_case=folds[-1])
             what = f"the plan copies {source} to {sink}, and the file does not pick it any more"
-            mend = f"{fix}pick it again, `remove` it, {RESET}; the rows in {sink} stay"
-            yield path, what, mend
+            yield path, what, f"{fix}pick it again, {RESET}; the rows in {sink} stay"
             continue
         targets = [sink_table(source, model.sink.routes, ignore_case=fold) for fold in folds]
         if sink not in targets:
             path = ("sink", "route") if model.sink.route else ("sink",)
             what = f"{source} goes to {targets[0]} now, and the plan copies it to {sink}"
-            mend = f"{fix}write the former route, {RESET}, and lets the rows in {sink} be"
-            yield path, what, mend
+            way = (
+                f"or `reset` it with --table {source}: only that is read again" if alone else RESET
+            )
+            yield path, what, f"{fix}write the former route, {way}; the rows in {sink} stay"
 
 
 def _where_dropped(loaded: LoadedPipeline, table: TableId, *, ignore_case: bool) -> Path:
@@ -99,15 +157,9 @@ def _settings(loaded: LoadedPipeline, origin: PlanOrigin, *, handed_off: bool) -
 def _added(
     loaded: LoadedPipeline, origin: PlanOrigin, left_out: Iterable[TableId]
 ) -> Iterator[Found]:
-    """Yield the tables that the file did not pick when the plan was made."""
+    """Yield the tables that the file picks anew, for a sink that cannot take them alone."""
     fold = origin.names_fold_case
-
-    def any_of(patterns: Iterable[str], table: TableId) -> bool:
-        return any(TablePattern.parse(p).matches(table, ignore_case=fold) for p in patterns)
-
     for table in left_out:
-        if any_of(origin.tables, table) and not any_of(origin.exclude, table):
-            continue
         at = (
             number
             for number, pattern in enumerate(loaded.model.source.patterns)
@@ -116,5 +168,5 @@ def _added(
         yield (
             ("source", "tables", next(at, 0)),
             f"{table} is picked now, and the plan does not copy it",
-            f"leave it out, `add` it, which reads it alone, {RESET}",
+            f"leave it out, make another pipeline for it, {RESET}",
         )

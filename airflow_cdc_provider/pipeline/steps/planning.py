@@ -26,17 +26,19 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from airflow_cdc_provider.columns.sink_port import SinkLedger
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.records import PlanOrigin, TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.reconcile import reconcile
 from airflow_cdc_provider.engine.stream.schema_changes import finish_changes
 from airflow_cdc_provider.pipeline.run import Run, take_over
-from airflow_cdc_provider.pipeline.steps.changing_tables import settle_tables
+from airflow_cdc_provider.pipeline.steps.changing_tables import CatchUp, settle_tables
 from airflow_cdc_provider.pipeline.steps.checking import CheckReport, check, differences
 from airflow_cdc_provider.pipeline.steps.claims import claim_tables, own_tables, release_tables
 from airflow_cdc_provider.pipeline.steps.ended import require_not_ended
-from airflow_cdc_provider.pipeline.steps.file_changes import require_unchanged
+from airflow_cdc_provider.pipeline.steps.file_changes import picked_anew, require_unchanged
+from airflow_cdc_provider.pipeline.steps.following_file import follow_file
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.pipeline.steps.servers import origin_now, require_sink, source_is_new
 from airflow_cdc_provider.pipeline.steps.sink import (
@@ -68,6 +70,8 @@ class PlanSummary:
     """Tables that fit the file now but are not in the plan: they appeared later."""
     gone: tuple[str, ...] = ()
     """Tables of the plan that the file no longer picks, or that are gone at the source."""
+    changed: tuple[str, ...] = ()
+    """What came and went because the file, or the source, has other tables now; for people."""
     warning: str = ""
     """Why the plan is not the one that this state store held, if nobody asked for another one."""
 
@@ -114,17 +118,21 @@ class _Found:
     origin: PlanOrigin
 
 
-def plan(run: Run) -> PlanSummary:
-    """Go on with the plan there is, or make one."""
+def plan(run: Run, *, reach: CatchUp | None = None) -> PlanSummary:
+    """Go on with the plan there is, or make one.
+
+    Tables that came or went are added and removed; `reach` is how the log is caught up with then.
+    """
     require_not_ended(run)
     captured = captured_tables(run)
     left_out, _ = differences(run, captured.plans)
     with closing(open_targets(run)) as targets:
         require_unchanged(run, claimed=targets.routes(), left_out=left_out)
+    changed = follow_file(run, captured, reach=reach).lines
     found = _Found(captured.plans, origin_now(run, captured))
     with closing(open_ledger(run)) as ledger:
         require_sink(run, found.origin.sink, ledger.plan_id())
-        return _plan(run, ledger, found)
+        return replace(_plan(run, ledger, found), changed=changed)
 
 
 def new_plan(run: Run) -> PlanSummary:
@@ -190,7 +198,7 @@ def _go_on(run: Run, ledger: SinkLedger, generation: int, found: _Found) -> Plan
         run.store.move(run.name, generation, expected=phase, to=Phase.PLANNING)
     for table in sorted(set(not_copied) - set(run.store.not_copied(run.name))):
         run.store.tell(run.name, left_out_text(table), level="warning")
-    run.store.keep_origin(run.name, generation, found.origin, not_copied)
+    run.store.keep_origin(run.name, generation, _origin(run, found.origin, not_copied), not_copied)
     # the ledger holds this very plan, so its tables are ours, claimed or not yet
     claim_tables(run, generation, planned, known=own_tables(run, found.origin.sink))
     created = _create_tables(run, planned)
@@ -205,6 +213,14 @@ def _go_on(run: Run, ledger: SinkLedger, generation: int, found: _Found) -> Plan
         not_copied=tuple(map(str, not_copied)),
         gone=tuple(map(str, gone)),
     )
+
+
+def _origin(run: Run, now: PlanOrigin, not_copied: Sequence[TableId]) -> PlanOrigin:
+    """Keep what the file picked before while what it picks anew is not added yet."""
+    before = run.store.origin(run.name)
+    if before is None or not picked_anew(run, not_copied):
+        return now
+    return replace(now, tables=before.tables, exclude=before.exclude)
 
 
 def _require_copyable(run: Run, tables: Sequence[TablePlan]) -> None:

@@ -82,6 +82,19 @@ class ChangelogTargets:
         self._store(lambda targets: targets | wanted)
         return tuple(conflict.table for conflict in found)
 
+    def rows(self, table: TableId) -> int | None:  # noqa: ARG002 - the port's
+        """Count nothing: a log holds changes."""
+        return None
+
+    def drop(self, tables: Collection[TableId]) -> None:
+        """Refuse: files that others may read are never deleted here."""
+        raise RefusedError(
+            f"the files of {', '.join(map(str, tables))} are a log, and are not dropped",
+            where=str(self._root),
+            risk=NOTHING_CHANGED,
+            remedy="delete them by hand if nobody reads them",
+        )
+
     def release(self, *, keep: Sequence[TablePlan] = ()) -> None:
         """Give back all tables but those of `keep`; their files stay."""
         kept = {plan.sink_table for plan in keep}

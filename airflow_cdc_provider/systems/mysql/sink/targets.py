@@ -147,6 +147,39 @@ class MySqlTargets:
 
         self._session.transaction(give_back)
 
+    def rows(self, table: TableId) -> int | None:
+        """Count a table's rows; None if there is no such table."""
+        named = f"table_schema = {literal(table.database)} AND table_name = {literal(table.table)}"
+        if not self._session.rows(f"SELECT 1 FROM information_schema.tables WHERE {named}"):
+            return None
+        return int(self._session.rows(f"SELECT COUNT(*) FROM {quote_table(table)}")[0][0])
+
+    def drop(self, tables: Collection[TableId]) -> None:
+        """Drop tables that this pipeline owns, with their rows, or refuse them.
+
+        Its claims keep other pipelines away until they are given back.
+        """
+        names = ", ".join(map(quote_table, tables))
+        self._session.transaction(lambda: self._require_mine(tables))
+        # one that a table of others refers to stays
+        self._session.execute("SET SESSION foreign_key_checks = 1")
+        self._session.execute(f"DROP TABLE IF EXISTS {names}")
+
+    def _require_mine(self, tables: Collection[TableId]) -> None:
+        ledger.check_generation(self._session, self._owner, lock="FOR UPDATE")
+        for table in tables:
+            holders = self._session.rows(
+                f"SELECT pipeline FROM {LEDGER}.target WHERE {_is(self._name(table))} FOR UPDATE"
+            )
+            if [row[0] for row in holders] != [str(self._owner.pipeline)]:
+                whose = "".join(f", but {row[0]}'s" for row in holders)
+                raise RefusedError(
+                    f"{table} is not this pipeline's{whose}",
+                    where=f"sink {self._session.where}",
+                    risk="rows of others would be lost; nothing was dropped",
+                    remedy="drop it by hand if nobody needs it",
+                )
+
     def _insert(self, plan: TablePlan) -> None:
         database, table = self._name(plan.sink_table)
         source, sink = (str(each) for each in (plan.schema.table, plan.sink_table))

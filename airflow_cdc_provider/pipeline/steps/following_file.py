@@ -1,0 +1,131 @@
+"""Tables come and go with the file, and at the source: what a run does about it by itself.
+
+- A table that the file does not pick any more is removed: the stream leaves it alone, its rows at
+  the sink stay.
+- A table that the file picks anew is added: the stream follows it, and its rows are read beside.
+- A table that appeared at the source and fits a pattern that was there all along is added too, if
+  the file says `new_tables: add`. What speaks against it, such as a missing key, is told and stops
+  nothing. The copies that pt-online-schema-change and gh-ost make of a table are left alone: they
+  take its place in the end, or go.
+
+Each is done as `add` and `remove` do it, so a crash in between is mended as theirs is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass
+
+from airflow_cdc_provider.core.errors import CdcError, RefusedError, RetryableError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.pipeline.run import Run
+from airflow_cdc_provider.pipeline.steps.changing_tables import (
+    CatchUp,
+    add_tables,
+    remove_tables,
+    require_addable_alone,
+)
+from airflow_cdc_provider.pipeline.steps.checking import differences
+from airflow_cdc_provider.pipeline.steps.file_changes import dropped, follows_file, picked_anew
+from airflow_cdc_provider.pipeline.steps.sink import open_ledger, open_targets
+from airflow_cdc_provider.pipeline.steps.tables import Captured
+
+_COPY_OF_A_TABLE = re.compile(r"_+(.+?)(_\d{14})?_(new|old|gho|ghc|del)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """What came and went, for people."""
+
+    lines: tuple[str, ...] = ()
+
+
+def follow_file(run: Run, captured: Captured, *, reach: CatchUp | None = None) -> Followed:
+    """Add and remove what the file, and the source, have changed since the plan was made."""
+    gone, wanted = dropped(run), wanted_tables(run, captured)
+    if not (gone or wanted) or not _streams_this_plan(run):
+        return Followed()
+    lines = []
+    if gone:
+        targets = ", ".join(map(str, remove_tables(run, gone)))
+        names = ", ".join(map(str, gone))
+        lines.append(f"removed: {names}, which the file does not pick; the rows in {targets} stay")
+    if wanted:
+        names = ", ".join(map(str, add_tables(run, wanted, reach=reach)))
+        lines.append(f"added: {names}; the rows there are will be read beside the stream")
+    return Followed(tuple(lines))
+
+
+def wanted_tables(run: Run, captured: Captured) -> tuple[TableId, ...]:
+    """Return the tables that a run adds: those of the file, and later ones that can be."""
+    if not follows_file(run):
+        return ()
+    left_out, _ = differences(run, captured.plans)
+    anew = picked_anew(run, left_out)
+    later = [table for table in left_out if table not in anew]
+    if run.model.source.new_tables == "tell":
+        later = []
+    return (*anew, *addable(run, captured, later))
+
+
+def _streams_this_plan(run: Run) -> bool:
+    """Tell whether the ledger says so too; if it was lost, all is read again, new tables too."""
+    with closing(open_ledger(run)) as ledger:
+        return (
+            ledger.plan_id() == run.store.ensure(run.name).plan_id and ledger.stream() is not None
+        )
+
+
+def addable(run: Run, captured: Captured, tables: Iterable[TableId]) -> tuple[TableId, ...]:
+    """Return those that nothing speaks against; the others are told."""
+    planned = {state.table for state in run.store.tables(run.name)}
+    taken = {state.plan.sink_table for state in run.store.tables(run.name)}
+    fit = []
+    for table in tables:
+        target = next(p.sink_table for p in captured.plans if p.schema.table == table)
+        why = _why_not(run, captured, table)
+        if is_copy_of(table, planned):
+            why = "it is the copy that a schema change tool makes of a table"
+        elif target in taken:
+            why = f"another table goes to {target}"
+        if why:
+            _tell_once(run, table, why)
+        else:
+            taken.add(target)
+            fit.append(table)
+    return tuple(fit)
+
+
+def is_copy_of(table: TableId, planned: Iterable[TableId]) -> bool:
+    """Tell whether a table has the name of a copy that a schema change tool makes."""
+    found = _COPY_OF_A_TABLE.fullmatch(table.table)
+    return found is not None and TableId(table.database, found.group(1)) in set(planned)
+
+
+def _why_not(run: Run, captured: Captured, table: TableId) -> str:
+    try:
+        require_addable_alone(run, captured, table)
+        _require_free(run, captured, table)
+    except RetryableError:
+        raise
+    except CdcError as refused:
+        return refused.what
+    return ""
+
+
+def _require_free(run: Run, captured: Captured, table: TableId) -> None:
+    plans = [plan for plan in captured.plans if plan.schema.table == table]
+    with closing(open_targets(run)) as targets:
+        conflicts = targets.conflicts(plans, known=frozenset())
+    replaces = run.model.sink.existing_rows == "replace"
+    for conflict in conflicts:
+        if conflict.pipeline or not replaces:
+            raise RefusedError(conflict.text, str(conflict.table), remedy=conflict.remedy)
+
+
+def _tell_once(run: Run, table: TableId, why: str) -> None:
+    text = f"{table} came later and is not added: {why}"
+    if all(event.text != text for event in run.store.events(run.name, 1000)):
+        run.store.tell(run.name, text, level="warning")
