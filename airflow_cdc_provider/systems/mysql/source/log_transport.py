@@ -37,6 +37,7 @@ from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities,
 from airflow_cdc_provider.systems.mysql.server.connection import RawConnection, connect, query
 from airflow_cdc_provider.systems.mysql.source.event_framing import EventFramer, is_error
 from airflow_cdc_provider.systems.mysql.source.gtid_encoding import encode_gtid_set
+from airflow_cdc_provider.systems.mysql.source.hung_dumps import end_hung_dumps
 from airflow_cdc_provider.systems.mysql.source.log_start import check_start
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ NO_SERVER_ID = 0
 """As that of `mysqlbinlog`: such a dump is nobody's rival, and ends where the log ends."""
 _CHUNK_BYTES = (1 << 21) - (1 << 17)  # what a framer holds without growing
 _FIRST_BYTES_S = 600.0
+_UNHINDERED_S = 1.0  # longer than a dump takes to begin, unless another one stands before it
 _MARIADB_CAPABILITY = 4
 
 
@@ -85,6 +87,8 @@ class LogTransport:
             raise
         self._poll = select.poll()
         self._poll.register(self._raw.fileno(), select.POLLIN)
+        if server_id and self.capabilities.is_mariadb and not self._arrived(_UNHINDERED_S):
+            end_hung_dumps(endpoint)
 
     def receive(self, wait_s: float) -> EventChunk | None:
         """Return the events that have come, None if none came within `wait_s`."""
