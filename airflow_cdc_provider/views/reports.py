@@ -62,6 +62,7 @@ def plan_form(preview: PlanPreview, model: PipelineFile) -> Form:
         ],
         "not_copied": list(preview.not_copied),
         "gone": list(preview.gone),
+        "removes": list(preview.removes),
         "max_connections": model.snapshot.max_connections,
     }
 
@@ -80,6 +81,10 @@ def plan_lines(form: Mapping[str, Any]) -> list[str]:
     )
     lines += [f"warning: {left_out_text(table)}" for table in form["not_copied"]]
     lines += [f"in the plan, no longer there: {table}" for table in form["gone"]]
+    lines += [
+        f"to be removed, as the file does not pick it: {table}; its rows at the sink stay"
+        for table in form["removes"]
+    ]
     lines += [
         f"[block] {found['subject']}: {found['observed']}; {found['why']}. Fix: {found['fix']}"
         for found in form["blocks"]

@@ -115,6 +115,8 @@ class PipelineStatus:
             return "failed"
         if self.state.wanted is Wanted.STOP:
             return "paused" if not self.is_owned else "stopping"
+        if self.state.wanted is Wanted.RESTART and self.is_owned:
+            return "restarting"
         if phase in {Phase.PLANNING, Phase.SNAPSHOT, Phase.STREAMING} and not self.is_owned:
             return f"{phase.value} (nobody is at work)"
         return phase.value

@@ -59,6 +59,8 @@ def test_show_names_wanted_and_actual_state_and_what_is_wrong(
     plan(shop.run())
     (folder / "bad.yaml").write_text("pipeline: bad\nsauce: 1\n")
     run = shop.run()
+    run.store.want(run.name, Wanted.RESTART)
+    assert say("status", "--json").form["summary"] == "restarting"
     run.store.want(run.name, Wanted.STOP)
     lines = say_of_folder("show").out.splitlines()
     (line,) = (line for line in lines if line.startswith(f"{run.name}: "))

@@ -25,7 +25,7 @@ from airflow_cdc_provider.pipeline.steps.converging import (
 )
 from airflow_cdc_provider.pipeline.steps.following_file import is_copy_of
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
-from airflow_cdc_provider.pipeline.steps.planning import plan
+from airflow_cdc_provider.pipeline.steps.planning import plan, preview
 from airflow_cdc_provider.pipeline.steps.verifying import verify
 from tests.pipeline.conftest import Shop
 from tests.pipeline.test_changing_tables import at_sink, at_source, exclude, later
@@ -116,6 +116,8 @@ def test_a_table_that_is_gone_from_the_file_is_removed_and_its_rows_stay(either:
     before = at_sink(shop, "later")
     exclude(shop, table)
     assert check(shop.run()).blocks == ()
+    seen = preview(shop.run())
+    assert (seen.removes, seen.gone) == ((str(table),), ())
     assert verify(shop.run(), settle_s=0).equal
     shop.at_source("DELETE FROM later")
     shop.at_source("INSERT INTO orders VALUES (9, 'nine', 90)")

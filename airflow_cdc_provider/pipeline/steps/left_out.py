@@ -9,5 +9,6 @@ def left_out_text(table: TableId | str) -> str:
     """Say that a table is not copied, and what to do about it."""
     return (
         f"{table} fits source.tables and is not in the plan, because it came later: it is not "
-        "copied. `add` it, which reads it alone, or put it into source.exclude"
+        "copied. Under new_tables: add a run adds it, unless something speaks against it; `add` "
+        "it, which reads it alone, or put it into source.exclude"
     )

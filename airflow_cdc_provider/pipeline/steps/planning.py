@@ -37,7 +37,11 @@ from airflow_cdc_provider.pipeline.steps.changing_tables import CatchUp, settle_
 from airflow_cdc_provider.pipeline.steps.checking import CheckReport, check, differences
 from airflow_cdc_provider.pipeline.steps.claims import claim_tables, own_tables, release_tables
 from airflow_cdc_provider.pipeline.steps.ended import require_not_ended
-from airflow_cdc_provider.pipeline.steps.file_changes import picked_anew, require_unchanged
+from airflow_cdc_provider.pipeline.steps.file_changes import (
+    dropped,
+    picked_anew,
+    require_unchanged,
+)
 from airflow_cdc_provider.pipeline.steps.following_file import follow_file
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.pipeline.steps.servers import origin_now, require_sink, source_is_new
@@ -85,6 +89,8 @@ class PlanPreview:
     stored_plan_id: str
     """The plan the state store holds, empty for none."""
     handed_off: bool
+    removes: tuple[str, ...] = ()
+    """Tables that a run would give up, because the file does not pick them any more."""
 
     @property
     def tables(self) -> tuple[TablePlan, ...]:
@@ -96,7 +102,7 @@ class PlanPreview:
 
     @property
     def gone(self) -> tuple[str, ...]:
-        return self.report.gone
+        return tuple(table for table in self.report.gone if table not in self.removes)
 
 
 def preview(run: Run) -> PlanPreview:
@@ -107,6 +113,7 @@ def preview(run: Run) -> PlanPreview:
         report=report,
         stored_plan_id="" if state is None else state.plan_id,
         handed_off=run.store.is_handed_off(run.name),
+        removes=tuple(map(str, dropped(run))),
     )
 
 
