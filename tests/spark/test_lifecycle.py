@@ -38,10 +38,10 @@ def wanted_of(pipeline: Pipeline) -> Wanted:
 
 
 def goes_on_after_a_restart(pipeline: Pipeline, **where: object) -> None:
-    with writing(pipeline, every_s=0.02):
+    with writing(pipeline, every_s=0.1):
         _, process = started(pipeline, **where)  # type: ignore[arg-type]
         with ended(pipeline, process):
-            wait_until(lambda: applied(pipeline) > 20)
+            wait_until(lambda: applied(pipeline) > 5)
             generation = pipeline.store.ensure(pipeline.name).generation
             for _ in range(2):
                 log = log_readers(pipeline.source)
@@ -49,15 +49,15 @@ def goes_on_after_a_restart(pipeline: Pipeline, **where: object) -> None:
                 pipeline.store.want(pipeline.name, Wanted.RESTART)
                 wait_until(lambda: wanted_of(pipeline) is Wanted.RUN)
                 before = applied(pipeline)
-                wait_until(lambda: applied(pipeline) > before + 20)  # noqa: B023
+                wait_until(lambda: applied(pipeline) > before + 5)  # noqa: B023
                 assert log_readers(pipeline.source).isdisjoint(log)
             assert process.poll() is None
             state = pipeline.store.ensure(pipeline.name)
             assert (state.generation, state.phase) == (generation, Phase.STREAMING)
-    _finish(pipeline, process)
+    _finish(pipeline)
 
 
-def _finish(pipeline: Pipeline, process: object) -> None:
+def _finish(pipeline: Pipeline) -> None:
     _, process = started(pipeline)
     with ended(pipeline, process):
         change(pipeline, 1)
