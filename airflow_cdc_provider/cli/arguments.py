@@ -72,14 +72,11 @@ _KEY = (
     "parts of a key are separated by commas, later ones may be left out; dates and times as text, "
     "in UTC; bytes as 0x.."
 )
-FROM_KEY = Option(
-    ("--from-key",), f"the first key that is read again; {_KEY}", kind=str, default=""
-)
+FROM_KEY = Option(("--from-key",), f"the first key that is read again; {_KEY}", kind=str)
 TO_KEY = Option(
     ("--to-key",),
     f"the key up to which is read; it is not read itself; {_KEY}",
     kind=str,
-    default="",
 )
 DRY_RUN = Option(("--dry-run",), "show how many rows it is about; ask for nothing")
 WAIT_FOR = Option(("--wait",), "wait until it is done; where nobody is at work, do what waits here")

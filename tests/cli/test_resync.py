@@ -66,6 +66,16 @@ def test_only_the_range_that_was_asked_for_is_read_again(shop: Shop, say: Say) -
     assert notes == [(1, "drifted"), (2, "two"), (3, "drifted")]
 
 
+def test_a_key_from_a_variable_that_is_not_set_is_no_open_end(shop: Shop, say: Say) -> None:
+    assert say("run", "--until", "caught-up").code == 0
+    table = f"{shop.database}.orders"
+    for option in ("--from-key=", "--to-key="):
+        said = say("resync", "--table", table, option, "--yes")
+        assert said.code == 2
+        assert f"{option}: '' is no int for id".replace("=", "") in said.err
+    assert say("requests", "--json").form["requests"] == []
+
+
 def test_a_request_that_waited_is_carried_out_by_the_next_run(shop: Shop, say: Say) -> None:
     assert say("run", "--until", "caught-up").code == 0
     with closing(shop.sink.connect(database=shop.target)) as connection:

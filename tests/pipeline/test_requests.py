@@ -76,20 +76,24 @@ def test_a_table_that_is_named_twice_is_read_once(shop: Shop, run: Run) -> None:
 def test_a_range_is_read_by_the_keys_kinds(shop: Shop, run: Run) -> None:
     found = resync_scope(run, names(shop, "wide"), from_key="5,0x00ff,2026-01-01", to_key="5,0x01")
     assert found.ranges == (KeyRange((5, b"\x00\xff", "2026-01-01"), (5, b"\x01")),)
-    half = resync_scope(run, names(shop, "wide"), to_key=" 7 ")
+    half = resync_scope(run, names(shop, "wide"), to_key="7")
     assert half.ranges == (KeyRange(None, (7,)),)
 
 
-WRONG: list[tuple[list[str], str, str, str]] = [
-    (["order"], "", "", "did you mean {}.orders?"),
-    (["nothing_like_it"], "", "", "as the source spells it"),
-    ([], "1", "", "one table's"),
-    (["orders", "wide"], "1", "", "one table's"),
-    (["orders"], "x", "", "--from-key: 'x' is no int for id: write a whole number"),
-    (["orders"], "", "5,6", "--to-key: 2 parts; the key has 1: id"),
+WRONG: list[tuple[list[str], str | None, str | None, str]] = [
+    (["order"], None, None, "did you mean {}.orders?"),
+    (["nothing_like_it"], None, None, "as the source spells it"),
+    ([], "1", None, "one table's"),
+    ([], "", None, "one table's"),
+    (["orders", "wide"], "1", None, "one table's"),
+    (["orders"], "x", None, "--from-key: 'x' is no int for id: write a whole number"),
+    (["orders"], "", None, "--from-key: '' is no int for id"),
+    (["orders"], "2", "", "--to-key: '' is no int for id"),
+    (["orders"], " 1", None, "--from-key: ' 1' is no int for id"),
+    (["orders"], None, "5,6", "--to-key: 2 parts; the key has 1: id"),
     (["orders"], "5", "5", "no key of {}.orders lies from 5 up to 5"),
     (["wide"], "5,0x01", "5", "lies from"),
-    (["texts"], "a", "", "(id) is the server's own"),
+    (["texts"], "a", None, "(id) is the server's own"),
 ]
 
 

@@ -45,16 +45,21 @@ _LETTERS = "23456789abcdefghjkmnpqrstuvwxyz"
 
 
 def resync_scope(
-    run: Run, tables: Sequence[str] = (), *, from_key: str = "", to_key: str = ""
+    run: Run,
+    tables: Sequence[str] = (),
+    *,
+    from_key: str | None = None,
+    to_key: str | None = None,
 ) -> Scope:
     """Return what is to be read again, all tables without a name; refuse what cannot be.
 
-    A key's parts are separated by commas; `to_key` is the first that is not read.
+    A key's parts are separated by commas; `to_key` is the first that is not read. None is an open
+    end, and the empty text is no key: whoever wrote it meant one.
     """
     plans = _plans(run)
     named = tuple(_named(run, plans, name) for name in dict.fromkeys(tables)) or tuple(plans)
     ranges: tuple[KeyRange, ...] = ()
-    if from_key or to_key:
+    if from_key is not None or to_key is not None:
         if not tables or len(named) > 1:
             raise _refused("a range of keys is one table's", "name that one table with --table")
         ranges = (_range(run, plans[named[0]].schema, from_key, to_key),)
@@ -187,7 +192,7 @@ def _planned(run: Run, plans: dict[TableId, TablePlan], table: TableId) -> Table
     )
 
 
-def _range(run: Run, schema: TableSchema, from_key: str, to_key: str) -> KeyRange:
+def _range(run: Run, schema: TableSchema, from_key: str | None, to_key: str | None) -> KeyRange:
     if not comparable(schema.key_kinds):
         raise _refused(
             f"the order of {schema.table}'s key ({', '.join(schema.primary_key)}) is the server's "
@@ -204,8 +209,8 @@ def _range(run: Run, schema: TableSchema, from_key: str, to_key: str) -> KeyRang
     return KeyRange(start, end)
 
 
-def _key(run: Run, schema: TableSchema, option: str, text: str) -> Key | None:
-    if not text:
+def _key(run: Run, schema: TableSchema, option: str, text: str | None) -> Key | None:
+    if text is None:
         return None
     try:
         return source_of(run).key_of(schema, text.split(","))

@@ -1,8 +1,8 @@
 """Keys that people write, in the form that the servers' own keys have here.
 
 A bound that means one thing to the server and another to code would leave rows out, so whatever
-is not plainly a value of its column is refused: a number out of range, a fraction that the column
-does not keep, a day that is none.
+is not plainly a value of its column is refused: a blank beside it, a number out of range, a
+fraction that the column does not keep, a day that is none.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def key_of(schema: TableSchema, texts: Sequence[str]) -> Key:
         raise ValueError(f"{len(texts)} parts; the key has {len(names)}: {', '.join(names)}")
     columns = map(schema.column, names)
     pairs = zip(columns, schema.key_kinds, texts, strict=False)
-    return tuple(_part(column, kind, text.strip()) for column, kind, text in pairs)
+    return tuple(_part(column, kind, text) for column, kind, text in pairs)
 
 
 def _part(column: Column, kind: KeyKind, text: str) -> KeyPart:
