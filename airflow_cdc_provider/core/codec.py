@@ -76,6 +76,7 @@ def effect_to_json(effect: StatementEffect) -> Json:
         "drops_constraints": effect.drops_constraints,
         "column_renames": [list(pair) for pair in effect.column_renames],
         "only_adds": effect.only_adds,
+        "is_told": effect.is_told,
         "is_doubtful": effect.is_doubtful,
     }
 
@@ -95,6 +96,7 @@ def effect_from_json(form: Json) -> StatementEffect:
         drops_constraints=form["drops_constraints"],
         column_renames=tuple((old, new) for old, new in form["column_renames"]),
         only_adds=form["only_adds"],
+        is_told=form["is_told"],
         is_doubtful=form["is_doubtful"],
     )
 

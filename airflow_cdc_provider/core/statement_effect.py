@@ -55,6 +55,8 @@ class StatementEffect:
     column_renames: tuple[tuple[str, str], ...] = ()
     only_adds: bool = False
     """Columns and keys are added, and nothing else is done."""
+    is_told: bool = False
+    """Of an ALTER: two definitions, and `unlogged_rows`, say all that it did."""
     is_doubtful: bool = False
     """Two definitions do not tell what it did: a column may have taken another's place."""
 

@@ -8,9 +8,12 @@ from contextlib import closing
 
 import pytest
 
-from airflow_cdc_provider.core.errors import TableChangedError
+from airflow_cdc_provider.core.errors import CdcError, TableChangedError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.requests import RequestStatus
 from airflow_cdc_provider.pipeline.run import Run
+from airflow_cdc_provider.pipeline.steps.changing_tables import reset_tables
 from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
 from tests.pipeline.conftest import Shop
@@ -220,6 +223,42 @@ class TestMySql(Changes):
         catch_up(shop)
         catch_up(shop)
         assert is_equal(shop, "orders")
+
+    def test_a_change_that_the_sink_refuses_is_told_and_the_table_can_be_begun_again(
+        self, shop: Shop
+    ) -> None:
+        begin(shop, ["orders"])
+        shop.sink.execute(
+            "ALTER TABLE orders ADD CONSTRAINT own CHECK (note <> '')", database=shop.target
+        )
+        change(shop, "orders", ["ALTER TABLE orders RENAME COLUMN note TO remark"])
+        change(shop, "orders", ["INSERT INTO others VALUES (2)"])
+        for _ in range(2):
+            with pytest.raises(CdcError, match=r"cannot be changed as .*orders was"):
+                catch_up(shop)
+        shop.sink.execute("DROP TABLE orders", database=shop.target)
+        reset_tables(shop.run(), [TableId(shop.database, "orders")])
+        catch_up(shop)
+        assert is_equal(shop, "orders")
+        assert is_equal(shop, "others")
+
+    def test_values_that_the_sink_cannot_convert_are_read(self, shop: Shop) -> None:
+        begin(shop, ["orders"])
+        change(shop, "orders", ["ALTER TABLE orders ADD COLUMN at POINT"])
+        change(shop, "orders", ["UPDATE orders SET at = POINT(1, 2)"])
+        catch_up(shop)
+        change(
+            shop,
+            "orders",
+            [
+                "ALTER TABLE orders DROP COLUMN at, ADD COLUMN at DATE DEFAULT '2020-01-02'",
+                "ALTER TABLE orders ADD COLUMN more JSON NOT NULL DEFAULT (JSON_ARRAY())",
+            ],
+        )
+        catch_up(shop)
+        run = catch_up(shop)
+        assert is_equal(shop, "orders")
+        assert {state.phase for state in run.store.tables(run.name)} == {TablePhase.CONSISTENT}
 
     def test_the_file_says_what_is_done(self, shop: Shop) -> None:
         with shop.path.open("a") as file:

@@ -20,6 +20,7 @@ from airflow_cdc_provider.core.errors import (
     RetryableError,
     TableChangedError,
 )
+from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStatus
 from airflow_cdc_provider.engine.backoff import BackOff
 from airflow_cdc_provider.engine.job import Job
@@ -129,7 +130,10 @@ class RequestWorker:
             known = self._job.store.request(request.pipeline, request.request_id)
             if known is None or known.is_cancel_wanted:
                 raise GivenUpError  # the table was changed, and is to be read once more
-            ledger.change_tables(read=request.scope.tables)
+            stream = ledger.change_tables(read=request.scope.tables)
+        spec = self._job.spec
+        for table in set(request.scope.tables) - set(stream.inconsistent):
+            self._job.store.mark_table(spec.pipeline, spec.generation, table, TablePhase.CONSISTENT)
 
     def _end(self, request: Request, status: RequestStatus, error: str = "") -> None:
         self._move(request, status, error)

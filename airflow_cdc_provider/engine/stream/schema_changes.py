@@ -20,12 +20,14 @@ from dataclasses import dataclass, field, replace
 
 from airflow_cdc_provider.columns.changes import ChangeBatch, Statement
 from airflow_cdc_provider.columns.sink_port import Sink, SinkLedger
-from airflow_cdc_provider.columns.source_port import LogReading
+from airflow_cdc_provider.columns.source_port import LogReading, PreflightQuestion
 from airflow_cdc_provider.core.errors import SchemaMovedError, TableChangedError
+from airflow_cdc_provider.core.findings import Level
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.ports import StateStore
 from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.schema_changes import (
     ChangeKind,
     Difference,
@@ -178,8 +180,9 @@ class SchemaChanges:
             raise _stopped(stopped_by, f"the log does not say what became of {table}")
         effects = [statement.effect for statement in said.found]
         found = self._job.source().difference(plan.schema, now, effects)
-        if found.refused:
-            raise _stopped(stopped_by, f"{table}: {found.refused}")
+        refused = found.refused or self._refused(replace(plan, schema=now))
+        if refused:
+            raise _stopped(stopped_by, f"{table}: {refused}")
         with closing(self._job.sink().open_tables()) as tables:
             found = found.onto(tables.columns(plan))
         progress = stream.progress_of(table)
@@ -206,6 +209,30 @@ class SchemaChanges:
             ),
             policy,
         )
+
+    def _refused(self, plan: TablePlan) -> str:
+        """Return why preflight would refuse the table as it is now, empty if it would not."""
+        source, table = self._job.source(), plan.schema.table
+        with source.catalogue() as catalogue:
+            picked = catalogue.picked([_Just(table.database, table.table)])
+        question = PreflightQuestion((plan,), picked, is_snapshot_done=True)
+        return "; ".join(
+            f"{finding.observed}: {finding.why}"
+            for finding in source.preflight(question).findings
+            if finding.level is Level.BLOCK and finding.subject.startswith(str(table))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Just:
+    """A pattern that picks one table."""
+
+    database: str
+    table: str
+
+    def matches(self, table: TableId, *, ignore_case: bool = False) -> bool:
+        del ignore_case  # it is named as the catalogue does
+        return (self.database, self.table) == (table.database, table.table)
 
 
 def finish_changes(

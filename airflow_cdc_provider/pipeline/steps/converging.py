@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from airflow_cdc_provider.core.errors import FencedError, StateMovedError
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.requests import RequestKind, RequestStatus
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.checking import require_fit
 from airflow_cdc_provider.pipeline.steps.finishing import (
@@ -142,16 +143,24 @@ class _Finisher:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._is_done = False
+        self._read = 0
 
     def look(self) -> None:
         """Finish the tables if it is time: also those that were read again since."""
         stream = self._run.store.stream(self._run.name)
         if stream is None or not stream.heartbeat_us:
             return
-        if stream.inconsistent:
-            self._is_done = False
-        elif not self._is_done:
+        read = self._read_beside()
+        if read != self._read:
+            self._is_done, self._read = False, read
+        if not self._is_done and not stream.inconsistent:
             self._is_done = not finish_tables(self._run)
+
+    def _read_beside(self) -> int:
+        """Count the tables that were read beside the stream."""
+        requests = self._run.store.requests(self._run.name)
+        done = (each for each in requests if each.status is RequestStatus.DONE)
+        return sum(each.kind is RequestKind.ADD for each in done)
 
 
 def _until_handed_off(work: _Work) -> tuple[PlanSummary, JobEnd | None]:

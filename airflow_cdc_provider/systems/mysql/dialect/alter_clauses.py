@@ -80,6 +80,18 @@ def renamed_column(clause: Sequence[Token]) -> tuple[str, str] | None:
     return (old, new) if old and new else None
 
 
+def is_told_by_definitions(clause: Sequence[Token]) -> bool:
+    """Tell whether two definitions, and the rows that were moved, say all that a clause did."""
+    if moves_rows(clause) or touched_keys(clause) is not None:
+        return True
+    first, words = clause[0], [token.text.upper() for token in clause[1:3] if token.is_name]
+    if first.is_word("ADD", "DROP"):
+        return words not in (["SYSTEM", "VERSIONING"], ["PERIOD", "FOR"])
+    if first.is_word("CONVERT"):
+        return words[:1] == ["TO"]
+    return first.is_word("MODIFY", "CHANGE") or renamed_column(clause) is not None
+
+
 def replaces_column(clauses: Sequence[Sequence[Token]]) -> bool:
     """Tell whether a column that is dropped may be added again, or another take its name."""
     dropped = {

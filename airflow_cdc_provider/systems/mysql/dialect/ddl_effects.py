@@ -25,6 +25,7 @@ from airflow_cdc_provider.core.statement_effect import StatementEffect, Statemen
 from airflow_cdc_provider.systems.mysql.dialect.alter_clauses import (
     drops_index,
     exchanged_in,
+    is_told_by_definitions,
     moves_rows,
     new_name_in,
     renamed_column,
@@ -111,6 +112,7 @@ def _both(one: StatementEffect, other: StatementEffect) -> StatementEffect:
         if_plain=(),
         only_adds=False,
         is_doubtful=True,
+        is_told=one.is_told and other.is_told,
     )
 
 
@@ -209,6 +211,7 @@ def _index_statement(
         tables=(table,),
         harmless=is_plain and not drops,
         only_adds=not drops or not is_plain,
+        is_told=True,
     )
     # CREATE INDEX name USING BTREE ON table
     return replace(effect, if_plain=(name,)) if drops and is_plain and is_exact else effect
@@ -299,6 +302,7 @@ def _alter(reading: StatementTokens) -> StatementEffect:
         column_renames=tuple(pair for c in clauses if (pair := renamed_column(c)) is not None),
         only_adds=all(clause[0].is_word("ADD") for clause in clauses),
         is_doubtful=replaces_column(clauses),
+        is_told=all(map(is_told_by_definitions, clauses)),
     )
 
 

@@ -46,7 +46,7 @@ def difference(
         unique_added=_other_keys(pair.unique_now, pair.unique_was),
         unique_dropped=_other_keys(pair.unique_was, pair.unique_now),
         moves_rows=bool(moves),
-        refused=pair.refusal(),
+        refused=pair.refusal() or _unknown(statements),
     )
     reasons = (*moves, *_doubts(statements), *_new_values(found, pair))
     return replace(found, reread="; ".join(dict.fromkeys(reasons)))
@@ -125,6 +125,13 @@ def _text(schema: TableSchema, name: str) -> tuple[str, ...]:
     """Return a column's definition without its name."""
     stated = _stated(schema).get(name)
     return () if stated is None else (stated.type_text, *(a.text for a in stated.attributes))
+
+
+def _unknown(statements: Sequence[StatementEffect]) -> str:
+    alters = (effect for effect in statements if effect.kind is StatementKind.ALTER)
+    if all(effect.is_told for effect in alters):
+        return ""
+    return "the statement does more than its definition and its rows tell"
 
 
 def _moved_rows(statements: Sequence[StatementEffect]) -> Iterator[str]:

@@ -18,9 +18,14 @@ from airflow_cdc_provider.systems.mysql.dialect.table_ddl import (
 )
 
 
-def alter_statement(change: SchemaChange, found: TableSchema, *, sink_flavour: str) -> str:
-    """Return the ALTER TABLE that is still to be done, empty if nothing is."""
-    clauses = list(_Alteration(change, found, sink_flavour).clauses())
+def alter_statement(
+    change: SchemaChange, found: TableSchema, *, sink_flavour: str, anew: bool = False
+) -> str:
+    """Return the ALTER TABLE that is still to be done, empty if nothing is.
+
+    With `anew` columns of another type are made anew, without their values.
+    """
+    clauses = list(_Alteration(change, found, sink_flavour, anew=anew).clauses())
     if not clauses:
         return ""
     return f"ALTER TABLE {quote_table(change.before.sink_table)} {', '.join(clauses)}"
@@ -49,7 +54,10 @@ def unique_key_statements(
 class _Alteration:
     """One change, against the table that the sink has."""
 
-    def __init__(self, change: SchemaChange, found: TableSchema, sink_flavour: str) -> None:
+    def __init__(
+        self, change: SchemaChange, found: TableSchema, sink_flavour: str, *, anew: bool
+    ) -> None:
+        self._anew = anew
         self._change = change
         self._difference = change.difference
         self._flavour = sink_flavour
@@ -66,11 +74,25 @@ class _Alteration:
         }
         for name in self._difference.modified:
             if name not in done:
-                yield f"MODIFY COLUMN {self._definition(name)}"
+                yield from self._modified(name)
         for name in self._difference.added:
             if name.lower() not in self._columns:
-                yield f"ADD COLUMN {self._definition(name)}"
+                yield f"ADD COLUMN {self._added(name)}"
         yield from self._dropped()
+
+    def _modified(self, name: str) -> Iterator[str]:
+        if not self._anew or name in self._change.after.schema.primary_key:
+            yield f"MODIFY COLUMN {self._definition(name)}"
+            return
+        yield f"DROP COLUMN {quote_identifier(name)}"
+        yield f"ADD COLUMN {self._added(name)}"
+
+    def _added(self, name: str) -> str:
+        """Return a new column's definition; one that is read takes NULL until it is."""
+        schema = self._change.after.schema
+        if not self._change.rereads or schema.column(name).generated:
+            return self._definition(name)
+        return nullable_definition(schema, name, sink_flavour=self._flavour)
 
     def _drops(self, key: UniqueKey) -> bool:
         """Tell whether a unique key goes.

@@ -225,6 +225,8 @@ class MySqlLedger:
         def change() -> StreamSplit:
             check_generation(self._session, self._owner, lock="FOR UPDATE")
             changed = self._rewrite(lambda stored: stored.with_tables(added, removed).read(read))
+            for table in removed:  # what was begun of them is not to be gone on with
+                schema_change_rows.end(self._session, self._owner, table)
             self._own_tables(changed)
             claim_commit(self._session, self._owner)
             return changed

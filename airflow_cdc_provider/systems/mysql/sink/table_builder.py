@@ -113,22 +113,32 @@ class MySqlTableBuilder:
             if change.truncates:
                 self._session.execute(f"TRUNCATE TABLE {quote_table(target)}")
             self._alter(change, found)
+        except (IntegrityError, RefusedError) as error:
+            raise _not_made(change, error) from None
         finally:
             writers.withdraw(self._session, lock)
 
     def _alter(self, change: SchemaChange, found: TableSchema) -> None:
         statement = alter_statement(change, found, sink_flavour=self._flavour)
-        if statement and change.rereads:
-            with self._session.lenient():  # whatever becomes of the values, they are read again
-                self._session.execute(statement)
-            return
+        if change.rereads:
+            self._alter_leniently(change, found, statement)
+            return  # rows of before and after stand side by side; `finish` adds the keys
         if statement:
             self._session.execute(statement)
-        if change.rereads:
-            return  # rows of before and after stand side by side; `finish` adds the keys
         present = self._constraints(change.before.sink_table)
         for added in unique_key_statements(change, present, sink_flavour=self._flavour):
             self._session.execute(added)
+
+    def _alter_leniently(self, change: SchemaChange, found: TableSchema, statement: str) -> None:
+        """Alter a table whose values are read again: whatever becomes of them now."""
+        if not statement:
+            return
+        with self._session.lenient():
+            try:
+                self._session.execute(statement)
+            except (IntegrityError, RefusedError):  # values that cannot be converted
+                again = alter_statement(change, found, sink_flavour=self._flavour, anew=True)
+                self._session.execute(again)
 
     def finish(self, plans: Sequence[TablePlan]) -> tuple[str, ...]:
         """Add secondary unique and foreign keys; returns what is to be said of them."""
@@ -231,3 +241,15 @@ class MySqlTableBuilder:
 
     def _has(self, table: TableId, key: LaterKey) -> bool:
         return key.name.lower() in self._constraints(table)
+
+
+def _not_made(change: SchemaChange, error: CdcError) -> CdcError:
+    """Say which change the sink refused, and the way on."""
+    return type(error)(
+        f"the sink's table cannot be changed as {change.table} was ({change.statement}): "
+        f"{error.what}",
+        f"table {change.before.sink_table}; {error.where}",
+        "none yet: what came before the statement is committed, nothing behind it",
+        "mend what the sink speaks of and run again; or drop its table, then "
+        f"`reset` with --table {change.table}: only that is read again",
+    )
