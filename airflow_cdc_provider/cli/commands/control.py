@@ -23,6 +23,8 @@ def reset(options: Options, lookup: Lookup, screen: Screen) -> bool:
     names = ", ".join(map(str, tables))
 
     def begin(run: Run) -> str:
+        if set(tables) == {state.table for state in run.store.tables(run.name)}:
+            return control.reset(run)
         reset_tables(run, tables)
         return f"{names} begins again with the next run; the other tables are not read again"
 

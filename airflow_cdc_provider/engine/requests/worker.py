@@ -3,7 +3,8 @@
 A thread of the stream job looks for open requests and carries out one after the other, oldest
 first. What fails is the request's failure, never the stream's: its error stands in its row. What
 may pass is tried again from where the sink's ledger says that the request is. When the job ends,
-or is killed, a request stays where it is, for the next owner.
+or is killed, a request stays where it is, for the next owner; one that is to be cancelled ends with
+the job, and where the stream failed for good the others say so in their rows.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
+from dataclasses import replace
 
 from airflow_cdc_provider.core.errors import (
     CdcError,
@@ -30,6 +32,7 @@ from airflow_cdc_provider.engine.stream.following import Following
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 2.0
+_CANCELLED = "cancelled; what was joined stays"
 
 
 class RequestWorker:
@@ -58,9 +61,20 @@ class RequestWorker:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         self._closing.set()
         self._thread.join(timeout=60)
+        with suppress(CdcError):
+            for request in self._open():
+                self._leave(request, error)
+
+    def _leave(self, request: Request, error: BaseException | None) -> None:
+        """End what is to be cancelled; say of what stays why it waits, if the stream failed."""
+        if request.is_cancel_wanted:
+            self._end(request, RequestStatus.CANCELLED, _CANCELLED)
+        elif isinstance(error, CdcError) and not isinstance(error, (RetryableError, FencedError)):
+            text = f"waits: the stream stopped with {self._scrubbed(error)}"
+            self._job.store.note_request(self._job.spec.generation, replace(request, error=text))
 
     def _run(self) -> None:
         while not self._is_ending():
@@ -94,7 +108,7 @@ class RequestWorker:
         except GivenUpError:
             if self._is_ending():
                 raise
-            self._end(resync.request, RequestStatus.CANCELLED, "cancelled; what was joined stays")
+            self._end(resync.request, RequestStatus.CANCELLED, _CANCELLED)
         except FencedError:
             raise
         except CdcError as error:
