@@ -88,7 +88,8 @@ class MySqlPoint:
 
     @property
     def where(self) -> str:
-        return f"log at {self.start}, transaction {self.gtid}"
+        named = f"transaction {self.gtid}" if self.gtid else "a transaction without GTID"
+        return f"log at {self.start}, {named}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +165,7 @@ class MySqlPosition:
             return point.end <= self.binlog
         if isinstance(self.gtids, MariaDbGtidPosition) and isinstance(point.gtid, MariaDbGtid):
             return point.gtid in self.gtids
-        raise _incomparable(str(self), f"transaction {point.gtid} at {point.end}")
+        raise _incomparable(str(self), f"transaction {point.name} at {point.end}")
 
     def covers(self, other: LogPosition) -> bool:
         """Tell whether everything up to `other` is also up to here."""

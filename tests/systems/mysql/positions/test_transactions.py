@@ -93,3 +93,9 @@ def test_an_origin_that_none_of_the_chosen_transactions_has_changes_no_answer() 
     first = both.chosen(np.array([0]))
     seven = MySqlPosition(UUIDS[0], None, GtidSet.parse(f"{UUIDS[0]}:7"))
     assert asked_at_once(first, seven) == [True]
+
+
+def test_a_transaction_without_a_gtid_is_told_by_its_place() -> None:
+    place = BinlogPosition(7, 120)
+    point = MySqlPoint(UUIDS[0], None, place, BinlogPosition(7, 300), 0)
+    assert point.where == f"log at {place}, a transaction without GTID"
