@@ -17,6 +17,8 @@ class Option:
     default: object = None
     kind: type | None = None
     """None is a flag."""
+    to: str = ""
+    """The attribute it is kept in, if not that of its flag."""
     many: bool = False
     """It may be given more than once; a list, or None."""
 
@@ -25,6 +27,8 @@ class Option:
         if self.kind is None:
             return {"help": self.help, "action": "store_true"}
         common: dict[str, object] = {"help": self.help, "type": self.kind}
+        if self.to:
+            common["dest"] = self.to
         if not self.flags[0].startswith("-"):
             return common
         if self.many:
@@ -78,6 +82,13 @@ TO_KEY = Option(
     f"the key up to which is read; it is not read itself; {_KEY}",
     kind=str,
 )
+COLUMN = Option(("--column",), "the column whose values are in the interval", kind=str)
+BACKFILLED = Option(("--table",), "the table, as database.table", kind=str)
+_VALUE = "a number, a date, or a time with a date; TIMESTAMP in UTC"
+FROM = Option(("--from",), f"the first value that is read again: {_VALUE}", kind=str, to="start")
+TO = Option(
+    ("--to",), f"the value up to which is read; it is not read itself: {_VALUE}", kind=str, to="end"
+)
 DRY_RUN = Option(("--dry-run",), "show how many rows it is about; ask for nothing")
 WAIT_FOR = Option(("--wait",), "wait until it is done; where nobody is at work, do what waits here")
 DROP_TARGET = Option(("--drop-target",), "drop the table at the sink as well, with its rows")
@@ -115,6 +126,10 @@ COMMANDS: Mapping[str, tuple[str, tuple[Option, ...]]] = {
     "resync": (
         "read rows of a running pipeline again; their tables flow on",
         (FILE, JSON, TABLE, FROM_KEY, TO_KEY, DRY_RUN, YES, WAIT_FOR, ID),
+    ),
+    "backfill": (
+        "read the rows again whose column lies in an interval; their table flows on",
+        (FILE, JSON, BACKFILLED, COLUMN, FROM, TO, DRY_RUN, YES, WAIT_FOR, ID),
     ),
     "requests": ("list what was asked of the pipeline", (FILE, JSON)),
     "cancel": ("give a request up; rows that were read again stay", (FILE, REQUEST, JSON)),

@@ -49,6 +49,7 @@ MODULES: Mapping[str, str] = {
     "verify": "verifying",
     "log": "log",
     "resync": "resync",
+    "backfill": "resync",
     "requests": "requests",
     "cancel": "requests",
     "add": "tables",

@@ -73,10 +73,10 @@ class JoinedRows:
 
     rows: SplitRows
     touched: pa.RecordBatch | None = None
-    """Keys that the log has changed since the read, if they cannot be compared in code.
+    """Keys of which the sink gives up what it has; `rows` holds those that are there now.
 
-    They may lie outside the split's range. The sink gives up what it has of them; `rows` holds
-    those that are there at the position.
+    Those that the log has changed since the read, if nobody here can tell which are the split's
+    own; they may lie outside of it. And those that were listed for the read.
     """
 
 
@@ -108,6 +108,8 @@ class JoinSink(Protocol):
     ) -> LogPosition | None:
         """Replace all the sink holds in the split's range by its rows at the stream's position.
 
+        Of an interval each row that was read takes the place of the one with its key, and of keys
+        that were listed each is given up: nothing is deleted because of its values at the sink.
         Returns that position; None if the rows cannot join yet, and nothing was done: the table is
         not the stream's or not at its consistent point, the stream has not passed the report's H,
         or its writers are at different places. Then wait for the stream, and ask again.
@@ -116,6 +118,9 @@ class JoinSink(Protocol):
         `within` are the ranges that the request reads again: a row there that holds a unique value
         of the split's is deleted, for it will be read again or has been found wrong.
         """
+
+    def held_keys(self, split: SnapshotSplit) -> pa.Table:
+        """Return the keys that the sink holds of a split; too many are a `SplitTooBigError`."""
 
     def joined(self, request: str) -> tuple[JoinedSplit, ...]:
         """Return the splits that have joined for a request, of all its tables."""

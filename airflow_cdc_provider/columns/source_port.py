@@ -15,12 +15,12 @@ from airflow_cdc_provider.columns.verify_port import VerifySide
 from airflow_cdc_provider.core.findings import Finding
 from airflow_cdc_provider.core.history import Held
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.keys import Key
+from airflow_cdc_provider.core.keys import Key, KeyPart
 from airflow_cdc_provider.core.logged_events import LogView
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.schema_changes import Difference
-from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.splits import Interval, SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.statement_effect import StatementEffect
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.table_facts import TableFacts
@@ -52,10 +52,20 @@ class Boundaries(Protocol):
     def __call__(self, schema: TableSchema, start: Key | None) -> Iterator[Key]: ...
 
 
+class Cuts(Protocol):
+    """Finds values that cut an interval, over a connection that it holds."""
+
+    def __call__(self, schema: TableSchema, interval: Interval) -> Iterator[KeyPart] | None:
+        """Yield them in order; None if no index of the column would find them."""
+
+
 class SplitReader(Protocol):
     """Reads whole splits over connections that it keeps."""
 
-    def read(self, split: SnapshotSplit) -> tuple[SplitRows, SplitReport]: ...
+    def read(
+        self, split: SnapshotSplit, listed: pa.RecordBatch | None = None
+    ) -> tuple[SplitRows, SplitReport]:
+        """Read a split; `listed` are the keys of one whose rows are named one by one."""
 
     def changes(
         self, split: SnapshotSplit, report: SplitReport, up_to: LogPosition
@@ -217,6 +227,15 @@ class Source(Protocol):
 
     def boundaries(self, split_rows: int) -> AbstractContextManager[Boundaries]:
         """Open what finds split boundaries."""
+
+    def interval_cuts(self, split_rows: int) -> AbstractContextManager[Cuts]:
+        """Open what cuts an interval of a column."""
+
+    def value_of(self, schema: TableSchema, column: str, text: str) -> KeyPart:
+        """Read a value of a column that can be compared in code, as a person writes it.
+
+        A `ValueError` says what is wrong with it.
+        """
 
     def key_of(self, schema: TableSchema, texts: Sequence[str]) -> Key:
         """Read a table's key, or its first parts, as a person writes them.

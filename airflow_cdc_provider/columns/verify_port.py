@@ -12,6 +12,7 @@ from typing import Protocol
 
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import Key, KeyRange
+from airflow_cdc_provider.core.splits import Interval
 from airflow_cdc_provider.core.table_schema import TableSchema
 
 Hashes = dict[Key, str]
@@ -55,8 +56,8 @@ class TableSide(Protocol):
     def sum_of(self, keys: KeyRange) -> Sum:
         """Add up the rows of a range."""
 
-    def count(self, keys: KeyRange, *, most: int) -> int:
-        """Count the rows of a range, and no more than `most`."""
+    def count(self, keys: KeyRange, interval: Interval | None = None, *, most: int) -> int:
+        """Count the rows of a range, or those of them in an interval, and no more than `most`."""
 
     def bucket_sums(self) -> Mapping[int, Sum]:
         """Add up the whole table by buckets of its key, in one pass."""

@@ -19,7 +19,7 @@ from airflow_cdc_provider.core.keys import Key, KeyKind, KeyKinds, KeyPart, KeyR
 from airflow_cdc_provider.core.kinds import kinds
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.quiet_log import QuietLog
-from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.splits import FinishedSplit, Interval, SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
 
@@ -138,7 +138,7 @@ def key_from_json(form: Json) -> Key | None:
 
 def split_to_json(split: SnapshotSplit) -> Json:
     """Write a split."""
-    return {
+    form: Json = {
         "table": str(split.table),
         "number": split.number,
         "columns": list(split.key_columns),
@@ -146,13 +146,31 @@ def split_to_json(split: SnapshotSplit) -> Json:
         "start": key_to_json(split.keys.start),
         "end": key_to_json(split.keys.end),
     }
+    if split.interval is not None:
+        form["interval"] = interval_to_json(split.interval)
+    if split.listed:
+        form["listed"] = True
+    return form
 
 
 def split_from_json(form: Json) -> SnapshotSplit:
     """Read what `split_to_json` wrote."""
     table, columns, kinds = _of_a_table(form["table"], (*form["columns"],), (*form["kinds"],))
     keys = KeyRange(key_from_json(form["start"]), key_from_json(form["end"]))
-    return SnapshotSplit(table, form["number"], columns, kinds, keys)
+    interval = interval_from_json(form["interval"]) if "interval" in form else None
+    listed = form.get("listed", False)
+    return SnapshotSplit(table, form["number"], columns, kinds, keys, interval, listed)
+
+
+def interval_to_json(interval: Interval) -> Json:
+    """Write an interval."""
+    return [interval.column, key_to_json((interval.start, interval.end))]
+
+
+def interval_from_json(form: Json) -> Interval:
+    """Read what `interval_to_json` wrote."""
+    column, (start, end) = form
+    return Interval(column, _part_from_json(start), _part_from_json(end))
 
 
 @lru_cache(maxsize=64)

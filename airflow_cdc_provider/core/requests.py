@@ -19,11 +19,19 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
-from airflow_cdc_provider.core.codec import Json, dumps, key_from_json, key_to_json
+from airflow_cdc_provider.core.codec import (
+    Json,
+    dumps,
+    interval_from_json,
+    interval_to_json,
+    key_from_json,
+    key_to_json,
+)
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, StateMovedError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.splits import Interval
 
 _SHOWN_RANGES = 3
 
@@ -33,6 +41,8 @@ class RequestKind(StrEnum):
 
     RESYNC = "resync"
     """Read rows again that are there, or should be."""
+    BACKFILL = "backfill"
+    """Read the rows again whose column lies in an interval."""
     ADD = "add"
     """Read a table that the stream has just begun to follow."""
 
@@ -76,12 +86,14 @@ class Scope:
     """Source tables, each once."""
     ranges: tuple[KeyRange, ...] = ()
     """Of the one table's key, in its order and apart; none for whole tables."""
+    interval: Interval | None = None
+    """Only the one table's rows whose column lies in it."""
 
     def __post_init__(self) -> None:
         if not self.tables or len(set(self.tables)) != len(self.tables):
             raise ValueError("a request names at least one table, and each once")
-        if self.ranges and len(self.tables) > 1:
-            raise ValueError("a range of keys is one table's")
+        if (self.ranges or self.interval) and len(self.tables) > 1:
+            raise ValueError("a range of keys is one table's, and so is an interval")
         for one, next_one in pairwise(self.ranges):
             if one.end is None or next_one.start is None or next_one.start < one.end:
                 raise ValueError(f"ranges of keys are in order and apart: {one}, {next_one}")
@@ -93,6 +105,8 @@ class Scope:
 
     def __str__(self) -> str:
         names = ", ".join(map(str, self.tables))
+        if self.interval is not None:
+            return f"{names} where {self.interval}"
         if not self.ranges:
             return names
         shown = ", ".join(map(str, self.ranges[:_SHOWN_RANGES]))
@@ -147,6 +161,8 @@ def scope_to_json(scope: Scope) -> Json:
     }
     if more:
         form["more"] = [[key_to_json(keys.start), key_to_json(keys.end)] for keys in more]
+    if scope.interval is not None:
+        form["interval"] = interval_to_json(scope.interval)
     return form
 
 
@@ -155,4 +171,5 @@ def scope_from_json(form: Json) -> Scope:
     tables = tuple(TableId(*names) for names in form["tables"])
     bounds = [(form["from"], form["to"]), *form.get("more", ())]
     ranges = tuple(KeyRange(key_from_json(start), key_from_json(end)) for start, end in bounds)
-    return Scope(tables, () if ranges == (KeyRange(),) else ranges)
+    interval = interval_from_json(form["interval"]) if "interval" in form else None
+    return Scope(tables, () if ranges == (KeyRange(),) else ranges, interval)

@@ -10,8 +10,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.keys import KeyKinds, KeyRange, comparable
+from airflow_cdc_provider.core.keys import KeyKinds, KeyPart, KeyRange, comparable
 from airflow_cdc_provider.core.positions import LogPosition
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Values of one column from `start` up to, not including, `end`."""
+
+    column: str
+    start: KeyPart
+    end: KeyPart
+
+    def __str__(self) -> str:
+        keys = KeyRange((self.start,), (self.end,))
+        return f"{self.column} in {keys}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +32,8 @@ class SnapshotSplit:
     """A half-open range of one table's key, read by one task.
 
     `number` counts from 0 in a table's plan. A split that grew too big is cut in two, and the
-    new halves get numbers of their own; numbers are never used again.
+    new halves get numbers of their own; numbers are never used again. What is read beside the
+    stream may be a part of a range: the rows of an `interval`, or those whose keys are `listed`.
     """
 
     table: TableId
@@ -27,6 +41,13 @@ class SnapshotSplit:
     key_columns: tuple[str, ...]
     key_kinds: KeyKinds
     keys: KeyRange
+    interval: Interval | None = None
+    listed: bool = False
+
+    @property
+    def is_whole_range(self) -> bool:
+        """Tell whether its range alone says which rows are its own."""
+        return self.interval is None and not self.listed
 
     @property
     def split_id(self) -> str:
@@ -35,9 +56,10 @@ class SnapshotSplit:
     def is_backfilled(self, *, wanted: bool) -> bool:
         """Tell whether (L, H] is replayed onto this split's rows.
 
-        Only where keys are compared in code; else the stream replays from L (law 6).
+        Only where keys, compared in code, tell whether a change is its own; else the stream
+        replays from L (law 6).
         """
-        return wanted and comparable(self.key_kinds)
+        return wanted and self.is_whole_range and comparable(self.key_kinds)
 
 
 @dataclass(frozen=True, slots=True)

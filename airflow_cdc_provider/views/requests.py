@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from airflow_cdc_provider.core.codec import key_to_json
+from airflow_cdc_provider.core.codec import interval_to_json, key_to_json
 from airflow_cdc_provider.core.requests import Request
 
 Form = dict[str, Any]
@@ -23,6 +23,7 @@ def request_form(request: Request) -> Form:
         "from_key": key_to_json(scope.parts[0].start),
         "to_key": key_to_json(scope.parts[-1].end),
         "ranges": len(scope.ranges),
+        "interval": None if scope.interval is None else interval_to_json(scope.interval),
         "asked_by": request.asked_by,
         "asked_us": request.asked_us,
         "cancel_wanted": request.is_cancel_wanted,

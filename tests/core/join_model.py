@@ -15,15 +15,18 @@ After each transaction of the sink (`World._judge`):
   what the source had at its writer's position, and no reader has seen a later version of it;
 - a key that is still drifted has not changed, but for a row that was taken away because it held a
   joined row's unique value, inside the request's range;
-- a request that is done leaves no drifted key in its range.
+- a request that is done leaves no drifted key in its range; one for an interval leaves none that is
+  in the interval by the source's value, or by the sink's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from airflow_cdc_provider.columns.sink_port import JoinedRows
 from airflow_cdc_provider.core.keys import KeyKind, KeyRange
+from airflow_cdc_provider.core.splits import Interval
 from airflow_cdc_provider.core.stream_split import TableProgress
 from airflow_cdc_provider.engine.requests.joined_rows import joined_rows
 from airflow_cdc_provider.engine.requests.ranges import left_of, next_number, splits_of
@@ -33,6 +36,7 @@ from tests.core.model_columns import (
     changes_of,
     from_columns,
     keys_from_columns,
+    keys_to_columns,
     schema_of,
     to_columns,
 )
@@ -176,20 +180,49 @@ class World:
         owner = self.owner
         if owner.request is None and not self._begin(owner):
             return
-        read = owner.reads[-1] if owner.reads else None
-        if read is None or (read.is_whole and len(owner.reads) < READ_AHEAD):
-            if owner.left:
+        read = next((each for each in owner.reads if not each.is_whole), None)
+        if read is None:
+            if owner.left and len(owner.reads) < READ_AHEAD:
                 owner.reads.append(Read(owner.left.popleft()))
+        elif read.held is None and read.split.interval is not None and not read.split.listed:
+            read.held = frozenset(self._of(read, self.sink.rows))
         elif read.low is None:
             read.low = self.source.visible
         elif read.rows is None:
-            seen = self.source.snapshots[self.source.visible]
-            read.rows = {key: seen[key] for key in seen if read.split.keys.contains((key,))}
+            read.rows = self._of(read, self.source.snapshots[self.source.visible])
         elif read.high is None:
             read.high = len(self.source.log)
+            self._list(owner, read)
             if read.split.is_backfilled(wanted=True):
                 backfill = self.source.log[read.low : read.high]
                 read.rows = from_columns(self._joined_rows(read, backfill).rows)
+
+    def _of(self, read: Read, rows: Rows) -> Rows:
+        """Return those of some rows that a read is about."""
+        if read.listed is not None:
+            return {key: rows[key] for key in rows if key in read.listed}
+        mine = {key: rows[key] for key in rows if read.split.keys.contains((key,))}
+        return {key: value for key, value in mine.items() if self._is_wanted(value)}
+
+    def _list(self, owner: Owner, read: Read) -> None:
+        """Read first, by their keys, what the sink alone has of an interval's piece."""
+        listed = (read.held or frozenset()) - set(read.rows or ())
+        if listed and self.laws.looks_at_sink:
+            number = 1000 * (1 + read.split.number) + owner.generation
+            split = replace(read.split, number=number, listed=True)
+            first = Read(split, listed)
+            if not self.laws.looks_up_listed:
+                first.low, first.rows, first.high = read.low, {}, read.high
+            owner.reads.insert(owner.reads.index(read), first)
+
+    def _is_wanted(self, value: int | None) -> bool:
+        wanted = self.start.interval
+        return value is not None and (wanted is None or value % 10 in wanted)
+
+    @property
+    def _interval(self) -> Interval | None:
+        """Return what marks a split; which rows it is about is the start's to say."""
+        return None if self.start.interval is None else Interval("value", 0, 0)
 
     def _begin(self, owner: Owner) -> bool:
         owner.request = next(iter(self.open_requests), None)
@@ -197,10 +230,12 @@ class World:
             return False
         keys = owner.request.keys
         joined = self.sink.joined.get(owner.request.number, [])
-        for part in left_of((keys,), joined):
-            start, number = part.start, next_number(joined)
+        pieces = [split for split in joined if not split.listed]
+        for part in left_of((keys,), pieces):
+            start, number = part.start, next_number(pieces)
             cuts = [(cut,) for cut in sorted(set(owner.cuts)) if start is None or (cut,) > start]
-            owner.left.extend(splits_of(self.schema, part, cuts, number=number))
+            for split in splits_of(self.schema, part, cuts, number=number):
+                owner.left.append(replace(split, interval=self._interval))
         self._close_if_over(owner, owner.request)
         return owner.request is not None
 
@@ -212,13 +247,19 @@ class World:
             request.status = Status.DONE
             if self.sink.captured is None:
                 self._capture(max(map(length, self.sink.positions)))
-            wrong = [key for key in self.drifted if request.keys.contains((key,))]
+            wrong = [key for key in self.drifted if self._is_asked_for(request, key)]
             if wrong:
                 raise BrokenLawError(f"request {request.number} is done, and {wrong} are not right")
         elif request.is_cancel_wanted:
             request.status = Status.CANCELLED
         if request.status is not Status.OPEN:
             owner.forget()
+
+    def _is_asked_for(self, request: Request, key: int) -> bool:
+        there = self.source.snapshots[length(self.sink.positions[self._writer_of(key)])].get(key)
+        sides = self.sink.rows.get(key), there
+        is_wanted = self.start.interval is None or any(map(self._is_wanted, sides))
+        return is_wanted and request.keys.contains((key,))
 
     # --- joining ------------------------------------------------------------------------------
 
@@ -284,18 +325,22 @@ class World:
         """Replace the range and note the split; False if a unique value is held elsewhere."""
         new, touched = self._rows_at(read, position)
         rows = dict(self.sink.rows)
-        mine = [key for key in rows if read.split.keys.contains((key,)) or key in touched]
-        for key in mine if self.laws.replaces_range else ():
+        if read.split.is_whole_range:
+            mine = {key for key in KEYS if read.split.keys.contains((key,))} | touched
+        else:
+            mine = touched | set(new)
+        for key in mine & rows.keys() if self.laws.replaces_range else ():
             del rows[key]
         for key, value in new.items():
             while (holder := self._holder(rows, key, value)) is not None:
-                if not request.keys.contains((holder,)) and self.laws.refuses_outside:
+                may_go = self.start.interval is None and request.keys.contains((holder,))
+                if not may_go and self.laws.refuses_outside:
                     return False
                 del rows[holder]
             rows[key] = value
         before, self.sink.rows = self.sink.rows, rows
         self._note(request, read)
-        self.drifted -= {key for key in KEYS if read.split.keys.contains((key,))} | touched
+        self.drifted -= mine
         self._judge(before, request.keys)
         return True
 
@@ -312,9 +357,12 @@ class World:
         return from_columns(joined.rows), keys_from_columns(joined.touched)
 
     def _joined_rows(self, read: Read, log: Sequence[Sequence[Change]]) -> JoinedRows:
-        changes = changes_of([change for each in log for change in each], self.start.kind)
-        rows = to_columns(read.rows or {}, self.start.kind)
-        return joined_rows(rows, [changes] if len(changes) else [], self.schema, read.split)
+        kind = self.start.kind
+        changes = changes_of([change for each in log for change in each], kind)
+        rows = to_columns(read.rows or {}, kind)
+        listed = None if read.listed is None else keys_to_columns(read.listed, kind)
+        run = [changes] if len(changes) else []
+        return joined_rows(rows, run, self.schema, read.split, listed=listed)
 
     # --- the laws -----------------------------------------------------------------------------
 

@@ -36,6 +36,10 @@ class JoinLaws:
     """Broken: the stream takes an added table's changes when its rows are there."""
     refuses_outside: bool = True
     """Broken: a row outside of the request's range is deleted for its unique value."""
+    looks_at_sink: bool = True
+    """Broken: of an interval only the rows that the source has in it are read."""
+    looks_up_listed: bool = True
+    """Broken: what the sink alone has in an interval is deleted, whatever the source has of it."""
     notes_with_rows: bool = True
     """Broken: that a split has joined is noted before its rows are there."""
 
@@ -76,6 +80,10 @@ class Read:
     """A split being read again."""
 
     split: SnapshotSplit
+    listed: frozenset[int] | None = None
+    """The keys that are read, if they are named one by one."""
+    held: frozenset[int] | None = None
+    """What the sink had of an interval's piece before it was read."""
     low: int | None = None
     rows: Rows | None = None
     high: int | None = None
@@ -125,4 +133,6 @@ class Start:
     kind: KeyKind = KeyKind.INTEGER
     is_unique: bool = False
     is_added: bool = False
+    interval: frozenset[int] | None = None
+    """The requests are for rows whose unique value is one of these; None for all."""
     """The table is added while the stream flows, and its sink table is empty."""

@@ -42,6 +42,11 @@ def from_columns(rows: SplitRows) -> Rows:
     }
 
 
+def keys_to_columns(keys: frozenset[int], kind: KeyKind) -> pa.RecordBatch:
+    """Return keys as those of rows."""
+    return _batch([(key, None) for key in sorted(keys)], kind).select(["id"])
+
+
 def keys_from_columns(keys: pa.RecordBatch | None) -> set[int]:
     """Return keys as the model has them."""
     return set() if keys is None else {int(key) for key in keys.column(0).to_pylist()}

@@ -57,6 +57,7 @@ def starts(
     is_added: bool = False,
     is_unique: bool | None = None,
     drift: Mapping[int, int | None] | None = None,
+    is_interval: bool = False,
 ) -> Start:
     """Draw a beginning; ranges of keys that are not compared, or of added tables, are whole."""
     is_whole = is_added or kind is KeyKind.TEXT
@@ -71,6 +72,7 @@ def starts(
         kind=kind,
         is_unique=draw(st.booleans()) if is_unique is None else is_unique,
         is_added=is_added,
+        interval=frozenset(draw(st.sets(values, min_size=1, max_size=2))) if is_interval else None,
     )
 
 
@@ -94,6 +96,14 @@ def test_any_schedule_of_joins_is_right_where_keys_cannot_be_compared(
     run(start, schedule)
 
 
+@given(starts(is_interval=True) | starts(kind=KeyKind.TEXT, is_interval=True), schedules)
+@settings(max_examples=200)
+def test_any_schedule_of_reads_of_an_interval_is_right_at_every_moment(
+    start: Start, schedule: Schedule
+) -> None:
+    run(start, schedule)
+
+
 @given(starts(is_added=True) | starts(kind=KeyKind.TEXT, is_added=True), schedules)
 def test_a_table_that_is_added_while_the_stream_flows_is_right_when_it_is_read(
     start: Start, schedule: Schedule
@@ -103,6 +113,7 @@ def test_a_table_that_is_added_while_the_stream_flows_is_right_when_it_is_read(
 
 COMPARED = starts(is_unique=False)
 NOT_COMPARED = starts(kind=KeyKind.TEXT, is_unique=False)
+OF_INTERVAL = starts(is_interval=True, is_unique=False)
 BROKEN = {
     "P covers H": (JoinLaws(waits_for_high=False), COMPARED),
     "(H, P] is replayed": (JoinLaws(replays_to_position=False), COMPARED),
@@ -119,6 +130,15 @@ BROKEN = {
         starts(is_added=True, is_unique=False),
     ),
     "rows outside are left alone": (JoinLaws(refuses_outside=False), starts(is_unique=True)),
+    "of an interval touched keys are as the log left them": (
+        JoinLaws(replays_touched=False),
+        OF_INTERVAL,
+    ),
+    "what the sink alone has of an interval is read": (JoinLaws(looks_at_sink=False), OF_INTERVAL),
+    "the source decides of what the sink alone has": (
+        JoinLaws(looks_up_listed=False),
+        OF_INTERVAL,
+    ),
     "a join is noted with its rows": (JoinLaws(notes_with_rows=False), COMPARED),
 }
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from airflow_cdc_provider.cli.commands.opening import Options, confirm, opened
 from airflow_cdc_provider.cli.commands.waiting import wait_until_done
 from airflow_cdc_provider.cli.lookup import Lookup
+from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.requests import Scope
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps import requests as steps
+from airflow_cdc_provider.pipeline.steps.backfilling import backfill_scope
 from airflow_cdc_provider.pipeline.steps.estimating import Estimate, estimate
 from airflow_cdc_provider.views.display import Screen
 from airflow_cdc_provider.views.requests import Form, request_form, request_line
@@ -19,23 +21,44 @@ def resync(options: Options, lookup: Lookup, screen: Screen) -> bool:
         scope = steps.resync_scope(
             run, options.table or (), from_key=options.from_key, to_key=options.to_key
         )
-        found = estimate(run, scope)
-        for line in _estimate_lines(found):
-            screen.say(line)
-        form: Form = {"pipeline": str(run.name), "estimate": _estimate_form(found)}
-        if options.dry_run:
-            screen.result({**form, "request": None}, ["nothing was asked"])
-            return True
-        confirm(options, screen, _question(options, run, scope))
-        asked = steps.ask_resync(
-            run, scope, request_id=options.id, estimated_rows=found.source_rows
-        )
-        told = "waiting for it" if options.wait else steps.who_carries_out(run)
-        screen.say(f"request {asked.request_id}: {told}")
-        if options.wait:
-            asked = wait_until_done(run, asked, screen)
-        screen.result({**form, "request": request_form(asked)}, [request_line(asked)])
+        _ask(options, run, scope, screen)
     return True
+
+
+def backfill(options: Options, lookup: Lookup, screen: Screen) -> bool:
+    """Ask for the rows to be read again whose column lies in an interval."""
+    with opened(options, lookup, screen) as run:
+        wanted = {"--table": options.table, "--column": options.column}
+        wanted |= {"--from": options.start, "--to": options.end}
+        lacking = [option for option, value in wanted.items() if not value]
+        if lacking:
+            raise RefusedError(
+                f"a backfill needs {', '.join(lacking)}",
+                risk=NOTHING_CHANGED,
+                remedy="name the table, the column, the first value and the first that is not read",
+            )
+        scope = backfill_scope(
+            run, options.table, options.column, start=options.start, end=options.end
+        )
+        _ask(options, run, scope, screen)
+    return True
+
+
+def _ask(options: Options, run: Run, scope: Scope, screen: Screen) -> None:
+    found = estimate(run, scope)
+    for line in _estimate_lines(found):
+        screen.say(line)
+    form: Form = {"pipeline": str(run.name), "estimate": _estimate_form(found)}
+    if options.dry_run:
+        screen.result({**form, "request": None}, ["nothing was asked"])
+        return
+    confirm(options, screen, _question(options, run, scope))
+    asked = steps.ask_resync(run, scope, request_id=options.id, estimated_rows=found.source_rows)
+    told = "waiting for it" if options.wait else steps.who_carries_out(run)
+    screen.say(f"request {asked.request_id}: {told}")
+    if options.wait:
+        asked = wait_until_done(run, asked, screen)
+    screen.result({**form, "request": request_form(asked)}, [request_line(asked)])
 
 
 def _question(options: Options, run: Run, scope: Scope) -> str:

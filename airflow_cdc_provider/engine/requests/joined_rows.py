@@ -8,6 +8,10 @@ two spellings are one key. But each change is a whole row, and its last one is w
 at that position, wherever it lies. So every key that the log has *touched* since L is written as
 the log left it, in the range or out of it; the rows that were read stand for all others. A row that
 was not touched is the same at L, when it was read, and now. `merge` says why spellings are no harm.
+
+The same holds for rows that were read because a column of theirs lies in an interval, or because
+their keys were listed, whatever the kind of the keys. A key that was listed is given up by the sink
+like one that was touched: what the source has of it is among the rows.
 """
 
 from __future__ import annotations
@@ -30,12 +34,20 @@ from airflow_cdc_provider.core.table_schema import TableSchema
 
 
 def joined_rows(
-    rows: SplitRows, changes: Iterable[TableChanges], schema: TableSchema, split: SnapshotSplit
+    rows: SplitRows,
+    changes: Iterable[TableChanges],
+    schema: TableSchema,
+    split: SnapshotSplit,
+    *,
+    listed: pa.RecordBatch | None = None,
 ) -> JoinedRows:
-    """Return a split's rows at a position; `changes` are the table's from the read up to there."""
+    """Return a split's rows at a position; `changes` are the table's from the read up to there.
+
+    `listed` are the keys whose rows were read, where these are the split's.
+    """
     changes = list(changes)
-    if not comparable(split.key_kinds):
-        return _as_the_log_left_it(rows, changes, schema)
+    if not (split.is_whole_range and comparable(split.key_kinds)):
+        return _as_the_log_left_it(rows, changes, schema, listed)
     if not any(_meets(each, schema, split) for each in changes):
         return JoinedRows(rows)  # in the source's own bytes, where they have come so
     return JoinedRows(ArrowRows(replay(_table(rows), changes, schema, split.keys)))
@@ -51,17 +63,23 @@ def _meets(changes: TableChanges, schema: TableSchema, split: SnapshotSplit) -> 
 
 
 def _as_the_log_left_it(
-    rows: SplitRows, changes: Sequence[TableChanges], schema: TableSchema
+    rows: SplitRows,
+    changes: Sequence[TableChanges],
+    schema: TableSchema,
+    listed: pa.RecordBatch | None,
 ) -> JoinedRows:
     run = [as_read(each, rows.schema, schema.table) for each in changes if len(each)]
     if not run:
-        return JoinedRows(rows)
+        return JoinedRows(rows, listed)
     key = schema.primary_key
     images = [keys for each in run for keys in _images(each, key) if keys.num_rows]
     touched = _distinct(pa.Table.from_batches(images).combine_chunks().to_batches()[0])
     read = _table(rows)
     stays = read.filter(mask_of(staying(read, [touched], key)))
     now = [*stays.to_batches(), merge(run, key).upserts]
+    if listed is not None:
+        both = pa.Table.from_batches([touched, listed.cast(touched.schema)])
+        touched = _distinct(both.combine_chunks().to_batches()[0])
     return JoinedRows(ArrowRows(pa.Table.from_batches(now, read.schema)), touched)
 
 

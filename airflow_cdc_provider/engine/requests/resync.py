@@ -16,31 +16,25 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, replace
-from itertools import chain, count, cycle
+from itertools import chain
 
-from airflow_cdc_provider.columns.rows import SplitRows
 from airflow_cdc_provider.columns.sink_port import JoinedRows, JoinedSplit, JoinSink
-from airflow_cdc_provider.columns.source_port import SplitReader, SplitReading
-from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError, SplitTooBigError
+from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.requests import Request
-from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.job import Job
+from airflow_cdc_provider.engine.requests.interval_reads import IntervalReads, pieces_of
 from airflow_cdc_provider.engine.requests.joined_rows import joined_rows
 from airflow_cdc_provider.engine.requests.ranges import left_of, next_number, splits_of
+from airflow_cdc_provider.engine.requests.reads import Read, ReadAhead
 
 log = logging.getLogger(__name__)
 
-READERS = 2
-"""One reads ahead while what the other has read is joined."""
 _LOOK_EVERY_S = 0.02
 _NOTE_EVERY_S = 0.5
 
@@ -59,16 +53,6 @@ class Surroundings:
     is_ending: Callable[[], bool]
     changing: AbstractContextManager[object]
     """Held while a table's definition is changed: then nothing joins."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """A split that was read, and the reader that still has its log."""
-
-    reader: SplitReader
-    split: SnapshotSplit
-    rows: SplitRows
-    report: SplitReport
 
 
 class Resync:
@@ -99,28 +83,30 @@ class Resync:
 
     def _table(self, sink: JoinSink, schema: TableSchema, joined: Sequence[JoinedSplit]) -> None:
         mine = [each.split for each in joined if each.split.table == schema.table]
-        left = left_of(self.request.scope.parts, mine)
-        if not left:
-            return
+        scope, rows = self.request.scope, self._job.spec.request_split_rows
         with ExitStack() as stack:
-            boundaries = stack.enter_context(
-                self._job.source().boundaries(self._job.spec.request_split_rows)
-            )
-            splits = chain.from_iterable(
-                splits_of(schema, keys, boundaries(schema, keys.start)) for keys in left
-            )
-            reads = _ReadAhead(self._job, schema, splits, next_number(mine))
-            ahead = stack.enter_context(closing(reads))
-            for read in ahead:
+            boundaries = stack.enter_context(self._job.source().boundaries(rows))
+            reads: ReadAhead | IntervalReads
+            if scope.interval is None:
+                splits = chain.from_iterable(
+                    splits_of(schema, keys, boundaries(schema, keys.start))
+                    for keys in left_of(scope.parts, mine)
+                )
+                reads = ReadAhead(self._job, schema, splits, next_number(mine))
+            else:
+                cuts = stack.enter_context(self._job.source().interval_cuts(rows))
+                pieces = pieces_of(schema, scope.interval, mine, (cuts, boundaries))
+                reads = IntervalReads(self._job, schema, sink, pieces, next_number(mine))
+            for read in stack.enter_context(closing(reads)):
                 self._join(sink, schema, read)
 
-    def _join(self, sink: JoinSink, schema: TableSchema, read: _Read) -> None:
+    def _join(self, sink: JoinSink, schema: TableSchema, read: Read) -> None:
         request, rows = self.request, read.report.rows
 
         def rows_at(position: LogPosition) -> JoinedRows:
             nonlocal rows
             changes = read.reader.changes(read.split, read.report, position)
-            joined = joined_rows(read.rows, changes, schema, read.split)
+            joined = joined_rows(read.rows, changes, schema, read.split, listed=read.listed)
             rows = joined.rows.rows
             return joined
 
@@ -131,7 +117,7 @@ class Resync:
                     read.split,
                     read.report,
                     rows_at,
-                    within=request.scope.parts,
+                    within=request.scope.parts if request.scope.interval is None else (),
                 )
 
         while (position := join()) is None:
@@ -180,75 +166,6 @@ class Resync:
         self._note()
         if self._around.is_ending() or self.request.is_cancel_wanted:
             raise GivenUpError
-
-
-class _ReadAhead:
-    """Reads splits in their order, one ahead of the one that is asked for.
-
-    A reader that was asked for still gives the log of its split, so the next is read by another.
-    """
-
-    def __init__(
-        self, job: Job, schema: TableSchema, splits: Iterator[SnapshotSplit], number: int
-    ) -> None:
-        self._job = job
-        self._splits = splits
-        self._numbers = count(number)
-        self._halves: deque[SnapshotSplit] = deque()
-        self._readers = [
-            job.source().split_reader(_reading(job, schema, reader)) for reader in _readers(job)
-        ]
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="cdc-reads-again")
-
-    def close(self) -> None:
-        """Let go of the connections; a read that is under way is waited for."""
-        self._pool.shutdown(cancel_futures=True)
-        for reader in self._readers:
-            reader.close()
-
-    def __iter__(self) -> Iterator[_Read]:
-        readers = cycle(self._readers)
-        if len(self._readers) == 1:
-            yield from iter(lambda: self._next(next(readers)), None)
-            return
-        reading = self._pool.submit(self._next, next(readers))
-        while (read := reading.result()) is not None:
-            reading = self._pool.submit(self._next, next(readers))
-            yield read
-
-    def _next(self, reader: SplitReader) -> _Read | None:
-        while (split := self._take()) is not None:
-            try:
-                rows, report = reader.read(split)
-                return _Read(reader, split, rows, report)
-            except SplitTooBigError:
-                middle = self._job.source().middle_of(split)
-                ranges = KeyRange(split.keys.start, middle), KeyRange(middle, split.keys.end)
-                self._halves.extendleft(replace(split, keys=keys) for keys in reversed(ranges))
-        return None
-
-    def _take(self) -> SnapshotSplit | None:
-        """Return the next split; numbers follow the order of ranges."""
-        split = self._halves.popleft() if self._halves else next(self._splits, None)
-        return None if split is None else replace(split, number=next(self._numbers))
-
-
-def _readers(job: Job) -> range:
-    """Return the readers that `max_connections` and the ids on the source leave room for."""
-    spec, each = job.spec, job.source().connections_a_reader(backfill=True)
-    most = min((spec.max_connections - 1) // each, spec.server_id_last - spec.server_id_first)
-    return range(max(1, min(READERS, most)))
-
-
-def _reading(job: Job, schema: TableSchema, number: int) -> SplitReading:
-    spec = job.spec
-    return SplitReading(
-        schemas={schema.table: schema},
-        reader_id=spec.server_id_first + 1 + number,  # the first is the stream's
-        backfill=True,
-        max_split_bytes=spec.max_split_bytes,
-        zero_dates=spec.zero_dates,
-    )
 
 
 def _not_in_plan(table: TableId) -> RefusedError:

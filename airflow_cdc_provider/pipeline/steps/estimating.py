@@ -7,7 +7,7 @@ found in a few seconds; the server's own estimates are not asked.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
@@ -18,6 +18,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import Key, KeyRange, bounding_whole
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.requests import Scope
+from airflow_cdc_provider.core.splits import Interval
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.requests.ranges import inside
 from airflow_cdc_provider.pipeline.run import Run
@@ -61,7 +62,7 @@ def estimate(run: Run, scope: Scope) -> Estimate:
             stack.enter_context(source_of(run).boundaries(_ROWS_A_LOOK)),
             time.monotonic() + _LOOK_FOR_S,
         )
-        return Estimate(tuple(looks.estimate(plans[table], scope.parts) for table in scope.tables))
+        return Estimate(tuple(looks.estimate(plans[table], scope) for table in scope.tables))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +74,16 @@ class _Looks:
     boundaries: Boundaries
     until_s: float
 
-    def estimate(self, plan: TablePlan, ranges: Sequence[KeyRange]) -> TableEstimate:
+    def estimate(self, plan: TablePlan, scope: Scope) -> TableEstimate:
         definition = self.sink.definition(plan.sink_table)
         if definition is None:
             raise _no_sink_table(plan)
         pair = TablePair(plan.schema, definition)
         here, there = self.source.table(pair), self.sink.table(pair)
+        if scope.interval is not None:
+            rows = (_counted(side, KeyRange(), scope.interval) for side in (here, there))
+            return TableEstimate(plan.schema.table, *rows)
+        ranges = scope.parts
         return TableEstimate(
             plan.schema.table,
             _added(self._at_source(here, plan.schema, keys) for keys in ranges),
@@ -111,8 +116,8 @@ def _added(rows: Iterable[int | None]) -> int | None:
     return total
 
 
-def _counted(side: TableSide, keys: KeyRange) -> int | None:
-    rows = side.count(keys, most=_COUNTED + 1)
+def _counted(side: TableSide, keys: KeyRange, interval: Interval | None = None) -> int | None:
+    rows = side.count(keys, interval, most=_COUNTED + 1)
     return rows if rows <= _COUNTED else None
 
 

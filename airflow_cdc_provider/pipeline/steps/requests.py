@@ -76,16 +76,20 @@ def ask_resync(
     asked_by: str = "",
     estimated_rows: int | None = None,
 ) -> Request:
-    """Ask for rows to be read again; everything is checked once more before it is stored."""
+    """Ask for rows to be read again; everything is checked once more before it is stored.
+
+    Of an interval it is a backfill.
+    """
     if request_id and not _ID.fullmatch(request_id):
         raise _refused(
             f"{request_id[:80]!r} is no id of a request",
             "write up to 64 letters, digits and . _ : + -, a letter or digit first",
         )
+    kind = RequestKind.RESYNC if scope.interval is None else RequestKind.BACKFILL
     request = Request(
         run.name,
-        request_id or new_id("resync"),
-        RequestKind.RESYNC,
+        request_id or new_id(kind.value),
+        kind,
         scope,
         asked_by or this_person(),
         asked_us=run.store.now_us(),
@@ -96,6 +100,11 @@ def ask_resync(
         plans = _plans(run)
         _require_as_planned(run, [_planned(run, plans, table) for table in scope.tables])
     return run.store.ask(request)
+
+
+def planned_schema(run: Run, table: TableId) -> TableSchema:
+    """Return a table of the plan as it was planned."""
+    return _planned(run, _plans(run), table).schema
 
 
 def new_id(kind: str) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columns.source_port import (
     Boundaries,
+    Cuts,
     LogReading,
     Pattern,
     PreflightQuestion,
@@ -22,11 +23,11 @@ from airflow_cdc_provider.columns.source_port import (
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.history import Held, held_by_stream
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.keys import Key
+from airflow_cdc_provider.core.keys import Key, KeyPart
 from airflow_cdc_provider.core.logged_events import LogView
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.schema_changes import Difference
-from airflow_cdc_provider.core.splits import SnapshotSplit
+from airflow_cdc_provider.core.splits import Interval, SnapshotSplit
 from airflow_cdc_provider.core.statement_effect import StatementEffect
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.table_facts import TableFacts
@@ -34,7 +35,7 @@ from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
 from airflow_cdc_provider.systems.mysql.dialect.column_types import ZeroDates
 from airflow_cdc_provider.systems.mysql.dialect.definition_changes import difference
-from airflow_cdc_provider.systems.mysql.dialect.key_text import key_of
+from airflow_cdc_provider.systems.mysql.dialect.key_text import key_of, value_of
 from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition, own
 from airflow_cdc_provider.systems.mysql.preflight.preflight import source_look
 from airflow_cdc_provider.systems.mysql.server.capabilities import (
@@ -45,6 +46,7 @@ from airflow_cdc_provider.systems.mysql.server.capabilities import (
 from airflow_cdc_provider.systems.mysql.server.catalogue import picked_tables, reserved_for
 from airflow_cdc_provider.systems.mysql.server.connection import Role, connect
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
+from airflow_cdc_provider.systems.mysql.source.interval_cuts import interval_cuts
 from airflow_cdc_provider.systems.mysql.source.key_bounds import boundaries, split_middle
 from airflow_cdc_provider.systems.mysql.source.lineage import taken_over
 from airflow_cdc_provider.systems.mysql.source.log_end import MySqlLogEnd
@@ -152,6 +154,18 @@ class MySqlSource:
                 return boundaries(connection, schema, split_rows, start)
 
             yield find
+
+    @contextmanager
+    def interval_cuts(self, split_rows: int) -> Iterator[Cuts]:
+        with closing(connect(self.endpoint, purpose="planning splits")) as connection:
+
+            def find(schema: TableSchema, interval: Interval) -> Iterator[KeyPart] | None:
+                return interval_cuts(connection, schema.table, interval, split_rows)
+
+            yield find
+
+    def value_of(self, schema: TableSchema, column: str, text: str) -> KeyPart:
+        return value_of(schema.column(column), text)
 
     def key_of(self, schema: TableSchema, texts: Sequence[str]) -> Key:
         return key_of(schema, texts)

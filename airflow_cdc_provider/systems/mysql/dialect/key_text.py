@@ -41,6 +41,11 @@ def key_of(schema: TableSchema, texts: Sequence[str]) -> Key:
     return tuple(_part(column, kind, text) for column, kind, text in pairs)
 
 
+def value_of(column: Column, text: str) -> KeyPart:
+    """Read a value of a column; a `ValueError` says what is wrong with it."""
+    return _part(column, column.type.key_kind, text.strip())
+
+
 def _part(column: Column, kind: KeyKind, text: str) -> KeyPart:
     try:
         if len(text) > _LONGEST:

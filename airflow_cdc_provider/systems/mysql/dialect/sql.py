@@ -12,6 +12,7 @@ from typing import assert_never
 
 from airflow_cdc_provider.core.identifiers import quote_identifier
 from airflow_cdc_provider.core.keys import Key, KeyPart, KeyRange
+from airflow_cdc_provider.core.splits import Interval, SnapshotSplit
 
 
 def literal(part: KeyPart) -> str:
@@ -42,6 +43,20 @@ def range_predicate(columns: Sequence[str], keys: KeyRange) -> str:
     if keys.end is not None:
         parts.append(_bound(columns, keys.end, strict="<", last="<"))
     return " AND ".join(parts) if parts else "TRUE"
+
+
+def split_predicate(split: SnapshotSplit) -> str:
+    """Write the condition for a split's rows, but for those of listed keys."""
+    keys = range_predicate(split.key_columns, split.keys)
+    if split.interval is None:
+        return keys
+    inside = interval_predicate(split.interval)
+    return inside if split.keys == KeyRange() else f"{keys} AND {inside}"
+
+
+def interval_predicate(interval: Interval) -> str:
+    """Write the condition for rows whose column lies in an interval."""
+    return range_predicate((interval.column,), KeyRange((interval.start,), (interval.end,)))
 
 
 def behind_predicate(columns: Sequence[str], key: Key) -> str:

@@ -20,15 +20,22 @@ of it, and for the writing of one split.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+import pyarrow as pa
+
+from airflow_cdc_provider.columns.arrow_arrays import mask_of
+from airflow_cdc_provider.columns.backfill import staying
+from airflow_cdc_provider.columns.keys import key_columns
+from airflow_cdc_provider.columns.rows import SplitRows
 from airflow_cdc_provider.columns.sink_port import WHOLE_TABLE, JoinedRows, JoinedSplit, Owner
-from airflow_cdc_provider.core.errors import RowRefusedError
+from airflow_cdc_provider.core.errors import RowRefusedError, SplitTooBigError
+from airflow_cdc_provider.core.identifiers import quote_table
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
-from airflow_cdc_provider.systems.mysql.dialect.sql import range_predicate
+from airflow_cdc_provider.systems.mysql.dialect.sql import range_predicate, split_predicate
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.sink import join_ledger, ledger
 from airflow_cdc_provider.systems.mysql.sink.insert_statements import WriteMode
@@ -37,6 +44,10 @@ from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.split_row_writer import SplitRowWriter, Way
 from airflow_cdc_provider.systems.mysql.sink.taken_values import free_values
 from airflow_cdc_provider.systems.mysql.sink.unlike_rows import unlike_rows
+from airflow_cdc_provider.systems.mysql.wire.text_decoder import TextDecoder
+from airflow_cdc_provider.systems.mysql.wire.text_result import chunks_of
+
+_MOST_KEYS = 1_000_000
 
 
 @dataclass(slots=True)
@@ -159,6 +170,9 @@ class MySqlJoinSink:
     def _replace(self, joining: _Joining, joined: JoinedRows, way: Way) -> None:
         """Make the joined rows all there is in the range, and of the touched keys."""
         split, plan = joining.split, self._rows.plan_of(joining.split)
+        if not split.is_whole_range:
+            self._replace_keys(joining, joined, way)
+            return
         writer = self._rows.writer_of(split)
         condition = range_predicate(split.key_columns, split.keys)
         if way is not Way.AGAIN and joined.touched is None:
@@ -180,10 +194,56 @@ class MySqlJoinSink:
             )
         self._rows.write(split, joined.rows, way)
 
+    def _replace_keys(self, joining: _Joining, joined: JoinedRows, way: Way) -> None:
+        """Make the joined rows all there is of their keys, and of the touched ones."""
+        split, plan = joining.split, self._rows.plan_of(joining.split)
+        writer, key = self._rows.writer_of(split), list(plan.schema.primary_key)
+        unlike = None
+        if way is not Way.AGAIN and not split.listed:
+            condition, zero_dates = split_predicate(split), self._rows.zero_dates
+            unlike = unlike_rows(self._session, plan, condition, joined.rows, zero_dates)
+        if joined.touched is not None:
+            writer.delete_keys(_without(joined.touched, joined.rows, key))
+        if unlike is not None:
+            writer.delete_keys(unlike.missing.select(key))
+            writer.write([unlike.missing], WriteMode.INSERT, load=way is Way.LOAD)
+            return
+        for batch in joined.rows.batches():
+            writer.delete_keys(batch.select(key))
+        if way is Way.AGAIN:
+            free_values(self._session, plan, joined.rows, within=joining.within, kept=())
+        self._rows.write(split, joined.rows, way)
+
+    def held_keys(self, split: SnapshotSplit) -> pa.Table:
+        """Return the keys that the sink holds of a split; too many are a `SplitTooBigError`."""
+        plan = self._rows.plan_of(split)
+        decoder = TextDecoder(replace(plan.schema, columns=key_columns(plan.schema)))
+        sql = (
+            f"SELECT {decoder.select_list} FROM {quote_table(plan.sink_table)} "
+            f"WHERE {split_predicate(split)} LIMIT {_MOST_KEYS + 1}"
+        )
+        chunks = chunks_of(self._session.raw, sql, decoder) or ()
+        keys = pa.Table.from_batches(map(decoder.to_arrow, chunks), decoder.schema)
+        if keys.num_rows > _MOST_KEYS:
+            raise SplitTooBigError(
+                f"the sink holds more than {_MOST_KEYS:,} rows of split {split.split_id}",
+                where=f"table {plan.sink_table} on {self._session.where}",
+                risk="none: what was read is dropped",
+                remedy="the split is cut in two",
+            )
+        return keys
+
     def _joined_ranges(self, joining: _Joining) -> Iterator[KeyRange]:
         for each in self.joined(joining.request):
             if each.split.table == joining.split.table:
                 yield each.split.keys
+
+
+def _without(keys: pa.RecordBatch, rows: SplitRows, key: list[str]) -> pa.RecordBatch:
+    """Return the keys that are not among the rows."""
+    written = pa.Table.from_batches(rows.batches(), rows.schema).select(key).combine_chunks()
+    stays = staying(pa.Table.from_batches([keys]), written.to_batches(), key)
+    return keys.filter(mask_of(stays))
 
 
 def _are_together(slots: Sequence[ledger.SlotRow]) -> bool:

@@ -32,7 +32,11 @@ from airflow_cdc_provider.core.keys import Key, KeyKind, KeyRange, bounding
 from airflow_cdc_provider.core.split_planner import DensityProbe, Stretch, even_step
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.core.table_schema import TableSchema
-from airflow_cdc_provider.systems.mysql.dialect.sql import behind_predicate, range_predicate
+from airflow_cdc_provider.systems.mysql.dialect.sql import (
+    behind_predicate,
+    range_predicate,
+    split_predicate,
+)
 from airflow_cdc_provider.systems.mysql.server.connection import query
 
 if TYPE_CHECKING:
@@ -70,11 +74,14 @@ def split_middle(connection: ServerConnection, split: SnapshotSplit) -> Key:
     columns = split.key_columns[: bounding(split.key_kinds)]
     if not columns:
         raise _uncuttable(split, "its key cannot bound a range")
-    condition = range_predicate(split.key_columns, split.keys)
+    condition = split_predicate(split)
     source = f"FROM {quote_table(split.table)} FORCE INDEX (PRIMARY) WHERE {condition}"
     rows = int(query(connection, f"SELECT COUNT(*) {source}")[0][0])
-    find = key_at if columns == split.key_columns else _key_on
-    middle = find(connection, split.table, columns, split.keys, rows // 2)
+    if split.interval is not None and columns == split.key_columns:
+        middle = _first(connection, split.table, columns, condition, rows // 2)
+    else:
+        find = key_at if columns == split.key_columns else _key_on
+        middle = find(connection, split.table, columns, split.keys, rows // 2)
     if rows < 2 or middle is None:
         raise _uncuttable(split, f"it holds {rows} rows")
     return middle

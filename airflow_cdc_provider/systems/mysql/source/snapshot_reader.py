@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from airflow_cdc_provider.columns.changes import TableChanges
+from airflow_cdc_provider.columns.keys import key_columns
 from airflow_cdc_provider.columns.rows import SplitRows
 from airflow_cdc_provider.core.errors import (
     RESET,
@@ -42,13 +43,14 @@ from airflow_cdc_provider.core.errors import (
     TableChangedError,
 )
 from airflow_cdc_provider.core.history import Held
-from airflow_cdc_provider.core.identifiers import TableId, quote_table
+from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
+from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.ports import PhaseListener, SilentListener
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
-from airflow_cdc_provider.systems.mysql.dialect.sql import range_predicate
+from airflow_cdc_provider.systems.mysql.dialect.sql import split_predicate
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet
 from airflow_cdc_provider.systems.mysql.positions.position import (
@@ -73,6 +75,7 @@ from airflow_cdc_provider.systems.mysql.source.split_log import (
 )
 from airflow_cdc_provider.systems.mysql.source.split_rows import TextRows
 from airflow_cdc_provider.systems.mysql.source.watermarks import Watermarks, watermarks_of
+from airflow_cdc_provider.systems.mysql.wire.sql_text import key_list
 from airflow_cdc_provider.systems.mysql.wire.text_decoder import TextDecoder
 from airflow_cdc_provider.systems.mysql.wire.text_protocol import TextChunk
 from airflow_cdc_provider.systems.mysql.wire.text_result import chunks_of
@@ -130,11 +133,13 @@ class SnapshotReader:
         self.tail = LogTail(self._open_log)
         self._log = SplitLog(self.tail, tables, str(endpoint))
 
-    def read(self, split: SnapshotSplit) -> tuple[SplitRows, SplitReport]:
+    def read(
+        self, split: SnapshotSplit, listed: pa.RecordBatch | None = None
+    ) -> tuple[SplitRows, SplitReport]:
         """Read a split; after an error the connections are fresh ones."""
         completed = False
         try:
-            outcome = self._read(split)
+            outcome = self._read(split, listed)
             completed = True
         finally:
             if not completed:
@@ -169,7 +174,9 @@ class SnapshotReader:
             RawConnection(session.connection).abandon()
         self.tail.close()
 
-    def _read(self, split: SnapshotSplit) -> tuple[SplitRows, SplitReport]:
+    def _read(
+        self, split: SnapshotSplit, listed: pa.RecordBatch | None
+    ) -> tuple[SplitRows, SplitReport]:
         began = time.monotonic()
         session = self._session or self._open_session()
         schema = self._tables[split.table]
@@ -182,7 +189,10 @@ class SnapshotReader:
         self._check_definition(session, schema)
         listener.after_low(split)
         decoder = TextDecoder(schema, zero_dates=self._zero_dates)
-        read = TextRows(self._select(session.connection, split, decoder), decoder)
+        condition = split_predicate(split)
+        if listed is not None:
+            condition = self._one_of(session, schema, listed)
+        read = TextRows(self._select(session.connection, split, condition, decoder), decoder)
         listener.before_high(split)
         high = watermarks.high(low)
         self._check_definition(session, schema)
@@ -313,15 +323,26 @@ class SnapshotReader:
 
     # --- the rows -----------------------------------------------------------------------------
 
+    def _one_of(self, session: _Session, schema: TableSchema, listed: pa.RecordBatch) -> str:
+        columns = key_columns(schema)
+        names = ", ".join(quote_identifier(column.name) for column in columns)
+        keys = key_list(listed, columns, own_charset=session.capabilities.is_mariadb)
+        return f"({names}) IN ({bytes(keys.run(0, listed.num_rows)).decode()})"
+
     def _select(
-        self, connection: ServerConnection, split: SnapshotSplit, decoder: TextDecoder
+        self,
+        connection: ServerConnection,
+        split: SnapshotSplit,
+        condition: str,
+        decoder: TextDecoder,
     ) -> tuple[TextChunk, ...]:
         """Read the split's rows in one statement, under one read view."""
         raw = RawConnection(connection, where=str(self._endpoint))
-        hint = " FORCE INDEX (PRIMARY)" if self._tables[split.table].primary_key else ""
+        by_column = split.interval is not None and split.keys == KeyRange() and not split.listed
+        has_key = bool(self._tables[split.table].primary_key)
+        hint = " FORCE INDEX (PRIMARY)" if has_key and not by_column else ""
         sql = (
-            f"SELECT {decoder.select_list} FROM {quote_table(split.table)}{hint} "
-            f"WHERE {range_predicate(split.key_columns, split.keys)}"
+            f"SELECT {decoder.select_list} FROM {quote_table(split.table)}{hint} WHERE {condition}"
         )
         chunks = chunks_of(raw, sql, decoder, max_bytes=self._max_split_bytes)
         if chunks is None:

@@ -10,8 +10,13 @@ from airflow_cdc_provider.columns.verify_port import Hashes, Part, Sum, TablePai
 from airflow_cdc_provider.core.errors import IntegrityError
 from airflow_cdc_provider.core.identifiers import TableId, quote_table
 from airflow_cdc_provider.core.keys import Key, KeyRange
+from airflow_cdc_provider.core.splits import Interval
 from airflow_cdc_provider.core.table_schema import TableSchema
-from airflow_cdc_provider.systems.mysql.dialect.sql import literal, range_predicate
+from airflow_cdc_provider.systems.mysql.dialect.sql import (
+    interval_predicate,
+    literal,
+    range_predicate,
+)
 from airflow_cdc_provider.systems.mysql.server.connection import Role, query
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
 from airflow_cdc_provider.systems.mysql.source.key_bounds import key_at
@@ -43,8 +48,12 @@ class MySqlTableSide:
         self._all_made(rows, made)
         return Sum(int(rows), int(number), int(size or 0))
 
-    def count(self, keys: KeyRange, *, most: int) -> int:
-        some = f"SELECT 1 {self._rows(range_predicate(self.key, keys))} LIMIT {most}"
+    def count(self, keys: KeyRange, interval: Interval | None = None, *, most: int) -> int:
+        rows = self._rows(range_predicate(self.key, keys))
+        if interval is not None:
+            inside = f"{range_predicate(self.key, keys)} AND {interval_predicate(interval)}"
+            rows = f"FROM {quote_table(self.table)} WHERE {inside}"
+        some = f"SELECT 1 {rows} LIMIT {most}"
         return int(self._ask(f"SELECT COUNT(*) FROM ({some}) AS some")[0][0])
 
     def bucket_sums(self) -> Mapping[int, Sum]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.columns.rows import SplitRows
@@ -26,6 +26,9 @@ from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink
 from airflow_cdc_provider.systems.mysql.mysql_source import MySqlSource
 from tests.servers.given import SqlServer
 from tests.systems.mysql.splits import SERVER_ID, schema_of, split_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Row = tuple[Any, ...]
 REQUEST = "r1"
@@ -170,12 +173,14 @@ class Read:
     split: SnapshotSplit
     rows: SplitRows
     report: SplitReport
+    listed: pa.RecordBatch | None = None
     asked: list[LogPosition] = field(default_factory=list)
 
     def rows_at(self, position: LogPosition) -> JoinedRows:
         self.asked.append(position)
         changes = self.reader.changes(self.split, self.report, position)
-        return joined_rows(self.rows, changes, self.world.plan.schema, self.split)
+        schema = self.world.plan.schema
+        return joined_rows(self.rows, changes, schema, self.split, listed=self.listed)
 
     def join(
         self, sink: JoinSink | None = None, *, within: KeyRange | None = None

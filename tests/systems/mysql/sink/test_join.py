@@ -8,6 +8,7 @@ import pytest
 
 from tests.servers.given import SqlServer
 from tests.systems.mysql.sink.join_behaviours import JoinBehaviours, MergedBehaviours
+from tests.systems.mysql.sink.join_intervals import IntervalBehaviours
 from tests.systems.mysql.sink.join_keys import KeyBehaviours
 from tests.systems.mysql.sink.join_race import RaceBehaviours
 from tests.systems.mysql.sink.join_writing import WritingBehaviours
@@ -55,6 +56,14 @@ class TestJoinsOnMySql(OnMySql, JoinBehaviours, KeyBehaviours, RaceBehaviours, W
 class TestJoinsOnMariaDb(
     OnMariaDb, JoinBehaviours, KeyBehaviours, RaceBehaviours, WritingBehaviours
 ):
+    pass
+
+
+class TestIntervalsOnMySql(OnMySql, IntervalBehaviours):
+    pass
+
+
+class TestIntervalsOnMariaDb(OnMariaDb, IntervalBehaviours):
     pass
 
 

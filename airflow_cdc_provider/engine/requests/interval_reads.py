@@ -1,0 +1,165 @@
+"""Reading the rows again whose column lies in an interval, while their table flows on.
+
+A row is in the interval by its value, which may change at any moment, and the sink's value may have
+drifted. So nothing is written or deleted because of where a value lies: **each key is made what the
+source has of it** at the place where it joins. The interval only says which keys are looked at:
+
+1. the keys of rows that the sink has in the interval;
+2. the keys of rows that the source has in it, when they are read behind L;
+3. every key of the table that the log has changed behind L.
+
+Of the first, those that are not among the second are read too, by their keys, behind an L of their
+own: the source has no such row, then the sink's is deleted; or has it with a value outside, then
+that row is written. What the log has changed since L stands as the log left it (`joined_rows`).
+
+Why these are enough, at the stream's position P, which is past H:
+
+- A row that the source has in the interval at P was so at L and is read, for nothing has changed it
+  since; or it was changed, and is among those that the log has touched. It does not matter whether
+  that moved it in, out and in again, or to another key.
+- A row that the sink has in the interval, and the source has not at P, was there when the sink was
+  looked at. Then its key is among the first, and if it was read and has moved out since, among the
+  third. Or it has come since: the stream brought it, and then it is the source's; or somebody else
+  did, and the next backfill finds it.
+
+So the same interval twice, and several at once, end the same: each join writes what the source has
+at the stream's own position, and nobody sees an older state.
+
+An interval is read in pieces: of its column where an index finds them, else of the key, and then
+every row of the table is looked at. Listed keys join before the piece that they were found in, so a
+piece that is in the ledger is done.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain, count
+from typing import TYPE_CHECKING
+
+from airflow_cdc_provider.columns.arrow_arrays import mask_of
+from airflow_cdc_provider.columns.backfill import staying
+from airflow_cdc_provider.columns.rows import SplitRows
+from airflow_cdc_provider.columns.sink_port import JoinSink
+from airflow_cdc_provider.columns.source_port import Boundaries, Cuts
+from airflow_cdc_provider.core.errors import SplitTooBigError
+from airflow_cdc_provider.core.keys import KeyPart, KeyRange
+from airflow_cdc_provider.core.splits import Interval, SnapshotSplit
+from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.engine.job import Job
+from airflow_cdc_provider.engine.requests.ranges import left_of, splits_of
+from airflow_cdc_provider.engine.requests.reads import Read, open_readers
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_LISTED_AT_ONCE = 2_000
+"""More would leave the optimizer's memory for ranges, and it would read the whole table."""
+_WHOLE = KeyRange()
+
+
+class IntervalReads:
+    """Reads pieces in their order, each behind what the sink alone has of it."""
+
+    def __init__(
+        self,
+        job: Job,
+        schema: TableSchema,
+        sink: JoinSink,
+        pieces: Iterator[SnapshotSplit],
+        number: int,
+    ) -> None:
+        self._job = job
+        self._key = schema.primary_key
+        self._sink = sink
+        self._pieces = pieces
+        self._numbers = count(number)
+        self._readers = open_readers(job, schema)
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        for reader in self._readers:
+            reader.close()
+
+    def __iter__(self) -> Iterator[Read]:
+        for piece in self._pieces:
+            waiting = deque([piece])
+            while waiting:
+                first = waiting.popleft()
+                try:
+                    yield from self._read(first)
+                except SplitTooBigError:
+                    middle = self._job.source().middle_of(first)
+                    ends = (first.keys.start, middle, first.keys.end)
+                    halves = KeyRange(*ends[:2]), KeyRange(*ends[1:])
+                    waiting.extendleft(replace(first, keys=keys) for keys in reversed(halves))
+
+    def _read(self, piece: SnapshotSplit) -> Iterator[Read]:
+        piece = replace(piece, number=next(self._numbers))
+        held = self._sink.held_keys(piece)
+        reader, other = self._readers[0], self._readers[-1]
+        rows, report = reader.read(piece)
+        for listed in _in_slices(missing_from(held, rows, self._key)):
+            split = replace(piece, number=next(self._numbers), listed=True)
+            found, told = other.read(split, listed)
+            yield Read(other, split, found, told, listed)
+        yield Read(reader, piece, rows, report)
+
+
+def missing_from(held: pa.Table, rows: SplitRows, key: Sequence[str]) -> pa.Table:
+    """Return the keys that the sink holds and that were not read."""
+    keys = held.combine_chunks()
+    read = [batch.select(list(key)) for batch in rows.batches()]
+    return keys.filter(mask_of(staying(keys, read, key)))
+
+
+def _in_slices(keys: pa.Table) -> Iterator[pa.RecordBatch]:
+    for batch in keys.combine_chunks().to_batches():
+        for at in range(0, batch.num_rows, _LISTED_AT_ONCE):
+            yield batch.slice(at, _LISTED_AT_ONCE)
+
+
+def pieces_of(
+    schema: TableSchema,
+    interval: Interval,
+    joined: Sequence[SnapshotSplit],
+    find: tuple[Cuts, Boundaries],
+) -> Iterator[SnapshotSplit]:
+    """Yield what of an interval is not among the splits that have joined, piece by piece."""
+    cuts, boundaries = find
+    done = sorted((each for each in joined if not each.listed), key=lambda split: split.number)
+    left = _left_of(interval, done)
+    by_column = any(split.interval != interval for split in done)
+    values = cuts(schema, left) if left is not None and (by_column or not done) else None
+    if by_column or values is not None:
+        yield from _of_column(schema, left, done, values or ())
+        return
+    for keys in left_of((_WHOLE,), done):
+        for split in splits_of(schema, keys, boundaries(schema, keys.start)):
+            yield replace(split, interval=interval)
+
+
+def _left_of(interval: Interval, done: Sequence[SnapshotSplit]) -> Interval | None:
+    """Return what of an interval lies behind the last piece that is done, in part or whole."""
+    last = done[-1].interval if done else None
+    if last is None:
+        return interval
+    return None if last.end == interval.end else replace(interval, start=last.end)
+
+
+def _of_column(
+    schema: TableSchema,
+    left: Interval | None,
+    done: Sequence[SnapshotSplit],
+    cuts: Iterable[KeyPart],
+) -> Iterator[SnapshotSplit]:
+    if done and done[-1].keys.end is not None:  # more rows than a piece may have had one value
+        yield replace(done[-1], keys=KeyRange(done[-1].keys.end, None))
+    if left is None:
+        return
+    start = left.start
+    for end in chain(cuts, [left.end]):
+        part = replace(left, start=start, end=end)
+        yield SnapshotSplit(schema.table, 0, schema.primary_key, schema.key_kinds, _WHOLE, part)
+        start = end

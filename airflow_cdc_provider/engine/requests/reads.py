@@ -1,0 +1,108 @@
+"""Reading splits again, one ahead of the one that joins."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import count, cycle
+from typing import TYPE_CHECKING
+
+from airflow_cdc_provider.columns.rows import SplitRows
+from airflow_cdc_provider.columns.source_port import SplitReader, SplitReading
+from airflow_cdc_provider.core.errors import SplitTooBigError
+from airflow_cdc_provider.core.keys import KeyRange
+from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.engine.job import Job
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+READERS = 2
+"""One reads ahead while what the other has read is joined."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A split that was read, and the reader that still has its log."""
+
+    reader: SplitReader
+    split: SnapshotSplit
+    rows: SplitRows
+    report: SplitReport
+    listed: pa.RecordBatch | None = None
+    """The keys whose rows were read, where these are the split's."""
+
+
+class ReadAhead:
+    """Reads splits in their order, one ahead of the one that is asked for.
+
+    A reader that was asked for still gives the log of its split, so the next is read by another.
+    """
+
+    def __init__(
+        self, job: Job, schema: TableSchema, splits: Iterator[SnapshotSplit], number: int
+    ) -> None:
+        self._job = job
+        self._splits = splits
+        self._numbers = count(number)
+        self._halves: deque[SnapshotSplit] = deque()
+        self._readers = open_readers(job, schema)
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="cdc-reads-again")
+
+    def close(self) -> None:
+        """Let go of the connections; a read that is under way is waited for."""
+        self._pool.shutdown(cancel_futures=True)
+        for reader in self._readers:
+            reader.close()
+
+    def __iter__(self) -> Iterator[Read]:
+        readers = cycle(self._readers)
+        if len(self._readers) == 1:
+            yield from iter(lambda: self._next(next(readers)), None)
+            return
+        reading = self._pool.submit(self._next, next(readers))
+        while (read := reading.result()) is not None:
+            reading = self._pool.submit(self._next, next(readers))
+            yield read
+
+    def _next(self, reader: SplitReader) -> Read | None:
+        while (split := self._take()) is not None:
+            try:
+                rows, report = reader.read(split)
+                return Read(reader, split, rows, report)
+            except SplitTooBigError:
+                middle = self._job.source().middle_of(split)
+                ranges = KeyRange(split.keys.start, middle), KeyRange(middle, split.keys.end)
+                self._halves.extendleft(replace(split, keys=keys) for keys in reversed(ranges))
+        return None
+
+    def _take(self) -> SnapshotSplit | None:
+        """Return the next split; numbers follow the order of ranges."""
+        split = self._halves.popleft() if self._halves else next(self._splits, None)
+        return None if split is None else replace(split, number=next(self._numbers))
+
+
+def open_readers(job: Job, schema: TableSchema) -> list[SplitReader]:
+    """Open as many readers of a table as there is room for, one or two."""
+    return [job.source().split_reader(_reading(job, schema, reader)) for reader in _readers(job)]
+
+
+def _readers(job: Job) -> range:
+    """Return the readers that `max_connections` and the ids on the source leave room for."""
+    spec, each = job.spec, job.source().connections_a_reader(backfill=True)
+    most = min((spec.max_connections - 1) // each, spec.server_id_last - spec.server_id_first)
+    return range(max(1, min(READERS, most)))
+
+
+def _reading(job: Job, schema: TableSchema, number: int) -> SplitReading:
+    spec = job.spec
+    return SplitReading(
+        schemas={schema.table: schema},
+        reader_id=spec.server_id_first + 1 + number,  # the first is the stream's
+        backfill=True,
+        max_split_bytes=spec.max_split_bytes,
+        zero_dates=spec.zero_dates,
+    )

@@ -1,0 +1,61 @@
+"""What a backfill is about: the rows of one table whose column lies in an interval."""
+
+from __future__ import annotations
+
+import difflib
+
+from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
+from airflow_cdc_provider.core.keys import KeyPart
+from airflow_cdc_provider.core.requests import Scope
+from airflow_cdc_provider.core.splits import Interval
+from airflow_cdc_provider.core.table_schema import Column, TableSchema
+from airflow_cdc_provider.pipeline.run import Run
+from airflow_cdc_provider.pipeline.steps.requests import planned_schema, resync_scope
+from airflow_cdc_provider.pipeline.steps.sink import source_of
+
+
+def backfill_scope(run: Run, table: str, column: str, *, start: str, end: str) -> Scope:
+    """Return the scope of a backfill; `end` is the first value that is not read."""
+    (named,) = resync_scope(run, [table]).tables
+    schema = planned_schema(run, named)
+    found = _column(schema, column)
+    interval = Interval(
+        found.name,
+        _value(run, schema, found, "--from", start),
+        _value(run, schema, found, "--to", end),
+    )
+    if not (interval.start,) < (interval.end,):
+        raise _refused(
+            f"no value of {found.name} lies from {start} up to {end}",
+            "give the smaller value as --from; --to is not read itself",
+        )
+    return Scope((named,), interval=interval)
+
+
+def _column(schema: TableSchema, name: str) -> Column:
+    copied = {column.name: column for column in schema.copied_columns}
+    found = copied.get(name)
+    if found is None:
+        near = difflib.get_close_matches(name, copied, n=1, cutoff=0.6)
+        raise _refused(
+            f"{schema.table} has no column {name!r} that is copied",
+            f"did you mean {near[0]}?" if near else f"name one of {', '.join(copied)}",
+        )
+    if not found.type.key_kind.comparable:
+        raise _refused(
+            f"an interval of {found.name} cannot be told: the order of {found.type.name} is the "
+            "server's own, or its values are not exact",
+            "name a column of whole or decimal numbers, dates or times of day with a date",
+        )
+    return found
+
+
+def _value(run: Run, schema: TableSchema, column: Column, option: str, text: str) -> KeyPart:
+    try:
+        return source_of(run).value_of(schema, column.name, text)
+    except ValueError as error:
+        raise _refused(f"{option}: {error}", f"write a value of {column.name}") from None
+
+
+def _refused(what: str, remedy: str) -> RefusedError:
+    return RefusedError(what, where="what is asked", risk=NOTHING_CHANGED, remedy=remedy)
