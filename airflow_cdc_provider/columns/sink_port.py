@@ -116,11 +116,18 @@ class JoinSink(Protocol):
         `rows_at` is called with the stream held up, maybe more than once, and never with an
         earlier position than before. A split that this request has joined already is left alone.
         `within` are the ranges that the request reads again: a row there that holds a unique value
-        of the split's is deleted, for it will be read again or has been found wrong.
+        of the split's is deleted, for it will be read again or has been found wrong;
+        `freed_keys` names it.
         """
 
     def held_keys(self, split: SnapshotSplit) -> pa.Table:
         """Return the keys that the sink holds of a split; too many are a `SplitTooBigError`."""
+
+    def freed_keys(self, request: str, table: TableId) -> pa.Table:
+        """Return the keys of a table's rows that joins of a request took away for their values.
+
+        Their own ranges may have joined since, or may be still to come.
+        """
 
     def joined(self, request: str) -> tuple[JoinedSplit, ...]:
         """Return the splits that have joined for a request, of all its tables."""

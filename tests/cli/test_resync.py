@@ -170,6 +170,72 @@ def test_what_is_joined_before_a_cancel_stays_and_the_rest_is_not_read(
     assert 0 < right_rows(shop) == request["rows"] < ROWS
 
 
+class FreedRows:
+    """A row that stood in the way of another is deleted until its own range is read."""
+
+    @pytest.fixture
+    def swapped(self, shop: Shop, say: Say) -> str:
+        """The first and the last of three splits' rows have swapped unique values at the sink."""
+        values = ", ".join(f"({number}, {number})" for number in range(1, ROWS + 1))
+        shop.at_source("CREATE TABLE many (id INT PRIMARY KEY, code INT, UNIQUE (code))")
+        shop.at_source(f"INSERT INTO many VALUES {values}")
+        assert say("run", "--until", "caught-up").code == 0
+        for key, code in ((1, -1), (ROWS, 1), (1, ROWS), (15_000, -15_000)):
+            at_sink(shop, f"UPDATE many SET code = {code} WHERE id = {key}")
+        return f"{shop.database}.many"
+
+    def test_it_is_brought_back_when_the_request_is_cancelled(
+        self, shop: Shop, say: Say, swapped: str
+    ) -> None:
+        options = "--table", swapped, "--yes", "--wait", "--id", "swapped"
+        at_sink(
+            shop,
+            "CREATE TRIGGER slow BEFORE INSERT ON many FOR EACH ROW "
+            "IF NEW.id = 15000 THEN SET @waited = SLEEP(5); END IF",
+        )
+        with started(shop, *options) as command:
+            until(lambda: code_of(shop, 1) == 1)
+            assert code_of(shop, ROWS) is None
+            assert say("cancel", "swapped").code == 0
+            command.communicate(timeout=60)
+        assert command.returncode == 3
+        assert code_of(shop, 1) == 1
+        assert code_of(shop, ROWS) == ROWS
+
+    def test_it_is_brought_back_when_the_request_fails(
+        self, shop: Shop, say: Say, swapped: str
+    ) -> None:
+        at_sink(
+            shop,
+            "CREATE TRIGGER no BEFORE INSERT ON many FOR EACH ROW IF NEW.id = 15000 THEN "
+            "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not this one'; END IF",
+        )
+        said = say("resync", "--table", swapped, "--yes", "--wait")
+        assert said.code == 3, said.out
+        assert "not this one" in said.err
+        assert code_of(shop, 1) == 1
+        assert code_of(shop, ROWS) == ROWS
+
+
+class TestFreedRowsInMySql(FreedRows):
+    pass
+
+
+class TestFreedRowsInMariaDb(FreedRows):
+    @pytest.fixture
+    def mysql_sink(self, mariadb_server: SqlServer) -> SqlServer:
+        return mariadb_server
+
+
+def at_sink(shop: Shop, statement: str) -> None:
+    shop.sink.execute(statement, database=shop.target)
+
+
+def code_of(shop: Shop, key: int) -> object:
+    found = shop.sink_rows(f"SELECT code FROM many WHERE id = {key}")
+    return found[0][0] if found else None
+
+
 def test_a_request_that_fails_is_told_with_its_cause_and_the_pipeline_goes_on(
     shop: Shop, say: Say, many: str
 ) -> None:

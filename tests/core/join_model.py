@@ -15,6 +15,7 @@ After each transaction of the sink (`World._judge`):
   what the source had at its writer's position, and no reader has seen a later version of it;
 - a key that is still drifted has not changed, but for a row that was taken away because it held a
   joined row's unique value, inside the request's range;
+- a request that ends early leaves no row missing that it took away for others' values;
 - a request that is done leaves no drifted key in its range; one for an interval leaves none that is
   in the interval by the source's value, or by the sink's.
 """
@@ -243,7 +244,10 @@ class World:
         """Close the request if nothing is left of it, or somebody has cancelled it."""
         if owner is not self.owner:
             return  # the state store refuses it, too
-        if not owner.left and not owner.reads:
+        if owner.leaving is not None:
+            if not owner.reads:
+                self._leave(owner, request, owner.leaving)
+        elif not owner.left and not owner.reads:
             request.status = Status.DONE
             if self.sink.captured is None:
                 self._capture(max(map(length, self.sink.positions)))
@@ -251,9 +255,25 @@ class World:
             if wrong:
                 raise BrokenLawError(f"request {request.number} is done, and {wrong} are not right")
         elif request.is_cancel_wanted:
-            request.status = Status.CANCELLED
+            self._leave(owner, request, Status.CANCELLED)
         if request.status is not Status.OPEN:
             owner.forget()
+
+    def _leave(self, owner: Owner, request: Request, how: Status) -> None:
+        """End a request early, once the rows are back that it took away."""
+        owner.left.clear()
+        owner.reads.clear()
+        owner.leaving = how
+        freed = self.sink.freed.get(request.number, set())
+        if freed - owner.brought and self.laws.brings_back:
+            joined = self.sink.joined[request.number]
+            split = replace(joined[0], number=5000 + len(joined), listed=True)
+            owner.reads.append(Read(split, frozenset(freed - owner.brought)))
+            owner.brought |= freed
+            return
+        request.status = how
+        if freed & self.drifted:
+            raise BrokenLawError(f"{freed & self.drifted} were taken away, and are not back")
 
     def _is_asked_for(self, request: Request, key: int) -> bool:
         there = self.source.snapshots[length(self.sink.positions[self._writer_of(key)])].get(key)
@@ -299,12 +319,19 @@ class World:
                 self._close_if_over(owner, request)
                 return
             if not self._commit(request, read, position):
-                request.status = Status.REFUSED
-                owner.forget()
+                self._refuse(owner, request)
                 return
         if is_answered:
             owner.reads.popleft()
             self._close_if_over(owner, request)
+
+    def _refuse(self, owner: Owner, request: Request) -> None:
+        if owner is self.owner and owner.leaving is None:
+            self._leave(owner, request, Status.REFUSED)
+        elif owner is self.owner:
+            request.status = Status.REFUSED  # what was taken away is told, and stays away
+        if owner is not self.owner or request.status is not Status.OPEN:
+            owner.forget()
 
     def _position(self, read: Read) -> int | None:
         """Return the stream's position for a split, None if it is to wait."""
@@ -329,6 +356,7 @@ class World:
             mine = {key for key in KEYS if read.split.keys.contains((key,))} | touched
         else:
             mine = touched | set(new)
+        freed: set[int] = set()
         for key in mine & rows.keys() if self.laws.replaces_range else ():
             del rows[key]
         for key, value in new.items():
@@ -337,8 +365,10 @@ class World:
                 if not may_go and self.laws.refuses_outside:
                     return False
                 del rows[holder]
+                freed.add(holder)
             rows[key] = value
         before, self.sink.rows = self.sink.rows, rows
+        self.sink.freed.setdefault(request.number, set()).update(freed)
         self._note(request, read)
         self.drifted -= mine
         self._judge(before, request.keys)

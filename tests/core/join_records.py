@@ -40,6 +40,8 @@ class JoinLaws:
     """Broken: of an interval only the rows that the source has in it are read."""
     looks_up_listed: bool = True
     """Broken: what the sink alone has in an interval is deleted, whatever the source has of it."""
+    brings_back: bool = True
+    """Broken: a request that ends early leaves the rows missing that were in the way of others."""
     notes_with_rows: bool = True
     """Broken: that a split has joined is noted before its rows are there."""
 
@@ -73,6 +75,8 @@ class Sink:
     generation: int = 1
     joined: dict[int, list[SnapshotSplit]] = field(default_factory=dict)
     """By request."""
+    freed: dict[int, set[int]] = field(default_factory=dict)
+    """By request: keys of rows that were taken away for a unique value."""
 
 
 @dataclass
@@ -110,8 +114,13 @@ class Owner:
     request: Request | None = None
     left: deque[SnapshotSplit] = field(default_factory=deque)
     reads: deque[Read] = field(default_factory=deque)
+    leaving: Status | None = None
+    """How the request ends once the rows are back that it took away."""
+    brought: set[int] = field(default_factory=set)
 
     def forget(self) -> None:
+        self.leaving = None
+        self.brought.clear()
         self.request = None
         self.left.clear()
         self.reads.clear()

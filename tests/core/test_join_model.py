@@ -114,6 +114,15 @@ def test_a_table_that_is_added_while_the_stream_flows_is_right_when_it_is_read(
 COMPARED = starts(is_unique=False)
 NOT_COMPARED = starts(kind=KeyKind.TEXT, is_unique=False)
 OF_INTERVAL = starts(is_interval=True, is_unique=False)
+IN_THE_WAY = st.builds(
+    Start,
+    rows=st.just([(0, 0), (5, 1)]),
+    drift=st.just({0: 2, 5: 0}),
+    ranges=st.just([KeyRange()]),
+    cuts=st.sampled_from([(1,), (2, 4)]),
+    is_unique=st.just(True),
+)
+"""The last row holds the unique value of the first."""
 BROKEN = {
     "P covers H": (JoinLaws(waits_for_high=False), COMPARED),
     "(H, P] is replayed": (JoinLaws(replays_to_position=False), COMPARED),
@@ -139,6 +148,7 @@ BROKEN = {
         JoinLaws(looks_up_listed=False),
         OF_INTERVAL,
     ),
+    "rows that were in the way come back": (JoinLaws(brings_back=False), IN_THE_WAY),
     "a join is noted with its rows": (JoinLaws(notes_with_rows=False), COMPARED),
 }
 

@@ -42,7 +42,7 @@ from airflow_cdc_provider.columns.arrow_arrays import mask_of
 from airflow_cdc_provider.columns.backfill import staying
 from airflow_cdc_provider.columns.rows import SplitRows
 from airflow_cdc_provider.columns.sink_port import JoinSink
-from airflow_cdc_provider.columns.source_port import Boundaries, Cuts
+from airflow_cdc_provider.columns.source_port import Boundaries, Cuts, SplitReader
 from airflow_cdc_provider.core.errors import SplitTooBigError
 from airflow_cdc_provider.core.keys import KeyPart, KeyRange
 from airflow_cdc_provider.core.splits import Interval, SnapshotSplit
@@ -100,10 +100,8 @@ class IntervalReads:
         held = self._sink.held_keys(piece)
         reader, other = self._readers[0], self._readers[-1]
         rows, report = reader.read(piece)
-        for listed in _in_slices(missing_from(held, rows, self._key)):
-            split = replace(piece, number=next(self._numbers), listed=True)
-            found, told = other.read(split, listed)
-            yield Read(other, split, found, told, listed)
+        only_held = missing_from(held, rows, self._key)
+        yield from listed_reads(other, piece, only_held, self._numbers)
         yield Read(reader, piece, rows, report)
 
 
@@ -112,6 +110,16 @@ def missing_from(held: pa.Table, rows: SplitRows, key: Sequence[str]) -> pa.Tabl
     keys = held.combine_chunks()
     read = [batch.select(list(key)) for batch in rows.batches()]
     return keys.filter(mask_of(staying(keys, read, key)))
+
+
+def listed_reads(
+    reader: SplitReader, like: SnapshotSplit, keys: pa.Table, numbers: Iterator[int]
+) -> Iterator[Read]:
+    """Read the rows that have one of these keys."""
+    for listed in _in_slices(keys):
+        split = replace(like, number=next(numbers), listed=True)
+        rows, report = reader.read(split, listed)
+        yield Read(reader, split, rows, report, listed)
 
 
 def _in_slices(keys: pa.Table) -> Iterator[pa.RecordBatch]:

@@ -19,19 +19,29 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, count
 
+import pyarrow as pa
+
+from airflow_cdc_provider.columns.rows import ArrowRows
 from airflow_cdc_provider.columns.sink_port import JoinedRows, JoinedSplit, JoinSink
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.requests import Request
+from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.job import Job
-from airflow_cdc_provider.engine.requests.interval_reads import IntervalReads, pieces_of
+from airflow_cdc_provider.engine.requests.interval_reads import (
+    IntervalReads,
+    listed_reads,
+    missing_from,
+    pieces_of,
+)
 from airflow_cdc_provider.engine.requests.joined_rows import joined_rows
 from airflow_cdc_provider.engine.requests.ranges import left_of, next_number, splits_of
-from airflow_cdc_provider.engine.requests.reads import Read, ReadAhead
+from airflow_cdc_provider.engine.requests.reads import Read, ReadAhead, open_readers
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +73,7 @@ class Resync:
         self._around = around
         self._job = around.job
         self._noted_s = 0.0
+        self._is_leaving = False
 
     def run(self) -> None:
         """Read and join what is left of all its tables."""
@@ -70,8 +81,7 @@ class Resync:
         for table in self.request.scope.tables:
             if table not in schemas:
                 raise _not_in_plan(table)
-        with closing(self._job.sink().open_ledger()) as ledger:
-            stream = ledger.stream()
+        stream = self._stream()
         for table in self.request.scope.tables:
             if stream is None or stream.progress_of(table) is None:
                 raise _not_streamed(table)
@@ -88,9 +98,9 @@ class Resync:
             boundaries = stack.enter_context(self._job.source().boundaries(rows))
             reads: ReadAhead | IntervalReads
             if scope.interval is None:
+                left = left_of(scope.parts, [split for split in mine if not split.listed])
                 splits = chain.from_iterable(
-                    splits_of(schema, keys, boundaries(schema, keys.start))
-                    for keys in left_of(scope.parts, mine)
+                    splits_of(schema, keys, boundaries(schema, keys.start)) for keys in left
                 )
                 reads = ReadAhead(self._job, schema, splits, next_number(mine))
             else:
@@ -133,6 +143,40 @@ class Resync:
         )
         self._go_on_or_give_up()
 
+    def bring_back(self) -> None:
+        """Read the rows that had to go for others' values, and whose ranges are not read any more.
+
+        Each comes back as the source has it. It may need a value, too, that a row holds which has
+        drifted: that one is next. A row that is right holds no other's value, so there is an end.
+        """
+        self._is_leaving = True
+        schemas, stream = self._job.schemas(), self._stream()
+        with closing(self._job.sink().open_joins()) as sink:
+            for table in self.request.scope.tables:
+                if table in schemas and stream and stream.progress_of(table) is not None:
+                    self._bring_back(sink, schemas[table])
+
+    def _bring_back(self, sink: JoinSink, schema: TableSchema) -> None:
+        key, table = self.request.ledger_key, schema.table
+        back = sink.freed_keys(key, table).slice(0, 0)
+        while True:
+            keys = missing_from(sink.freed_keys(key, table), ArrowRows(back), schema.primary_key)
+            if not keys.num_rows:
+                return
+            joined = [each.split for each in sink.joined(key) if each.split.table == table]
+            like = replace(joined[0], keys=KeyRange())
+            with ExitStack() as stack:
+                readers = open_readers(self._job, schema)
+                for reader in readers:
+                    stack.callback(reader.close)
+                for read in listed_reads(readers[0], like, keys, count(next_number(joined))):
+                    self._join(sink, schema, read)
+            back = pa.concat_tables([back, keys])
+
+    def _stream(self) -> StreamSplit | None:
+        with closing(self._job.sink().open_ledger()) as ledger:
+            return ledger.stream()
+
     def wait(self, cause: str, seconds: float) -> None:
         """Tell what it waits for, and wait."""
         self.request = replace(self.request, error=cause)
@@ -164,7 +208,8 @@ class Resync:
 
     def _go_on_or_give_up(self) -> None:
         self._note()
-        if self._around.is_ending() or self.request.is_cancel_wanted:
+        is_unwanted = self.request.is_cancel_wanted and not self._is_leaving
+        if self._around.is_ending() or is_unwanted:
             raise GivenUpError
 
 

@@ -70,11 +70,18 @@ class RequestWorker:
 
     def _leave(self, request: Request, error: BaseException | None) -> None:
         """End what is to be cancelled; say of what stays why it waits, if the stream failed."""
+        if request.is_cancel_wanted and self._has_freed(request):
+            return  # whoever comes next brings these rows back first
         if request.is_cancel_wanted:
             self._end(request, RequestStatus.CANCELLED, _CANCELLED)
         elif isinstance(error, CdcError) and not isinstance(error, (RetryableError, FencedError)):
             text = f"waits: the stream stopped with {self._scrubbed(error)}"
             self._job.store.note_request(self._job.spec.generation, replace(request, error=text))
+
+    def _has_freed(self, request: Request) -> bool:
+        tables = self._job.schemas().keys() & set(request.scope.tables)
+        with closing(self._job.sink().open_joins()) as sink:
+            return any(sink.freed_keys(request.ledger_key, table).num_rows for table in tables)
 
     def _run(self) -> None:
         while not self._is_ending():
@@ -103,25 +110,40 @@ class RequestWorker:
             self._tell(f"{request.kind.value} {request.request_id} begins: {request.scope}")
         resync = Resync(self._around, request)
         try:
-            self._try(resync)
+            self._try(resync, resync.run)
             self._note_read(request)
         except GivenUpError:
             if self._is_ending():
                 raise
-            self._end(resync.request, RequestStatus.CANCELLED, _CANCELLED)
+            self._give_up(resync, RequestStatus.CANCELLED, _CANCELLED)
         except FencedError:
             raise
         except CdcError as error:
-            self._end(resync.request, RequestStatus.FAILED, self._scrubbed(error))
+            self._give_up(resync, RequestStatus.FAILED, self._scrubbed(error))
         else:
             self._end(resync.request, RequestStatus.DONE)
 
-    def _try(self, resync: Resync) -> None:
+    def _give_up(self, resync: Resync, status: RequestStatus, text: str) -> None:
+        """End a request before all of it is read, without a row less for it at the sink."""
+        try:
+            self._try(resync, resync.bring_back)
+        except FencedError:
+            raise
+        except CdcError as error:
+            cause = self._scrubbed(error)
+            self._tell(
+                f"request {resync.request.request_id}: rows whose unique values others needed are "
+                f"not brought back, `verify` names them; {cause}",
+                level="error",
+            )
+        self._end(resync.request, status, text)
+
+    def _try(self, resync: Resync, act: Callable[[], None]) -> None:
         """Carry it out, again and again from where it is while that may help."""
         failures, since, done = 0, time.monotonic(), resync.request.splits
         while True:
             try:
-                resync.run()
+                act()
                 return
             except (RetryableError, TableChangedError) as error:
                 # the stream makes a change of the table's its own when it comes there

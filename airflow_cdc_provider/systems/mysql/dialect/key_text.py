@@ -43,7 +43,7 @@ def key_of(schema: TableSchema, texts: Sequence[str]) -> Key:
 
 def value_of(column: Column, text: str) -> KeyPart:
     """Read a value of a column; a `ValueError` says what is wrong with it."""
-    return _part(column, column.type.key_kind, text.strip())
+    return _part(column, column.type.key_kind, text)
 
 
 def _part(column: Column, kind: KeyKind, text: str) -> KeyPart:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columns.sink_port import JoinedSplit, Owner
 from airflow_cdc_provider.core.codec import (
@@ -11,12 +13,20 @@ from airflow_cdc_provider.core.codec import (
     split_from_json,
     split_to_json,
 )
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
 from airflow_cdc_provider.systems.mysql.sink import ledger
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER
+from airflow_cdc_provider.systems.mysql.sink.sink_keys import keys_from_text, keys_to_text
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_FREED = "freed"
+"""Beside the split's own parts; a reader that does not know of it is not hindered."""
 
 
 def joined_splits(session: SinkSession, owner: Owner, request: str) -> tuple[JoinedSplit, ...]:
@@ -46,15 +56,39 @@ def joined_at(
     return position_from_json(json.loads(rows[0][0])) if rows else None
 
 
-def store_joined(session: SinkSession, owner: Owner, request: str, joined: JoinedSplit) -> None:
-    """Store that a split has joined, in the transaction of its rows."""
+def freed_keys(
+    session: SinkSession, owner: Owner, request: str, table: TableId
+) -> Iterator[pa.Table]:
+    """Yield the keys of rows that a request's splits took away, as they were stored with them."""
+    rows = session.rows(
+        f"SELECT split FROM {LEDGER}.joined_split "
+        f"WHERE {_of(owner, request)} AND table_name = {literal(str(table))} ORDER BY number"
+    )
+    for (split,) in rows:
+        yield from map(keys_from_text, json.loads(split).get(_FREED, ()))
+
+
+def store_joined(
+    session: SinkSession,
+    owner: Owner,
+    request: str,
+    joined: JoinedSplit,
+    freed: Sequence[pa.Table] = (),
+) -> None:
+    """Store that a split has joined, in the transaction of its rows.
+
+    With it the keys of rows elsewhere that had to go for it.
+    """
+    form = split_to_json(joined.split)
+    if freed:
+        form[_FREED] = [keys_to_text(keys) for keys in freed]
     values = (
         literal(str(owner.pipeline)),
         literal(request),
         literal(str(joined.split.table)),
         str(joined.split.number),
         str(owner.generation),
-        ledger.text_literal(dumps(split_to_json(joined.split))),
+        ledger.text_literal(dumps(form)),
         str(joined.rows),
         ledger.position_literal(joined.position),
         ledger.NOW_US,

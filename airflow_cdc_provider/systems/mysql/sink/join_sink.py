@@ -20,17 +20,16 @@ of it, and for the writing of one split.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from airflow_cdc_provider.columns.arrow_arrays import mask_of
 from airflow_cdc_provider.columns.backfill import staying
-from airflow_cdc_provider.columns.keys import key_columns
 from airflow_cdc_provider.columns.rows import SplitRows
 from airflow_cdc_provider.columns.sink_port import WHOLE_TABLE, JoinedRows, JoinedSplit, Owner
 from airflow_cdc_provider.core.errors import RowRefusedError, SplitTooBigError
-from airflow_cdc_provider.core.identifiers import quote_table
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
@@ -40,12 +39,11 @@ from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.sink import join_ledger, ledger
 from airflow_cdc_provider.systems.mysql.sink.insert_statements import WriteMode
 from airflow_cdc_provider.systems.mysql.sink.row_writer import LoadDoubtedError
+from airflow_cdc_provider.systems.mysql.sink.sink_keys import keys_where, no_keys
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.split_row_writer import SplitRowWriter, Way
 from airflow_cdc_provider.systems.mysql.sink.taken_values import free_values
 from airflow_cdc_provider.systems.mysql.sink.unlike_rows import unlike_rows
-from airflow_cdc_provider.systems.mysql.wire.text_decoder import TextDecoder
-from airflow_cdc_provider.systems.mysql.wire.text_result import chunks_of
 
 _MOST_KEYS = 1_000_000
 
@@ -87,6 +85,11 @@ class MySqlJoinSink:
     def close(self) -> None:
         """Let go of the connection; a transaction that is open is rolled back."""
         self._rows.close()
+
+    def freed_keys(self, request: str, table: TableId) -> pa.Table:
+        """Return the keys of a table's rows that joins of a request took away for their values."""
+        freed = join_ledger.freed_keys(self._session, self._owner, request, table)
+        return pa.concat_tables([no_keys(self._rows.plan_of_table(table)), *freed])
 
     def joined(self, request: str) -> tuple[JoinedSplit, ...]:
         """Return the splits that have joined for a request, of all its tables."""
@@ -146,9 +149,9 @@ class MySqlJoinSink:
             return None
         position = slots[0].position
         joined = joining.at(position)
-        self._replace(joining, joined, way)
+        freed = self._replace(joining, joined, way)
         found = JoinedSplit(split, joined.rows.rows, position)
-        join_ledger.store_joined(self._session, self._owner, joining.request, found)
+        join_ledger.store_joined(self._session, self._owner, joining.request, found, freed)
         ledger.claim_commit(self._session, self._owner)
         return position
 
@@ -167,12 +170,14 @@ class MySqlJoinSink:
             and not progress.consistent_at
         )
 
-    def _replace(self, joining: _Joining, joined: JoinedRows, way: Way) -> None:
-        """Make the joined rows all there is in the range, and of the touched keys."""
+    def _replace(self, joining: _Joining, joined: JoinedRows, way: Way) -> Sequence[pa.Table]:
+        """Make the joined rows all there is in the range, and of the touched keys.
+
+        Returns the keys of rows elsewhere that had to go for their unique values.
+        """
         split, plan = joining.split, self._rows.plan_of(joining.split)
         if not split.is_whole_range:
-            self._replace_keys(joining, joined, way)
-            return
+            return self._replace_keys(joining, joined, way)
         writer = self._rows.writer_of(split)
         condition = range_predicate(split.key_columns, split.keys)
         if way is not Way.AGAIN and joined.touched is None:
@@ -180,21 +185,20 @@ class MySqlJoinSink:
             if unlike is not None:
                 writer.delete_keys(unlike.stale)
                 writer.write([unlike.missing], WriteMode.INSERT, load=way is Way.LOAD)
-                return
+                return ()
         writer.delete_where(condition)
         if joined.touched is not None:
             writer.delete_keys(joined.touched)
-        if way is Way.AGAIN:
-            free_values(
-                self._session,
-                plan,
-                joined.rows,
-                within=joining.within,
-                kept=[split.keys, *self._joined_ranges(joining)],
-            )
+        freed = self._free(joining, joined, split.keys) if way is Way.AGAIN else ()
         self._rows.write(split, joined.rows, way)
+        return freed
 
-    def _replace_keys(self, joining: _Joining, joined: JoinedRows, way: Way) -> None:
+    def _free(self, joining: _Joining, joined: JoinedRows, *kept: KeyRange) -> Sequence[pa.Table]:
+        ranges = [*kept, *self._joined_ranges(joining)]
+        plan = self._rows.plan_of(joining.split)
+        return free_values(self._session, plan, joined.rows, within=joining.within, kept=ranges)
+
+    def _replace_keys(self, joining: _Joining, joined: JoinedRows, way: Way) -> Sequence[pa.Table]:
         """Make the joined rows all there is of their keys, and of the touched ones."""
         split, plan = joining.split, self._rows.plan_of(joining.split)
         writer, key = self._rows.writer_of(split), list(plan.schema.primary_key)
@@ -207,23 +211,18 @@ class MySqlJoinSink:
         if unlike is not None:
             writer.delete_keys(unlike.missing.select(key))
             writer.write([unlike.missing], WriteMode.INSERT, load=way is Way.LOAD)
-            return
+            return ()
         for batch in joined.rows.batches():
             writer.delete_keys(batch.select(key))
-        if way is Way.AGAIN:
-            free_values(self._session, plan, joined.rows, within=joining.within, kept=())
+        freed = self._free(joining, joined) if way is Way.AGAIN else ()
         self._rows.write(split, joined.rows, way)
+        return freed
 
     def held_keys(self, split: SnapshotSplit) -> pa.Table:
         """Return the keys that the sink holds of a split; too many are a `SplitTooBigError`."""
         plan = self._rows.plan_of(split)
-        decoder = TextDecoder(replace(plan.schema, columns=key_columns(plan.schema)))
-        sql = (
-            f"SELECT {decoder.select_list} FROM {quote_table(plan.sink_table)} "
-            f"WHERE {split_predicate(split)} LIMIT {_MOST_KEYS + 1}"
-        )
-        chunks = chunks_of(self._session.raw, sql, decoder) or ()
-        keys = pa.Table.from_batches(map(decoder.to_arrow, chunks), decoder.schema)
+        condition = f"{split_predicate(split)} LIMIT {_MOST_KEYS + 1}"
+        keys = keys_where(self._session, plan, condition)
         if keys.num_rows > _MOST_KEYS:
             raise SplitTooBigError(
                 f"the sink holds more than {_MOST_KEYS:,} rows of split {split.split_id}",
@@ -235,7 +234,7 @@ class MySqlJoinSink:
 
     def _joined_ranges(self, joining: _Joining) -> Iterator[KeyRange]:
         for each in self.joined(joining.request):
-            if each.split.table == joining.split.table:
+            if each.split.table == joining.split.table and each.split.is_whole_range:
                 yield each.split.keys
 
 

@@ -15,6 +15,7 @@ from airflow_cdc_provider.columns.keys import key_columns
 from airflow_cdc_provider.columns.rows import DecodesChunks, SplitRows
 from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.errors import IntegrityError
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.core.table_schema import Column
@@ -65,7 +66,11 @@ class SplitRowWriter:
 
     def plan_of(self, split: SnapshotSplit) -> TablePlan:
         """Return the plan of a split's table."""
-        return self._plans[split.table]
+        return self.plan_of_table(split.table)
+
+    def plan_of_table(self, table: TableId) -> TablePlan:
+        """Return a table's plan."""
+        return self._plans[table]
 
     @property
     def first_way(self) -> Way:

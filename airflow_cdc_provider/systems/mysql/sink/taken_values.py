@@ -2,8 +2,9 @@
 
 Where the stream is, no two rows of the source have one unique value. So whoever else holds a value
 of a row that joins has drifted, if it is outside the rows that have joined already. Inside what the
-request reads again it is deleted, with the row's own transaction: its own range comes later, and
-then it is right, or it is not at the source at all. Outside, nobody would bring it back, and the
+request reads again it is deleted, with the row's own transaction, and the ledger keeps its key with
+the split: its own range comes later, and then it is right, or it is not at the source at all. A
+request that ends before that reads it by its key. Outside, nobody would bring it back, and the
 request is refused.
 
 Only keys over whole columns with values of their own are looked at. What another key stands
@@ -25,9 +26,12 @@ from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_schema import Column
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal, range_predicate
+from airflow_cdc_provider.systems.mysql.sink.sink_keys import keys_where
 from airflow_cdc_provider.systems.mysql.wire.sql_text import key_list
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
 log = logging.getLogger(__name__)
@@ -52,11 +56,13 @@ def free_values(
     *,
     within: Sequence[KeyRange],
     kept: Sequence[KeyRange],
-) -> None:
+) -> list[pa.Table]:
     """Delete the rows `within` that hold unique values of `rows`, which are not written yet.
 
-    A holder elsewhere, or in one of the ranges that are to be `kept`, is an error.
+    Returns their keys. A holder elsewhere, or in one of the ranges that are to be `kept`, is an
+    error.
     """
+    freed: list[pa.Table] = []
     names = plan.schema.primary_key
     keys = _listed(key_columns(plan.schema))
     may_go = f"({_in_one_of(names, within)}) AND NOT ({_in_one_of(names, kept)})"
@@ -67,14 +73,17 @@ def free_values(
             look = f"SELECT {keys} FROM {table} WHERE {held} AND NOT ({may_go}) LIMIT 1"
             if found := session.rows(look):
                 raise _refused(session, plan.sink_table, index, found[0])
-            gone = session.execute(f"DELETE FROM {table} WHERE {held} AND {may_go}").affected_rows
-            if gone:
+            gone = keys_where(session, plan, f"{held} AND {may_go} FOR UPDATE")
+            if gone.num_rows:
+                session.execute(f"DELETE FROM {table} WHERE {held} AND {may_go}")
+                freed.append(gone)
                 log.warning(
                     "rows that hold others' unique values deleted: table=%s key=%s rows=%d",
                     plan.sink_table,
                     index.name,
-                    gone,
+                    gone.num_rows,
                 )
+    return freed
 
 
 def _in_one_of(key: Sequence[str], ranges: Sequence[KeyRange]) -> str:

@@ -1,0 +1,49 @@
+"""Keys of the sink's rows, as columns: asked for by a condition, and kept as text in the ledger."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from airflow_cdc_provider.columns.keys import key_columns
+from airflow_cdc_provider.core.identifiers import quote_table
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.systems.mysql.wire.text_decoder import TextDecoder
+from airflow_cdc_provider.systems.mysql.wire.text_result import chunks_of
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
+
+
+def keys_where(session: SinkSession, plan: TablePlan, condition: str) -> pa.Table:
+    """Return the keys of the sink's rows that meet a condition, and of nothing else."""
+    decoder = _decoder(plan)
+    sql = f"SELECT {decoder.select_list} FROM {quote_table(plan.sink_table)} WHERE {condition}"
+    chunks = chunks_of(session.raw, sql, decoder) or ()
+    return pa.Table.from_batches(map(decoder.to_arrow, chunks), decoder.schema)
+
+
+def no_keys(plan: TablePlan) -> pa.Table:
+    """Return the keys of no row."""
+    return _decoder(plan).schema.empty_table()
+
+
+def keys_to_text(keys: pa.Table) -> str:
+    """Write keys, whatever their types."""
+    stream = pa.BufferOutputStream()
+    with pa.ipc.new_stream(stream, keys.schema) as writer:
+        writer.write_table(keys)
+    return base64.b64encode(stream.getvalue()).decode()
+
+
+def keys_from_text(text: str) -> pa.Table:
+    """Read what `keys_to_text` wrote."""
+    with pa.ipc.open_stream(base64.b64decode(text)) as reader:
+        return reader.read_all()
+
+
+def _decoder(plan: TablePlan) -> TextDecoder:
+    return TextDecoder(replace(plan.schema, columns=key_columns(plan.schema)))
