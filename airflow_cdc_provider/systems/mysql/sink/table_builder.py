@@ -21,6 +21,7 @@ from airflow_cdc_provider.core.errors import (
     IntegrityError,
     RefusedError,
     RowRefusedError,
+    UnsupportedTableError,
 )
 from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
 from airflow_cdc_provider.core.records import TablePlan
@@ -113,7 +114,7 @@ class MySqlTableBuilder:
             if change.truncates:
                 self._session.execute(f"TRUNCATE TABLE {quote_table(target)}")
             self._alter(change, found)
-        except (IntegrityError, RefusedError) as error:
+        except (IntegrityError, RefusedError, UnsupportedTableError) as error:
             raise _not_made(change, error) from None
         finally:
             writers.withdraw(self._session, lock)
