@@ -111,7 +111,8 @@ class Difference:
         """
         renamed = tuple(pair for pair in self.renamed if _is_free(*pair, present))
         others = [pair for pair in self.renamed if pair not in renamed]
-        added = tuple(name for name in self.added if name.lower() not in present)
+        left = {*present} - {old.lower() for old, _ in renamed}
+        added = tuple(name for name in self.added if name.lower() not in left)
         taken = [*(name for name in self.added if name not in added), *(new for _, new in others)]
         if not taken:
             return self

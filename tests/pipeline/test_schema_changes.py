@@ -47,6 +47,10 @@ FOLLOWED = {
         "UPDATE orders SET note = 'changed' WHERE number = 2",
         "DELETE FROM orders WHERE number = 1",
     ],
+    "another name, and a new column of the former": [
+        "ALTER TABLE orders CHANGE note remark VARCHAR(40), ADD COLUMN note VARCHAR(9) DEFAULT 'n'",
+        "INSERT INTO orders (id, note, remark) VALUES (8, '1', '2')",
+    ],
     "a wider type": [
         "ALTER TABLE orders MODIFY note TEXT, MODIFY code BIGINT",
         "UPDATE orders SET note = REPEAT('x', 2000), code = 5000000000 WHERE id = 2",

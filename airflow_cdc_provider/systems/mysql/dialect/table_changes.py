@@ -69,14 +69,13 @@ class _Alteration:
             if self._drops(key):
                 yield f"DROP INDEX {quote_identifier(key.name)}"
         yield from self._renamed()
-        done = {
-            after for before, after in self._difference.renamed if self._is_to_do(before, after)
-        }
+        done = dict(pair for pair in self._difference.renamed if self._is_to_do(*pair))
         for name in self._difference.modified:
-            if name not in done:
+            if name not in done.values():
                 yield from self._modified(name)
+        left = self._columns.keys() - {before.lower() for before in done}
         for name in self._difference.added:
-            if name.lower() not in self._columns:
+            if name.lower() not in left:
                 yield f"ADD COLUMN {self._added(name)}"
         yield from self._dropped()
 
