@@ -166,6 +166,8 @@ class LogReading:
     reader_id: int
     max_batch_changes: int = 100_000
     zero_dates: str = "fail"
+    every_statement: bool = False
+    """Batches end at each statement that names a table, harmless or not."""
 
 
 @dataclass(frozen=True, slots=True)

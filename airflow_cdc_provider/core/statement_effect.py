@@ -60,6 +60,11 @@ class StatementEffect:
     is_doubtful: bool = False
     """Two definitions do not tell what it did: a column may have taken another's place."""
 
+    def names(self, table: TableId) -> bool:
+        """Tell whether the statement names `table`, in whatever case."""
+        wanted = str(table).casefold()
+        return any(str(named).casefold() == wanted for named in self.tables)
+
     def concerns(self, table: TableId, *, ignore_case: bool = False) -> bool:
         """Tell whether this may change the rows or the definition of `table`."""
         if self.harmless:

@@ -150,6 +150,15 @@ READ_AGAIN = {
         "ALTER TABLE orders MODIFY twice BIGINT AS (id * 3) STORED",
         "INSERT INTO orders (id) VALUES (8)",
     ],
+    "a default that is another one at once": [
+        "ALTER TABLE orders ADD COLUMN more INT NOT NULL DEFAULT 7",
+        "ALTER TABLE orders ALTER COLUMN more SET DEFAULT 8",
+        "INSERT INTO orders (id) VALUES (8)",
+    ],
+    "a default that is gone at once": [
+        "ALTER TABLE orders ADD COLUMN more INT DEFAULT 7",
+        "ALTER TABLE orders ALTER COLUMN more DROP DEFAULT",
+    ],
     "truncated twice": [
         "TRUNCATE TABLE orders",
         "INSERT INTO orders (id) VALUES (5)",

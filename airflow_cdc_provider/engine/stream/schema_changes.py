@@ -59,6 +59,8 @@ class _Statements:
     has_rows: bool = False
     """Rows of the table came behind the last of them."""
     has_rows_between: bool = False
+    has_harmless: bool = False
+    """It was altered once more in a way that changes no rows, such as a default."""
 
 
 class SchemaChanges:
@@ -119,7 +121,8 @@ class SchemaChanges:
         before = self._catalogue(tables)
         schemas = {table: self._reading.schemas[table] for table in tables}
         said = {table: _Statements() for table in tables}
-        for batch in self._read(stream, replace(self._reading, schemas=schemas)):
+        reading = replace(self._reading, schemas=schemas, every_statement=True)
+        for batch in self._read(stream, reading):
             self._note(batch, stream, said)
         now = self._catalogue(tables)
         if _prints(before) != _prints(now):
@@ -147,9 +150,15 @@ class SchemaChanges:
             if seen is not None and seen.found:
                 seen.has_rows = True
         statement = batch.barrier
-        for table in self._captured.concerned(statement, stream) if statement else ():
+        if statement is None:
+            return
+        concerned = self._captured.concerned(statement, stream)
+        for table in said:
+            if said[table].found and table not in concerned:
+                said[table].has_harmless = said[table].has_harmless or statement.effect.names(table)
+        for table in concerned:
             seen = said.get(table)
-            if seen is None or statement is None:
+            if seen is None:
                 continue
             seen.has_rows_between = seen.has_rows_between or seen.has_rows
             seen.found.append(statement)
@@ -183,6 +192,8 @@ class SchemaChanges:
         refused = found.refused or self._refused(replace(plan, schema=now))
         if refused:
             raise _stopped(stopped_by, f"{table}: {refused}")
+        if said.has_harmless and found.added:
+            found = found.read_again("it was altered once more, and a default may be another")
         with closing(self._job.sink().open_tables()) as tables:
             found = found.onto(tables.columns(plan))
         progress = stream.progress_of(table)

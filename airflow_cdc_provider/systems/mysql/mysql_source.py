@@ -202,6 +202,7 @@ class MySqlSource:
             limits=BatchLimits(changes=reading.max_batch_changes, bytes=_BATCH_LOG_BYTES),
             zero_dates=ZeroDates(reading.zero_dates),
             schemas=reading.schemas.get,
+            every_statement=reading.every_statement,
         )
 
     def look_at_log(

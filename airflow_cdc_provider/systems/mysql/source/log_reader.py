@@ -77,6 +77,7 @@ class LogReader:
         prepared_as_committed: bool = False,
         before: PreparedBefore | None = None,
         held: Sequence[Held] = (),
+        every_statement: bool = False,
         heartbeat_s: float = 1.0,
         silence_s: float = 30.0,
     ) -> None:
@@ -101,6 +102,7 @@ class LogReader:
             schemas=schemas,
             before=before or self._earlier_log(endpoint, captured, limits, zero_dates, schemas),
             prepared_as_committed=prepared_as_committed,
+            every_statement=every_statement,
         )
         self._first = self._passed = self._transport.start.position.binlog
         self._came_to = self._transport.start.position

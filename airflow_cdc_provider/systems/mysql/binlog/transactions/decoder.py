@@ -82,12 +82,17 @@ class ColumnDecoder:
         schemas: SchemaSource = no_schema,
         before: PreparedBefore = nothing_before,
         prepared_as_committed: bool = False,
+        every_statement: bool = False,
     ) -> None:
-        """With `prepared_as_committed`, rows of XA come at XA PREPARE, in parts if need be."""
+        """With `prepared_as_committed`, rows of XA come at XA PREPARE, in parts if need be.
+
+        With `every_statement`, harmless statements that name a captured table are barriers, too.
+        """
         limits = limits or BatchLimits()
         kept_bytes = _HELD_BATCHES * limits.bytes
         self._holds_back = not prepared_as_committed
         self._captured, self._captures_in = _captured_by(captured)
+        self._every_statement = every_statement
         self._frames = FrameReader()
         self._maps = TableMaps(self._captured, zero_dates, schemas, flavour)
         self._assembly = BatchAssembly(start, server_uuid, limits)
@@ -210,6 +215,8 @@ class ColumnDecoder:
         second = int(frames.data.little(frames.starts, 4)[0])
         readings = LoggedStatement.readings(frames.body(0))
         logged, meaning = judged(readings, self._captured, self._captures_in)
+        if self._every_statement and meaning is Meaning.HARMLESS:
+            meaning = self._as_named(logged, meaning)
         match meaning:
             case Meaning.BARRIER:
                 yield from self._barrier(logged, end, second)
@@ -226,6 +233,10 @@ class ColumnDecoder:
                     yield from self._runs.end(end, second)
             case _:
                 yield from self._xa(meaning, logged.sql, end, second)
+
+    def _as_named(self, logged: LoggedStatement, meaning: Meaning) -> Meaning:
+        named = any(self._captured(table) for table in logged.effect.tables)
+        return Meaning.BARRIER if named and not self._is_begun else meaning
 
     def _xa(self, meaning: Meaning, sql: str, end: int, second: int) -> Iterator[ChangeBatch]:
         """Follow a distributed transaction; its rows belong to the one that commits it."""
