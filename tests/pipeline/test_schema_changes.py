@@ -16,6 +16,7 @@ from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.changing_tables import reset_tables
 from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
+from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up as stream_to_the_end
 from tests.pipeline.conftest import Shop
 from tests.pipeline.test_nothing_to_stream import NO_SPARK
 from tests.servers.given import SqlServer
@@ -272,6 +273,16 @@ class TestMySql(Changes):
         run = catch_up(shop)
         assert is_equal(shop, "orders")
         assert {state.phase for state in run.store.tables(run.name)} == {TablePhase.CONSISTENT}
+
+    def test_a_stream_in_spark_follows_changes_too(self, shop: Shop) -> None:
+        begin(shop, ["orders"])
+        change(shop, "orders", FOLLOWED["several columns"])
+        change(shop, "others", ["INSERT INTO others VALUES (2)"])
+        run = shop.run()
+        options = SparkOptions("local[2]", log_folder=shop.path.parent / "logs", always=True)
+        assert stream_to_the_end(run, options).log is not None
+        assert is_equal(shop, "orders")
+        assert is_equal(shop, "others")
 
     def test_the_file_says_what_is_done(self, shop: Shop) -> None:
         with shop.path.open("a") as file:
