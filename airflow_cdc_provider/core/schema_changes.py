@@ -80,9 +80,9 @@ class Difference:
     unique_added: tuple[str, ...] = ()
     unique_dropped: tuple[str, ...] = ()
     reread: str = ""
-    """Why rows may have changed along with it; empty if each row is still what the log says."""
-    moves_rows: bool = False
-    """Rows came or went that are not in the log, or another table stands in its place."""
+    """Why values may have changed along with it; empty if each is still what the log says."""
+    moved: str = ""
+    """Why other rows may stand there that are not in the log; empty if none do."""
     refused: str = ""
     """Why it cannot be followed at all."""
 
@@ -96,8 +96,13 @@ class Difference:
             ChangeKind.MODIFY_COLUMN: self.modified,
             ChangeKind.INDEX: (*self.unique_added, *self.unique_dropped),
         }
-        rows = {ChangeKind.ROWS} if self.moves_rows else set()
+        rows = {ChangeKind.ROWS} if self.moved else set()
         return frozenset(rows | {kind for kind, names in found.items() if names})
+
+    @property
+    def why(self) -> str:
+        """Return why the rows are read again, empty if they are not."""
+        return "; ".join(filter(None, (self.moved, self.reread)))
 
     def read_again(self, why: str) -> Difference:
         """Return the difference with one more reason to read the rows again."""
@@ -156,4 +161,4 @@ class SchemaChange:
     @property
     def rereads(self) -> bool:
         """Tell whether the table's rows are read again."""
-        return bool(self.difference.reread)
+        return bool(self.difference.why)

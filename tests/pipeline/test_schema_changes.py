@@ -284,6 +284,27 @@ class TestMySql(Changes):
         assert is_equal(shop, "orders")
         assert is_equal(shop, "others")
 
+    def test_rows_that_the_source_lets_go_of_unlogged_stay_if_the_file_says_so(
+        self, shop: Shop
+    ) -> None:
+        with shop.path.open("a") as file:
+            file.write("schema_changes: {rows: ignore, truncate: ignore}\n")
+        shop.at_source(
+            "CREATE TABLE old (id INT PRIMARY KEY, n INT) PARTITION BY RANGE (id) "
+            "(PARTITION p1 VALUES LESS THAN (10), PARTITION p2 VALUES LESS THAN MAXVALUE)"
+        )
+        shop.at_source("INSERT INTO old VALUES (1, 1), (20, 20)")
+        begin(shop, ["orders"])
+        change(shop, "old", ["ALTER TABLE old DROP PARTITION p1", "UPDATE old SET n = 21"])
+        change(shop, "others", ["TRUNCATE TABLE others", "INSERT INTO others VALUES (2)"])
+        run = catch_up(shop)
+        assert shop.sink_rows("SELECT * FROM old ORDER BY id") == [(1, 1), (20, 21)]
+        assert shop.sink_rows("SELECT * FROM others ORDER BY id") == [(1,), (2,)]
+        assert run.store.requests(run.name) == ()
+        change(shop, "others", ["TRUNCATE TABLE others", "ALTER TABLE others ADD COLUMN n INT"])
+        with pytest.raises(TableChangedError, match="not that alone"):
+            catch_up(shop)
+
     def test_the_file_says_what_is_done(self, shop: Shop) -> None:
         with shop.path.open("a") as file:
             file.write("schema_changes: {drop_column: apply, add_column: stop}\n")

@@ -33,7 +33,6 @@ from airflow_cdc_provider.core.schema_changes import (
     Difference,
     Policy,
     SchemaChange,
-    SchemaPolicy,
 )
 from airflow_cdc_provider.core.statement_effect import StatementKind
 from airflow_cdc_provider.core.stream_split import StreamSplit
@@ -61,6 +60,10 @@ class _Statements:
     has_rows_between: bool = False
     has_harmless: bool = False
     """It was altered once more in a way that changes no rows, such as a default."""
+
+    @property
+    def truncates(self) -> bool:
+        return any(each.effect.kind is StatementKind.TRUNCATE for each in self.found)
 
 
 class SchemaChanges:
@@ -182,43 +185,63 @@ class SchemaChanges:
         now: TableSchema | None,
         stopped_by: TableChangedError,
     ) -> SchemaChange:
-        plan, policy = self._plans[table], self._job.spec.schema_changes
         if now is None:
             raise _stopped(stopped_by, f"{table} is not at the source any more")
         if not said.found or said.through is None:
             raise _stopped(stopped_by, f"the log does not say what became of {table}")
-        effects = [statement.effect for statement in said.found]
-        found = self._job.source().difference(plan.schema, now, effects)
-        refused = found.refused or self._refused(replace(plan, schema=now))
+        plan = self._plans[table]
+        after = replace(plan, schema=now)
+        change = SchemaChange(
+            before=plan,
+            after=after,
+            difference=self._difference(plan, after, said),
+            through=said.through,
+            statement=said.found[0].sql[:300],
+        )
+        refused = change.difference.refused or self._refused(after)
         if refused:
             raise _stopped(stopped_by, f"{table}: {refused}")
+        return self._by_policy(change, said, stream, stopped_by)
+
+    def _difference(self, before: TablePlan, after: TablePlan, said: _Statements) -> Difference:
+        """Return what the definitions differ in, with what the log and the sink say of it."""
+        effects = [statement.effect for statement in said.found]
+        found = self._job.source().difference(before.schema, after.schema, effects)
         if said.has_harmless and found.added:
             found = found.read_again("it was altered once more, and a default may be another")
-        with closing(self._job.sink().open_tables()) as tables:
-            found = found.onto(tables.columns(plan))
-        progress = stream.progress_of(table)
-        truncates = _only_truncates(found, said)
-        if truncates:
-            found = replace(found, moves_rows=False, reread="")
         if said.has_rows_between:
             found = found.read_again("rows were written between two of its changes")
-        if progress is None or progress.finished or progress.consistent_at or progress.is_unread:
+        with closing(self._job.sink().open_tables()) as tables:
+            return found.onto(tables.columns(before))
+
+    def _by_policy(
+        self,
+        change: SchemaChange,
+        said: _Statements,
+        stream: StreamSplit,
+        stopped_by: TableChangedError,
+    ) -> SchemaChange:
+        """Return what is to be done about a change; a policy may be to stop."""
+        policy, found = self._job.spec.schema_changes, change.difference
+        in_step = _is_in_step(stream, change.table)
+        truncates = in_step and _only_truncates(found, said)
+        if truncates:
+            found = replace(found, moved="")
+        elif said.truncates and policy.truncate is Policy.IGNORE:
+            raise _stopped(stopped_by, f"{change.table} was truncated, and not that alone")
+        if not in_step:
             found = found.read_again("not all of its rows were in step yet")
-            truncates = False
-        kinds = found.kinds | ({ChangeKind.TRUNCATE} if truncates else frozenset())
+        kinds = found.kinds | ({ChangeKind.TRUNCATE} if said.truncates else frozenset())
         for kind in sorted(kinds):
             if policy.of(kind) is Policy.STOP:
                 raise _stopped(stopped_by, f"schema_changes says {kind.value}: stop")
-        return _by_policy(
-            SchemaChange(
-                before=plan,
-                after=replace(plan, schema=now),
-                difference=found,
-                through=said.through,
-                statement=said.found[0].sql[:300],
-                truncates=truncates,
-            ),
-            policy,
+        if policy.rows is Policy.IGNORE:
+            found = replace(found, moved="")
+        return replace(
+            change,
+            difference=found,
+            keeps_dropped=policy.drop_column is Policy.IGNORE,
+            truncates=truncates and policy.truncate is Policy.APPLY,
         )
 
     def _refused(self, plan: TablePlan) -> str:
@@ -287,22 +310,17 @@ def _give_up(store: StateStore, name: PipelineName, table: TableId) -> None:
             store.cancel_request(name, request.request_id)
 
 
-def _by_policy(change: SchemaChange, policy: SchemaPolicy) -> SchemaChange:
-    found = change.difference
-    if policy.rows is Policy.IGNORE and found.moves_rows:
-        found = replace(found, moves_rows=False, reread="")
-    return replace(
-        change,
-        difference=found,
-        keeps_dropped=policy.drop_column is Policy.IGNORE,
-        truncates=change.truncates and policy.truncate is Policy.APPLY,
-    )
+def _is_in_step(stream: StreamSplit, table: TableId) -> bool:
+    """Tell whether the sink has each row of a table as it is at the stream's position."""
+    progress = stream.progress_of(table)
+    if progress is None or progress.is_unread:
+        return False
+    return not progress.finished and not progress.consistent_at
 
 
 def _only_truncates(found: Difference, said: _Statements) -> bool:
     """Tell whether all rows were taken away, and nothing else was done."""
-    is_one = [statement.effect.kind for statement in said.found] == [StatementKind.TRUNCATE]
-    return is_one and found.kinds <= {ChangeKind.ROWS}
+    return said.truncates and len(said.found) == 1 and found.kinds <= {ChangeKind.ROWS}
 
 
 def _stopped(error: TableChangedError, why: str) -> TableChangedError:
@@ -316,5 +334,5 @@ def _prints(schemas: Mapping[TableId, TableSchema]) -> Mapping[TableId, str]:
 def _told(change: SchemaChange) -> str:
     text = f"{change.table} was changed at the source, and at the sink: {change.statement}"
     if change.rereads:
-        text += f". Its rows are read again: {change.difference.reread}"
+        text += f". Its rows are read again: {change.difference.why}"
     return text

@@ -37,7 +37,6 @@ def difference(
 ) -> Difference:
     """Return what statements of the log made of a table, and what that did to its rows."""
     pair = _Pair(old, new, _renames(old, new, statements))
-    moves = tuple(_moved_rows(statements))
     found = Difference(
         added=tuple(name for name in pair.now if name not in pair.was),
         dropped=tuple(c.name for name, c in pair.was.items() if name not in pair.now),
@@ -45,10 +44,10 @@ def difference(
         modified=tuple(pair.modified()),
         unique_added=_other_keys(pair.unique_now, pair.unique_was),
         unique_dropped=_other_keys(pair.unique_was, pair.unique_now),
-        moves_rows=bool(moves),
+        moved="; ".join(dict.fromkeys(_moved_rows(statements))),
         refused=pair.refusal() or _unknown(statements),
     )
-    reasons = (*moves, *_doubts(statements), *_new_values(found, pair))
+    reasons = (*_doubts(statements), *_new_values(found, pair))
     return replace(found, reread="; ".join(dict.fromkeys(reasons)))
 
 
