@@ -19,13 +19,10 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 
 from airflow_cdc_provider.columns.changes import ChangeBatch, Statement
-from airflow_cdc_provider.columns.sink_port import Sink, SinkLedger
 from airflow_cdc_provider.columns.source_port import LogReading, PreflightQuestion
 from airflow_cdc_provider.core.errors import SchemaMovedError, TableChangedError
 from airflow_cdc_provider.core.findings import Level
-from airflow_cdc_provider.core.identifiers import PipelineName, TableId
-from airflow_cdc_provider.core.lifecycle import TablePhase
-from airflow_cdc_provider.core.ports import StateStore
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.schema_changes import (
@@ -38,7 +35,7 @@ from airflow_cdc_provider.core.statement_effect import StatementKind
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.job import Job
-from airflow_cdc_provider.engine.requests.unread import ask_for_unread
+from airflow_cdc_provider.engine.stream.finished_changes import finish_changes
 from airflow_cdc_provider.engine.stream.following import Following
 from airflow_cdc_provider.engine.stream.selection import CapturedTables
 
@@ -269,47 +266,6 @@ class _Just:
         return (self.database, self.table) == (table.database, table.table)
 
 
-def finish_changes(
-    store: StateStore, sink: Sink, name: PipelineName, generation: int
-) -> tuple[SchemaChange, ...]:
-    """Bring changes that were begun to their end, as the pipeline's owner; returns them."""
-    with closing(sink.open_ledger()) as ledger:
-        changes = ledger.open_changes()
-        for change in changes:
-            _finish(store, sink, ledger, (name, generation), change)
-    return changes
-
-
-def _finish(
-    store: StateStore,
-    sink: Sink,
-    ledger: SinkLedger,
-    owner: tuple[PipelineName, int],
-    change: SchemaChange,
-) -> None:
-    name, generation = owner
-    with closing(sink.open_tables()) as tables:
-        tables.change(change)
-    table, phase = change.table, TablePhase.CONSISTENT
-    if change.rereads:
-        _give_up(store, name, table)
-        phase = TablePhase.SNAPSHOT
-    store.change_plan(name, generation, added=[change.after])
-    store.mark_table(name, generation, table, phase)
-    stream = ledger.end_change(change)
-    store.store_hand_off(name, generation, stream)
-    store.tell(name, _told(change), level="warning" if change.rereads else "info")
-    log.info("table changed: table=%s rereads=%s", table, change.rereads)
-    ask_for_unread(store, name, generation, stream, by="stream")
-
-
-def _give_up(store: StateStore, name: PipelineName, table: TableId) -> None:
-    """Cancel what was asked of a table before it was changed."""
-    for request in store.requests(name, only_open=True):
-        if table in request.scope.tables:
-            store.cancel_request(name, request.request_id)
-
-
 def _is_in_step(stream: StreamSplit, table: TableId) -> bool:
     """Tell whether the sink has each row of a table as it is at the stream's position."""
     progress = stream.progress_of(table)
@@ -329,10 +285,3 @@ def _stopped(error: TableChangedError, why: str) -> TableChangedError:
 
 def _prints(schemas: Mapping[TableId, TableSchema]) -> Mapping[TableId, str]:
     return {table: schema.fingerprint for table, schema in schemas.items()}
-
-
-def _told(change: SchemaChange) -> str:
-    text = f"{change.table} was changed at the source, and at the sink: {change.statement}"
-    if change.rereads:
-        text += f". Its rows are read again: {change.difference.why}"
-    return text

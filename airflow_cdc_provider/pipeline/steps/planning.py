@@ -31,7 +31,7 @@ from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.records import PlanOrigin, TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.reconcile import reconcile
-from airflow_cdc_provider.engine.stream.schema_changes import finish_changes
+from airflow_cdc_provider.engine.stream.finished_changes import finish_changes
 from airflow_cdc_provider.pipeline.run import Run, take_over
 from airflow_cdc_provider.pipeline.steps.changing_tables import CatchUp, settle_tables
 from airflow_cdc_provider.pipeline.steps.checking import CheckReport, check, differences
