@@ -270,6 +270,7 @@ def test_a_snapshot_that_waits_for_its_sink_stops_when_asked_to(
 
 
 def waits_for_lock(pipeline: Pipeline) -> bool:
+    time.sleep(0.2)  # who asks more often than every 0.1 s always gets the same answer
     waiting = pipeline.sink.execute(
         "SELECT trx_query FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
     )
