@@ -259,6 +259,9 @@ class Source(Protocol):
     ) -> LogView:
         """Return events around `at` if it is given, else around a position, else at the end."""
 
+    def is_same(self, one: TableSchema, other: TableSchema) -> bool:
+        """Tell whether two definitions of a table are one, defaults and expressions included."""
+
     def difference(
         self, old: TableSchema, new: TableSchema, statements: Sequence[StatementEffect]
     ) -> Difference:

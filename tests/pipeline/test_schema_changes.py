@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 
 import pytest
@@ -12,6 +12,8 @@ from airflow_cdc_provider.core.errors import CdcError, TableChangedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.requests import RequestStatus
+from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.engine.stream.schema_changes import SchemaChanges
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.changing_tables import reset_tables
 from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
@@ -273,6 +275,26 @@ class TestMySql(Changes):
         run = catch_up(shop)
         assert is_equal(shop, "orders")
         assert {state.phase for state in run.store.tables(run.name)} == {TablePhase.CONSISTENT}
+
+    def test_a_default_that_changes_while_the_change_is_looked_at_is_noticed(
+        self, shop: Shop, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The log was read to its end by then, and the catalogue is asked once more."""
+        begin(shop, ["orders"])
+        change(shop, "orders", ["ALTER TABLE orders ADD COLUMN more INT NOT NULL DEFAULT 7"])
+        ask, asked = SchemaChanges._catalogue, []
+
+        def late(self: SchemaChanges, tables: Collection[TableId]) -> Mapping[TableId, TableSchema]:
+            asked.append(tables)
+            if len(asked) == 2:
+                change(shop, "orders", ["ALTER TABLE orders ALTER COLUMN more SET DEFAULT 8"])
+            return ask(self, tables)
+
+        monkeypatch.setattr(SchemaChanges, "_catalogue", late)
+        catch_up(shop)
+        catch_up(shop)
+        assert len(asked) == 4
+        assert is_equal(shop, "orders")
 
     def test_a_stream_in_spark_follows_changes_too(self, shop: Shop) -> None:
         begin(shop, ["orders"])

@@ -125,7 +125,8 @@ class SchemaChanges:
         for batch in self._read(stream, reading):
             self._note(batch, stream, said)
         now = self._catalogue(tables)
-        if _prints(before) != _prints(now):
+        same = self._job.source().is_same
+        if before.keys() != now.keys() or not all(same(before[t], now[t]) for t in now):
             raise SchemaMovedError(
                 f"{', '.join(map(str, sorted(tables)))} is being changed right now",
                 where=f"catalogue of {self._job.source()}",
@@ -281,7 +282,3 @@ def _only_truncates(found: Difference, said: _Statements) -> bool:
 
 def _stopped(error: TableChangedError, why: str) -> TableChangedError:
     return error.saying(f"{error.what}; {why}")
-
-
-def _prints(schemas: Mapping[TableId, TableSchema]) -> Mapping[TableId, str]:
-    return {table: schema.fingerprint for table, schema in schemas.items()}

@@ -34,6 +34,7 @@ from airflow_cdc_provider.core.table_facts import TableFacts
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
 from airflow_cdc_provider.systems.mysql.dialect.column_types import ZeroDates
+from airflow_cdc_provider.systems.mysql.dialect.create_statement import without_counter
 from airflow_cdc_provider.systems.mysql.dialect.definition_changes import difference
 from airflow_cdc_provider.systems.mysql.dialect.key_text import key_of, value_of
 from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition, own
@@ -214,6 +215,10 @@ class MySqlSource:
 
         around = None if position is None else own(position)
         return look_at_log(self.endpoint, at, around, count=count, values=values)
+
+    def is_same(self, one: TableSchema, other: TableSchema) -> bool:
+        texts = {without_counter(each.create_statement) for each in (one, other)}
+        return one.fingerprint == other.fingerprint and len(texts) == 1
 
     def difference(
         self, old: TableSchema, new: TableSchema, statements: Sequence[StatementEffect]

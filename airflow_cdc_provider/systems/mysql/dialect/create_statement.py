@@ -6,12 +6,15 @@ does not know is an error that names the text, never a part silently left out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from airflow_cdc_provider.core.errors import UnsupportedTableError
 from airflow_cdc_provider.systems.mysql.dialect.sql_tokens import Token, TokenKind, tokens
+
+_COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
 
 
 class AttributeKind(StrEnum):
@@ -89,6 +92,11 @@ class ParsedTable:
     keys: tuple[ParsedKey, ...]
     options: tuple[Token, ...]
     statement: str
+
+
+def without_counter(statement: str) -> str:
+    """Return a definition without what the next row's AUTO_INCREMENT value will be."""
+    return _COUNTER.sub("", statement)
 
 
 def parse_create_statement(statement: str) -> ParsedTable:

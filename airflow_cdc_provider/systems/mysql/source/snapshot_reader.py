@@ -50,6 +50,7 @@ from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
+from airflow_cdc_provider.systems.mysql.dialect.create_statement import without_counter
 from airflow_cdc_provider.systems.mysql.dialect.sql import split_predicate
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet
@@ -87,7 +88,6 @@ if TYPE_CHECKING:
 MAX_SPLIT_BYTES = 64 * 1024 * 1024
 _OWNED_WAIT_S = 1.0
 _OWNED_POLL_S = 0.01
-_COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
 
 
 @dataclass(slots=True)
@@ -298,7 +298,7 @@ class SnapshotReader:
     def _check_definition(self, session: _Session, schema: TableSchema) -> None:
         """Compare the table's definition with the planned one, cheaply once that was done."""
         table = schema.table
-        found = _COUNTER.sub("", create_statement(session.connection, table))
+        found = without_counter(create_statement(session.connection, table))
         known = session.definitions.get(table)
         if known is not None and found != known:
             raise SchemaMovedError(
