@@ -29,7 +29,11 @@ _NOT_CONSTANT = {
     AttributeKind.DEFAULT_EXPRESSION,
     AttributeKind.AUTO_INCREMENT,
 }
-_NO_IMPLICIT_DEFAULT = {TypeKind.JSON, TypeKind.GEOMETRY, TypeKind.POINT, TypeKind.VECTOR}
+_PLAIN_DEFAULT = {
+    *(TypeKind.INTEGER, TypeKind.BITS, TypeKind.DECIMAL, TypeKind.TEXT, TypeKind.BINARY),
+    *(TypeKind.ENUM, TypeKind.SET),
+}
+"""Kinds whose defaults are the same values on each server, as the catalogue prints them."""
 
 
 def difference(
@@ -171,10 +175,17 @@ def _has_constant(column: Column, stated: ParsedColumn | None) -> bool:
     """Tell whether a new column has the same value in each row, and any server gives the same."""
     if stated is None or any(stated.has(kind) for kind in _NOT_CONSTANT):
         return False
-    if stated.has(AttributeKind.DEFAULT_LITERAL) or column.nullable:
-        is_long = column.type.name in (*_TEXTS, *_BLOBS)  # not every server takes these defaults
-        return not is_long or (column.nullable and _defaults_to_null(stated))
-    return column.type.kind not in _NO_IMPLICIT_DEFAULT | {TypeKind.TEMPORAL}
+    if column.nullable and _defaults_to_null(stated):
+        return True
+    if column.type.name in {*_TEXTS, *_BLOBS}:  # not every server takes their defaults
+        return not stated.has(AttributeKind.DEFAULT_LITERAL)
+    return column.type.kind in _PLAIN_DEFAULT or _is_date(column, stated)
+
+
+def _is_date(column: Column, stated: ParsedColumn) -> bool:
+    """Tell whether it is a date by default; those of TIMESTAMP are printed in a time zone."""
+    named = column.type.name in {"date", "datetime", "time"}
+    return named and stated.has(AttributeKind.DEFAULT_LITERAL)
 
 
 def _defaults_to_null(stated: ParsedColumn) -> bool:
