@@ -244,8 +244,8 @@ def _require_as_planned(run: Run, plans: Sequence[TablePlan]) -> None:
         if found.fingerprint != planned.fingerprint:
             raise _refused(
                 f"{planned.table} has another definition now than when it was planned",
-                "bring back the one it had; or `reset` with --table and run: that table alone is "
-                "then read, as it is now",
+                "`run` the pipeline: its stream follows the change or says why not. Then ask "
+                "again; or `reset` with --table and run: that table alone is read, as it is now",
             )
     with closing(open_table_builder(run)) as builder:
         builder.require_fit(plans)

@@ -80,7 +80,7 @@ def _integer(column: ColumnType, text: str) -> int:
         least = 0 if column.unsigned else -(1 << (bits - 1))
         within = least <= number < least + (1 << bits)
     if not within:
-        raise ValueError("out of the column's range; leave that end open")
+        raise ValueError("out of the column's range; an end of a range of keys may be left open")
     return number
 
 
@@ -89,7 +89,7 @@ def _decimal(column: ColumnType, text: str) -> Decimal:
         raise ValueError("write a decimal number")
     scale, exact = column.scale or 0, Decimal(text)
     if abs(exact) >= 10 ** ((column.precision or 0) - scale):
-        raise ValueError("out of the column's range; leave that end open")
+        raise ValueError("out of the column's range; an end of a range of keys may be left open")
     number = exact.quantize(Decimal(1).scaleb(-scale), context=_EXACT)
     if number != exact:
         raise ValueError(f"the column keeps {scale} digits behind the point")
@@ -109,7 +109,7 @@ def _temporal(column: ColumnType, text: str) -> str:
         raise ValueError(f"the column keeps {column.fraction} digits of a second's fraction")
     whole = f"{_day(day)} {_valid(time, '%H:%M:%S', 'there is no such time of day')}"
     if column.name == "timestamp" and not _STAMPS[0] <= whole <= _STAMPS[1]:
-        raise ValueError("out of the column's range; leave that end open")
+        raise ValueError("out of the column's range; an end of a range of keys may be left open")
     kept = fraction[: column.fraction].ljust(column.fraction, "0")
     return f"{whole}.{kept}" if kept else whole
 
