@@ -31,8 +31,6 @@ class ChangeKind(StrEnum):
     TRUNCATE = "truncate"
     ROWS = "rows"
     """Rows come or go without row events: partitions, tablespaces, another table in its place."""
-    DROP_TABLE = "drop_table"
-    """It is gone, or has another name."""
 
 
 class Policy(StrEnum):
@@ -54,7 +52,6 @@ class SchemaPolicy:
     index: Policy = Policy.APPLY
     truncate: Policy = Policy.APPLY
     rows: Policy = Policy.APPLY
-    drop_table: Policy = Policy.STOP
 
     def of(self, kind: ChangeKind) -> Policy:
         """Return what is done about a kind of change."""
@@ -114,7 +111,7 @@ class Difference:
         What such a column holds is not the source's: it may have been kept from one that the
         source once dropped.
         """
-        renamed = tuple(pair for pair in self.renamed if _is_free(*pair, present))
+        renamed = tuple(pair for pair in self.renamed if takes_free_name(*pair, present))
         others = [pair for pair in self.renamed if pair not in renamed]
         left = {*present} - {old.lower() for old, _ in renamed}
         added = tuple(name for name in self.added if name.lower() not in left)
@@ -131,7 +128,8 @@ class Difference:
         return found.read_again(f"the sink had a column {', '.join(taken)} already")
 
 
-def _is_free(old: str, new: str, present: Collection[str]) -> bool:
+def takes_free_name(old: str, new: str, present: Collection[str]) -> bool:
+    """Tell whether a column can be renamed where others have names already; in lower case."""
     return new.lower() not in present or old.lower() == new.lower()
 
 

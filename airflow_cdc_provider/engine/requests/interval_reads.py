@@ -49,7 +49,7 @@ from airflow_cdc_provider.core.splits import Interval, SnapshotSplit
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.requests.ranges import left_of, splits_of
-from airflow_cdc_provider.engine.requests.reads import Read, open_readers
+from airflow_cdc_provider.engine.requests.reads import Read, halves_of, open_readers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,10 +90,7 @@ class IntervalReads:
                 try:
                     yield from self._read(first)
                 except SplitTooBigError:
-                    middle = self._job.source().middle_of(first)
-                    ends = (first.keys.start, middle, first.keys.end)
-                    halves = KeyRange(*ends[:2]), KeyRange(*ends[1:])
-                    waiting.extendleft(replace(first, keys=keys) for keys in reversed(halves))
+                    waiting.extendleft(reversed(halves_of(self._job, first)))
 
     def _read(self, piece: SnapshotSplit) -> Iterator[Read]:
         piece = replace(piece, number=next(self._numbers))

@@ -74,15 +74,22 @@ class ReadAhead:
                 rows, report = reader.read(split)
                 return Read(reader, split, rows, report)
             except SplitTooBigError:
-                middle = self._job.source().middle_of(split)
-                ranges = KeyRange(split.keys.start, middle), KeyRange(middle, split.keys.end)
-                self._halves.extendleft(replace(split, keys=keys) for keys in reversed(ranges))
+                self._halves.extendleft(reversed(halves_of(self._job, split)))
         return None
 
     def _take(self) -> SnapshotSplit | None:
         """Return the next split; numbers follow the order of ranges."""
         split = self._halves.popleft() if self._halves else next(self._splits, None)
         return None if split is None else replace(split, number=next(self._numbers))
+
+
+def halves_of(job: Job, split: SnapshotSplit) -> tuple[SnapshotSplit, SnapshotSplit]:
+    """Cut a split that is too big in two."""
+    middle = job.source().middle_of(split)
+    return (
+        replace(split, keys=KeyRange(split.keys.start, middle)),
+        replace(split, keys=KeyRange(middle, split.keys.end)),
+    )
 
 
 def open_readers(job: Job, schema: TableSchema) -> list[SplitReader]:

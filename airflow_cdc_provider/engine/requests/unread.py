@@ -18,6 +18,8 @@ def ask_for_unread(
 
     Each by itself: one that cannot be read does not keep the others from being.
     """
+    if not stream.unread:
+        return
     asked = {
         table
         for request in store.requests(name, only_open=True)

@@ -16,14 +16,11 @@ log = logging.getLogger(__name__)
 
 
 def finish_changes(
-    store: StateStore, sink: Sink, name: PipelineName, generation: int
-) -> tuple[SchemaChange, ...]:
-    """Bring changes that were begun to their end, as the pipeline's owner; returns them."""
-    with closing(sink.open_ledger()) as ledger:
-        changes = ledger.open_changes()
-        for change in changes:
-            _finish(store, sink, ledger, (name, generation), change)
-    return changes
+    store: StateStore, sink: Sink, ledger: SinkLedger, name: PipelineName, generation: int
+) -> None:
+    """Bring changes that were begun to their end, as the pipeline's owner."""
+    for change in ledger.open_changes():
+        _finish(store, sink, ledger, (name, generation), change)
 
 
 def _finish(

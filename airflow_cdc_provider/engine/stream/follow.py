@@ -270,7 +270,7 @@ def _take_over(job: Job, following: Following) -> StreamCounts:
     with closing(job.sink().open_ledger()) as ledger:
         ledger.take_over(spec.generation)
         reconcile(job.store, ledger, spec.pipeline, spec.generation)
-        finish_changes(job.store, job.sink(), spec.pipeline, spec.generation)
+        finish_changes(job.store, job.sink(), ledger, spec.pipeline, spec.generation)
         split, counts = ledger.stream(), ledger.counts()
     if split is None:
         raise _not_handed_off(job)

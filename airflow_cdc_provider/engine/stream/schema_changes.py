@@ -13,7 +13,6 @@ process that is killed anywhere leaves a change that the next owner brings to it
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
@@ -38,8 +37,6 @@ from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.stream.finished_changes import finish_changes
 from airflow_cdc_provider.engine.stream.following import Following
 from airflow_cdc_provider.engine.stream.selection import CapturedTables
-
-log = logging.getLogger(__name__)
 
 _READ_S = 5.0
 """How long one batch of the look ahead may be read."""
@@ -70,22 +67,21 @@ class SchemaChanges:
         self._job = job
         self._following = following
         self._reading = reading
-        self._plans = {plan.schema.table: plan for plan in job.plans()}
+        self._captured = CapturedTables(job.plans(), {})
 
     def make(self, stopped_by: TableChangedError) -> None:
         """Make the change that the stream stands before; what may not be made is raised."""
-        job = self._job
-        if not job.sink().abilities.changes_tables:
+        job, sink = self._job, self._job.sink()
+        if not sink.abilities.changes_tables:
             raise stopped_by
-        with closing(job.sink().open_ledger()) as ledger:
-            stream, begun = ledger.stream(), ledger.open_changes()
-        if stream is None:
-            raise stopped_by
-        changes = begun or self._changes(stream, stopped_by)
-        with self._following.changing:
-            with closing(job.sink().open_ledger()) as ledger:
-                ledger.begin_changes(changes)
-            finish_changes(job.store, job.sink(), job.spec.pipeline, job.spec.generation)
+        with closing(sink.open_ledger()) as ledger:
+            stream = ledger.stream()
+            if stream is None:
+                raise stopped_by
+            if not ledger.open_changes():
+                ledger.begin_changes(self._changes(stream, stopped_by))
+            with self._following.changing:
+                finish_changes(job.store, sink, ledger, job.spec.pipeline, job.spec.generation)
 
     def _changes(
         self, stream: StreamSplit, stopped_by: TableChangedError
@@ -94,11 +90,10 @@ class SchemaChanges:
         if not tables:
             raise stopped_by
         said, now = self._look_ahead(stream, tables)
-        changes = []
-        for table in sorted(tables):
-            change = self._change(stream, table, said[table], now.get(table), stopped_by)
-            changes.append(change)
-        return tuple(changes)
+        return tuple(
+            self._change(stream, table, said[table], now.get(table), stopped_by)
+            for table in sorted(tables)
+        )
 
     # --- what the log and the catalogue say ---------------------------------------------------
 
@@ -169,10 +164,6 @@ class SchemaChanges:
         with self._job.source().catalogue() as catalogue:
             return catalogue.schemas(sorted(tables))
 
-    @property
-    def _captured(self) -> CapturedTables:
-        return CapturedTables(tuple(self._plans.values()), {})
-
     # --- what is done about it ----------------------------------------------------------------
 
     def _change(
@@ -187,7 +178,7 @@ class SchemaChanges:
             raise _stopped(stopped_by, f"{table} is not at the source any more")
         if not said.found or said.through is None:
             raise _stopped(stopped_by, f"the log does not say what became of {table}")
-        plan = self._plans[table]
+        plan = self._captured.plans[table]
         after = replace(plan, schema=now)
         change = SchemaChange(
             before=plan,

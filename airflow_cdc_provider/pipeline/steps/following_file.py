@@ -85,11 +85,12 @@ def addable(run: Run, captured: Captured, tables: Iterable[TableId]) -> tuple[Ta
     fit = []
     for table in tables:
         target = next(p.sink_table for p in captured.plans if p.schema.table == table)
-        why = _why_not(run, captured, table)
         if is_copy_of(table, planned):
             why = "it is the copy that a schema change tool makes of a table"
         elif target in taken:
             why = f"another table goes to {target}"
+        else:
+            why = _why_not(run, captured, table)
         if why:
             _tell_once(run, table, why)
         else:

@@ -196,7 +196,7 @@ def _tell(run: Run, warning: str) -> None:
 def _go_on(run: Run, ledger: SinkLedger, generation: int, found: _Found) -> PlanSummary:
     correction = reconcile(run.store, ledger, run.name, generation)
     if correction.handed_off:
-        finish_changes(run.store, sink_of(run, generation), run.name, generation)
+        finish_changes(run.store, sink_of(run, generation), ledger, run.name, generation)
     planned = tuple(state.plan for state in run.store.tables(run.name))
     not_copied, gone = differences(run, found.tables)
     _require_copyable(run, [plan for plan in found.tables if plan.schema.table not in not_copied])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
-from airflow_cdc_provider.core.schema_changes import SchemaChange
+from airflow_cdc_provider.core.schema_changes import SchemaChange, takes_free_name
 from airflow_cdc_provider.core.table_schema import TableSchema, UniqueKey
 from airflow_cdc_provider.systems.mysql.dialect.table_ddl import (
     LaterKind,
@@ -112,8 +112,7 @@ class _Alteration:
                 yield f"CHANGE COLUMN {quote_identifier(before)} {self._definition(after)}"
 
     def _is_to_do(self, before: str, after: str) -> bool:
-        is_new = after.lower() not in self._columns or before.lower() == after.lower()
-        return before.lower() in self._columns and is_new
+        return before.lower() in self._columns and takes_free_name(before, after, self._columns)
 
     def _dropped(self) -> Iterator[str]:
         for name in self._difference.dropped:

@@ -28,7 +28,7 @@ from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
 from airflow_cdc_provider.engine.stream.selection import CapturedTables, Selection
 from airflow_cdc_provider.engine.stream.slots import spread_columns, whole_table_slot
 from airflow_cdc_provider.systems.mysql.sink import ledger, writers
-from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, create_ledger
+from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, create_ledger, pipeline_is
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.sink_tables import sink_tables
 from airflow_cdc_provider.systems.mysql.sink.slot_writer import (
@@ -125,7 +125,7 @@ class MySqlChangeSink:
 
 def spread_over(session: SinkSession, owner: Owner, plans: Sequence[TablePlan], slots: int) -> None:
     """Make the ledger hold exactly `slots` slots; nothing to do if it does already."""
-    mine = ledger.pipeline_is(owner.pipeline)
+    mine = pipeline_is(owner.pipeline)
 
     def spread() -> None:
         ledger.check_generation(session, owner, lock="FOR UPDATE")

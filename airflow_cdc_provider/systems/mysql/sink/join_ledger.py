@@ -18,7 +18,7 @@ from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
 from airflow_cdc_provider.systems.mysql.sink import ledger
-from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER
+from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, NOW_US, pipeline_is
 from airflow_cdc_provider.systems.mysql.sink.sink_keys import keys_from_text, keys_to_text
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
@@ -91,7 +91,7 @@ def store_joined(
         ledger.text_literal(dumps(form)),
         str(joined.rows),
         ledger.position_literal(joined.position),
-        ledger.NOW_US,
+        NOW_US,
     )
     session.execute(
         f"INSERT INTO {LEDGER}.joined_split (pipeline, request, table_name, number, generation, "
@@ -105,4 +105,4 @@ def forget_joined(session: SinkSession, owner: Owner, request: str) -> None:
 
 
 def _of(owner: Owner, request: str) -> str:
-    return f"{ledger.pipeline_is(owner.pipeline)} AND request = {literal(request)}"
+    return f"{pipeline_is(owner.pipeline)} AND request = {literal(request)}"

@@ -44,7 +44,7 @@ from airflow_cdc_provider.core.errors import (
     SnapshotRequiredError,
 )
 from airflow_cdc_provider.core.hand_off_check import Report, require_may_hand_off
-from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.schema_changes import SchemaChange
@@ -52,16 +52,15 @@ from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit, smallest
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
 from airflow_cdc_provider.systems.mysql.sink import schema_change_rows, writers
-from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, create_ledger
+from airflow_cdc_provider.systems.mysql.sink.ledger_schema import (
+    LEDGER,
+    NOW_US,
+    create_ledger,
+    pipeline_is,
+)
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
 _OF_A_PLAN = ("finished_split", "joined_split", "stream", "stream_table", "schema_change")
-NOW_US = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED)"
-
-
-def pipeline_is(name: PipelineName) -> str:
-    """Return the condition that picks one pipeline's rows."""
-    return f"pipeline = {literal(str(name))}"
 
 
 def check_generation(session: SinkSession, owner: Owner, *, lock: str = "") -> str:

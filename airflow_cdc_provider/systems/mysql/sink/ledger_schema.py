@@ -18,10 +18,12 @@ JSON type would order and print them anew.
 from __future__ import annotations
 
 from airflow_cdc_provider.core.errors import RefusedError
-from airflow_cdc_provider.core.identifiers import LEDGER_DATABASE
+from airflow_cdc_provider.core.identifiers import LEDGER_DATABASE, PipelineName
+from airflow_cdc_provider.systems.mysql.dialect.sql import literal
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
 LEDGER = f"`{LEDGER_DATABASE}`"
+NOW_US = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED)"
 VERSION = 3
 """Tables are only added: a ledger of an older version gets what it lacks."""
 
@@ -101,6 +103,11 @@ _TABLES = {
         `generation` {_COUNT},
         KEY `pipeline` (`pipeline`)""",
 }
+
+
+def pipeline_is(name: PipelineName) -> str:
+    """Return the condition that picks one pipeline's rows."""
+    return f"pipeline = {literal(str(name))}"
 
 
 def ledger_version(session: SinkSession) -> int:

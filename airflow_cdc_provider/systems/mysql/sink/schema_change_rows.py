@@ -15,21 +15,16 @@ from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.schema_codec import change_from_json, change_to_json
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
-from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER
+from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, NOW_US, pipeline_is
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
 _OPEN, _DONE = "open", "done"
-NOW_US = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED)"
-
-
-def _mine(name: PipelineName) -> str:
-    return f"pipeline = {literal(str(name))}"
 
 
 def open_changes(session: SinkSession, name: PipelineName) -> tuple[SchemaChange, ...]:
     """Return the changes that were begun and not ended, oldest first."""
     rows = session.rows(
-        f"SELECT body FROM {LEDGER}.schema_change WHERE {_mine(name)} AND state = '{_OPEN}' "
+        f"SELECT body FROM {LEDGER}.schema_change WHERE {pipeline_is(name)} AND state = '{_OPEN}' "
         "ORDER BY number"
     )
     return tuple(change_from_json(json.loads(row[0])) for row in rows)
@@ -43,7 +38,7 @@ def begin(session: SinkSession, owner: Owner, change: SchemaChange) -> None:
     values = (
         name,
         f"(SELECT COALESCE(MAX(number), 0) + 1 FROM {LEDGER}.schema_change AS known "
-        f"WHERE {_mine(owner.pipeline)})",
+        f"WHERE {pipeline_is(owner.pipeline)})",
         literal(str(change.table)),
         f"'{_OPEN}'",
         str(owner.generation),
@@ -60,6 +55,6 @@ def begin(session: SinkSession, owner: Owner, change: SchemaChange) -> None:
 def end(session: SinkSession, owner: Owner, table: TableId) -> None:
     """Note that what was begun for a table is done."""
     session.execute(
-        f"UPDATE {LEDGER}.schema_change SET state = '{_DONE}' WHERE {_mine(owner.pipeline)} "
+        f"UPDATE {LEDGER}.schema_change SET state = '{_DONE}' WHERE {pipeline_is(owner.pipeline)} "
         f"AND table_name = {literal(str(table))} AND state = '{_OPEN}'"
     )

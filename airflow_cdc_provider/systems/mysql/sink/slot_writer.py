@@ -29,7 +29,7 @@ from airflow_cdc_provider.engine.stream.selection import Selection, TableWork, W
 from airflow_cdc_provider.engine.stream.slots import part_of
 from airflow_cdc_provider.systems.mysql.sink import ledger
 from airflow_cdc_provider.systems.mysql.sink.insert_statements import WriteMode
-from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER
+from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, NOW_US, pipeline_is
 from airflow_cdc_provider.systems.mysql.sink.row_writer import LoadDoubtedError, RowWriter
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.sink_tables import SinkTable
@@ -78,7 +78,7 @@ class SlotWriter:
         self._tables = tables
         self._slot = slot
         self._slots = slots
-        self._row = f"{ledger.pipeline_is(owner.pipeline)} AND slot = {slot}"
+        self._row = f"{pipeline_is(owner.pipeline)} AND slot = {slot}"
         self._stored: tuple[str, StreamSplit] | None = None
         self._open: _Committed | None = None
         self._so_far: SlotOutcome | None = None
@@ -172,7 +172,7 @@ class SlotWriter:
             f"changes = changes + {outcome.changes}, "
             f"transactions = transactions + {outcome.transactions}, "
             f"source_committed_us = GREATEST(source_committed_us, {outcome.committed_us}), "
-            f"committed_us = {ledger.NOW_US} WHERE {self._row}"
+            f"committed_us = {NOW_US} WHERE {self._row}"
         )
         ledger.claim_commit(self.session, self._owner)
         return replace(outcome, end=end, stopped_by=stopped_by)

@@ -28,6 +28,7 @@ from airflow_cdc_provider.systems.mysql.sink.ledger_schema import (
     VERSION,
     create_ledger,
     ledger_version,
+    pipeline_is,
 )
 from airflow_cdc_provider.systems.mysql.sink.schema_change_rows import open_changes
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
@@ -50,7 +51,7 @@ class MySqlTargets:
     def __init__(self, session: SinkSession, owner: Owner) -> None:
         self._session = session
         self._owner = owner
-        self._mine = ledger.pipeline_is(owner.pipeline)
+        self._mine = pipeline_is(owner.pipeline)
         self._folds = str(session.rows("SELECT @@lower_case_table_names")[0][0]) != "0"
 
     def close(self) -> None:
