@@ -21,7 +21,7 @@ ARGS ?=
 WITH_SERVERS := set -a; [ ! -f build/servers.env ] || . build/servers.env; set +a;
 
 .PHONY: help setup format lint types arch test demo bench debezium servers-up servers-down test-servers \
-	test-spark test-airflow end-to-end sweep wheel clean
+	test-spark test-airflow end-to-end soak sweep wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -90,6 +90,9 @@ test-airflow: $(SYNCED) ## run the tests that need an Airflow
 
 end-to-end: $(SYNCED) ## run the tests of the whole
 	$(WITH_SERVERS) $(BIN)/pytest tests/end_to_end $(ARGS)
+
+soak: $(SYNCED) ## kill a pipeline in the middle of every transition; SEEDS=20 times, or of =7,8
+	$(WITH_SERVERS) CDC_SOAK_SEEDS=$(or $(SEEDS),5) $(BIN)/pytest -s tests/soak $(ARGS)
 
 sweep: $(SYNCED) ## compare every collation both families have, by brute force
 	$(WITH_SERVERS) $(BIN)/pytest tests/systems/mysql/sweep_collations.py $(ARGS)

@@ -7,6 +7,35 @@ from __future__ import annotations
 
 from typing import Any
 
+_TLS_FIELDS = {
+    "ssl_ca": {
+        "label": "TLS authorities",
+        "description": "File of the authorities that the server's certificate is verified with; "
+        "the system's if empty.",
+        "schema": {"type": ["string", "null"]},
+    },
+    "ssl_cert": {
+        "label": "TLS certificate",
+        "description": "File of our own certificate.",
+        "schema": {"type": ["string", "null"]},
+    },
+    "ssl_key": {
+        "label": "TLS key",
+        "description": "File of our own certificate's key.",
+        "schema": {"type": ["string", "null"]},
+    },
+    "ssl_verify_identity": {
+        "label": "Verify the server's name",
+        "description": "Off: any server with a certificate of the authorities.",
+        "schema": {"type": ["boolean", "null"], "default": True},
+    },
+    "ssl_disabled": {
+        "label": "Without TLS",
+        "description": "Passwords and rows travel readable.",
+        "schema": {"type": ["boolean", "null"], "default": False},
+    },
+}
+
 
 def get_provider_info() -> dict[str, Any]:
     """Return the provider's description in the shape of Airflow's provider_info schema."""
@@ -28,64 +57,107 @@ def get_provider_info() -> dict[str, Any]:
             {
                 "integration-name": "CDC",
                 "python-modules": [
+                    "airflow_cdc_provider.operators.backfill",
+                    "airflow_cdc_provider.operators.backfill_dag",
+                    "airflow_cdc_provider.operators.changes_dag",
+                    "airflow_cdc_provider.operators.compare",
+                    "airflow_cdc_provider.operators.control",
                     "airflow_cdc_provider.operators.dags",
+                    "airflow_cdc_provider.operators.health",
                     "airflow_cdc_provider.operators.jobs",
+                    "airflow_cdc_provider.operators.requests",
+                    "airflow_cdc_provider.operators.resync_dag",
+                    "airflow_cdc_provider.operators.resync_steps",
                     "airflow_cdc_provider.operators.steps",
                     "airflow_cdc_provider.operators.verify",
+                    "airflow_cdc_provider.operators.verify_dag",
                 ],
             }
         ],
         "sensors": [
-            {"integration-name": "CDC", "python-modules": ["airflow_cdc_provider.sensors.stream"]}
+            {
+                "integration-name": "CDC",
+                "python-modules": [
+                    "airflow_cdc_provider.sensors.changes",
+                    "airflow_cdc_provider.sensors.requests",
+                    "airflow_cdc_provider.sensors.stream",
+                ],
+            }
         ],
         "hooks": [
             {"integration-name": "CDC", "python-modules": ["airflow_cdc_provider.hooks.cdc"]}
         ],
         "triggers": [
-            {"integration-name": "CDC", "python-modules": ["airflow_cdc_provider.triggers.stream"]}
+            {
+                "integration-name": "CDC",
+                "python-modules": [
+                    "airflow_cdc_provider.triggers.changes",
+                    "airflow_cdc_provider.triggers.requests",
+                    "airflow_cdc_provider.triggers.stream",
+                ],
+            }
         ],
         "connection-types": [
             {
                 "connection-type": "cdc_mysql",
                 "hook-class-name": "airflow_cdc_provider.hooks.cdc.CdcHook",
-                "hook-name": "MySQL or MariaDB (CDC)",
+                "hook-name": "CDC source (MySQL, MariaDB)",
                 "ui-field-behaviour": {
                     "hidden-fields": [],
-                    "relabeling": {"schema": "Database", "login": "User"},
-                    "placeholders": {"port": "3306"},
+                    "relabeling": {"schema": "Database (may be empty)", "login": "User"},
+                    "placeholders": {"host": "db1.example", "port": "3306"},
+                },
+                "conn-fields": _TLS_FIELDS,
+            },
+            {
+                "connection-type": "cdc_mysql_sink",
+                "hook-class-name": "airflow_cdc_provider.hooks.cdc.CdcSinkHook",
+                "hook-name": "CDC sink (MySQL, MariaDB)",
+                "ui-field-behaviour": {
+                    "hidden-fields": [],
+                    "relabeling": {
+                        "schema": "Database (only tested for its rights; may be empty)",
+                        "login": "User",
+                    },
+                    "placeholders": {"host": "db2.example", "port": "3306"},
+                },
+                "conn-fields": _TLS_FIELDS,
+            },
+            {
+                "connection-type": "cdc_state",
+                "hook-class-name": "airflow_cdc_provider.hooks.cdc.CdcStateHook",
+                "hook-name": "CDC state store (MySQL, PostgreSQL, SQLite)",
+                "ui-field-behaviour": {
+                    "hidden-fields": [],
+                    "relabeling": {
+                        "host": "Host, or the file's path (SQLite)",
+                        "schema": "Database",
+                        "login": "User",
+                    },
+                    "placeholders": {"schema": "cdc_state"},
                 },
                 "conn-fields": {
-                    "ssl_ca": {
-                        "label": "TLS authorities",
-                        "description": "File of the authorities that the server's certificate "
-                        "is verified with; the system's if empty.",
-                        "schema": {"type": ["string", "null"]},
+                    "kind": {
+                        "label": "Kind of database",
+                        "description": "Never Airflow's own metadata database; mysql is MariaDB "
+                        "too, sqlite is for one machine.",
+                        "schema": {
+                            "type": "string",
+                            "enum": ["mysql", "postgresql", "sqlite"],
+                            "default": "mysql",
+                        },
                     },
-                    "ssl_cert": {
-                        "label": "TLS certificate",
-                        "description": "File of our own certificate.",
-                        "schema": {"type": ["string", "null"]},
-                    },
-                    "ssl_key": {
-                        "label": "TLS key",
-                        "description": "File of our own certificate's key.",
-                        "schema": {"type": ["string", "null"]},
-                    },
-                    "ssl_verify_identity": {
-                        "label": "Verify the server's name",
-                        "description": "Off: any server with a certificate of the authorities.",
-                        "schema": {"type": ["boolean", "null"], "default": True},
-                    },
-                    "ssl_disabled": {
-                        "label": "Without TLS",
-                        "description": "Passwords and rows travel readable.",
-                        "schema": {"type": ["boolean", "null"], "default": False},
-                    },
+                    **_TLS_FIELDS,
                 },
-            }
+            },
         ],
         "asset-uris": [{"schemes": ["cdc"], "handler": None}],
-        "extra-links": ["airflow_cdc_provider.links.progress.CdcProgressLink"],
+        "notifications": ["airflow_cdc_provider.notifications.status.CdcStatusNotifier"],
+        "extra-links": [
+            "airflow_cdc_provider.links.page.CdcPageLink",
+            "airflow_cdc_provider.links.progress.CdcProgressLink",
+            "airflow_cdc_provider.links.spark.CdcSparkLink",
+        ],
         "cli": ["airflow_cdc_provider.cli.airflow_commands.get_cdc_commands"],
         "config": {
             "cdc": {
@@ -98,7 +170,15 @@ def get_provider_info() -> dict[str, Any]:
                         "type": "string",
                         "example": "/var/log/airflow-cdc",
                         "default": "",
-                    }
+                    },
+                    "spark_history_url": {
+                        "description": "Address of Spark's history server; tasks link to their "
+                        "application there, and else to its own UI while it runs.",
+                        "version_added": "0.1.0",
+                        "type": "string",
+                        "example": "http://history:18080",
+                        "default": "",
+                    },
                 },
             }
         },

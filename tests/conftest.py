@@ -27,6 +27,7 @@ import pytest
 
 from tests.servers.given import MARIADB_DSN, MYSQL_DSN, MYSQL_SINK_DSN, GivenServer, SqlServer
 from tests.servers.java import prepare_spark_environment
+from tests.servers.postgres import POSTGRES_DSN, PostgresServer, SqlDatabase
 from tests.servers.throwaway import MariaDbServer, MySqlServer, ThrowawayServer
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "dev")
 MARKERS_BY_FIXTURE = {
     "mysql": {"mysql_server", "mysql_sink"},
     "mariadb": {"mariadb_server"},
+    "postgres": {"postgres_server"},
     "spark": {"spark", "spark_session"},
     "airflow": {"airflow_db", "airflow_home", "airflow_server"},
 }
@@ -71,7 +73,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_report_header() -> list[str]:
     """Say what the tests run on, as far as it is known before anything has started."""
-    given = [name for name in (MYSQL_DSN, MYSQL_SINK_DSN, MARIADB_DSN) if os.environ.get(name)]
+    names = (MYSQL_DSN, MYSQL_SINK_DSN, MARIADB_DSN, POSTGRES_DSN)
+    given = [name for name in names if os.environ.get(name)]
     return [
         f"java: {os.environ['JAVA_HOME']}",
         f"servers: {', '.join(given) or 'throwaway ones, started when first needed'}",
@@ -142,6 +145,24 @@ def mysql_sink(request: pytest.FixtureRequest) -> Iterator[SqlServer]:
 def mariadb_server(request: pytest.FixtureRequest) -> Iterator[SqlServer]:
     """MariaDB with its binary log."""
     yield from _server(request, MARIADB_DSN, MariaDbServer)
+
+
+@pytest.fixture(scope="session")
+def postgres_server(request: pytest.FixtureRequest) -> Iterator[SqlDatabase]:
+    """PostgreSQL, which holds the state only."""
+    versions = request.config.stash.setdefault(_VERSIONS, {})
+    with ExitStack() as stack:
+        given = SqlDatabase.from_environment()
+        server = given or stack.enter_context(PostgresServer())
+        versions["postgres_server"] = server.version
+        yield server
+
+
+@pytest.fixture
+def postgres_database(postgres_server: SqlDatabase) -> Iterator[str]:
+    """A fresh database on `postgres_server`."""
+    with postgres_server.fresh_database() as name:
+        yield name
 
 
 @pytest.fixture

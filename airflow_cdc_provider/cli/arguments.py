@@ -72,6 +72,12 @@ TABLE = Option(
     kind=str,
     many=True,
 )
+STOPPED = Option(
+    ("--table",),
+    "only this table, as database.table, while all others flow on; may be given again",
+    kind=str,
+    many=True,
+)
 _KEY = (
     "parts of a key are separated by commas, later ones may be left out; dates and times as text, "
     "in UTC; bytes as 0x.."
@@ -82,12 +88,25 @@ TO_KEY = Option(
     f"the key up to which is read; it is not read itself; {_KEY}",
     kind=str,
 )
+WHERE = Option(
+    ("--where",),
+    "only rows that meet this condition, at the source or at the sink: SQL on the table's columns",
+    kind=str,
+)
 COLUMN = Option(("--column",), "the column whose values are in the interval", kind=str)
 BACKFILLED = Option(("--table",), "the table, as database.table", kind=str)
 _VALUE = "a number, a date, or a time with a date; TIMESTAMP in UTC"
-FROM = Option(("--from",), f"the first value that is read again: {_VALUE}", kind=str, to="start")
+FROM = Option(
+    ("--from",),
+    f"the first value that is read again: {_VALUE}; all up to --to without it",
+    kind=str,
+    to="start",
+)
 TO = Option(
-    ("--to",), f"the value up to which is read; it is not read itself: {_VALUE}", kind=str, to="end"
+    ("--to",),
+    f"the value up to which is read; it is not read itself: {_VALUE}; all from --from on without",
+    kind=str,
+    to="end",
 )
 DRY_RUN = Option(("--dry-run",), "show how many rows it is about; ask for nothing")
 WAIT_FOR = Option(("--wait",), "wait until it is done; where nobody is at work, do what waits here")
@@ -125,13 +144,17 @@ COMMANDS: Mapping[str, tuple[str, tuple[Option, ...]]] = {
     ),
     "resync": (
         "read rows of a running pipeline again; their tables flow on",
-        (FILE, JSON, TABLE, FROM_KEY, TO_KEY, DRY_RUN, YES, WAIT_FOR, ID),
+        (FILE, JSON, TABLE, FROM_KEY, TO_KEY, WHERE, DRY_RUN, YES, WAIT_FOR, ID),
     ),
     "backfill": (
         "read the rows again whose column lies in an interval; their table flows on",
         (FILE, JSON, BACKFILLED, COLUMN, FROM, TO, DRY_RUN, YES, WAIT_FOR, ID),
     ),
     "requests": ("list what was asked of the pipeline", (FILE, JSON)),
+    "approve": (
+        "let a request begin that is about more rows than the file allows unasked",
+        (FILE, REQUEST, JSON),
+    ),
     "cancel": ("give a request up; rows that were read again stay", (FILE, REQUEST, JSON)),
     "add": (
         "let the stream follow tables that the file picks now; only they are read",
@@ -141,8 +164,14 @@ COMMANDS: Mapping[str, tuple[str, tuple[Option, ...]]] = {
         "let the stream give up tables that the file does not pick any more; their rows stay",
         (FILE, JSON, TABLE, DROP_TARGET, YES),
     ),
-    "pause": ("ask the pipeline's owner to stop", (FILES, JSON, WAIT, YES)),
-    "resume": ("allow the pipeline to run again", (FILES, JSON, YES)),
+    "pause": (
+        "ask the pipeline's owner to stop, or to leave single tables alone",
+        (FILES, JSON, STOPPED, WAIT, YES),
+    ),
+    "resume": (
+        "allow the pipeline to run again, or bring single tables back",
+        (FILES, JSON, STOPPED, WAIT, YES),
+    ),
     "restart": (
         "have the pipeline's owner begin again from its last commit; clear what failed",
         (FILES, JSON, WAIT, YES),

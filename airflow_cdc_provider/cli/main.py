@@ -51,6 +51,7 @@ MODULES: Mapping[str, str] = {
     "resync": "resync",
     "backfill": "resync",
     "requests": "requests",
+    "approve": "approving",
     "cancel": "requests",
     "add": "tables",
     "remove": "tables",

@@ -22,7 +22,9 @@ from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.stopped_tables import StoppedTable
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.core.table_drift import TableDrift
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -171,6 +173,19 @@ class StreamCounts:
     """Age of the last source commit when it was committed here; None before the first."""
 
 
+@dataclass(frozen=True, slots=True)
+class TableChangeCount:
+    """How much of one table the sink has changed since its plan began.
+
+    A batch that a crash has put to its writers again may count twice, and none is left out.
+    """
+
+    changes: int
+    """Row changes of the stream, rows that joined it, and changes of the table's definition."""
+    position: LogPosition
+    """Where in the log the last of them was, or is about to be, committed."""
+
+
 class SinkLedger(Protocol):
     """The truth about what is committed in the sink."""
 
@@ -189,8 +204,12 @@ class SinkLedger(Protocol):
     def plan_id(self) -> str:
         """Return the plan whose splits are in the ledger, empty for none."""
 
-    def store_stream(self, stream: StreamSplit) -> None:
-        """Store the stream split at hand-off; refused if the ledger already streams further."""
+    def store_stream(self, stream: StreamSplit, begun: Sequence[SchemaChange] = ()) -> None:
+        """Store the stream split at hand-off; refused if the ledger already streams further.
+
+        The changes of definitions that are `begun` with it are remembered in its transaction, and
+        what was read of its unread tables is forgotten.
+        """
 
     def stream(self) -> StreamSplit | None:
         """Return the stream split as last committed, None before the hand-off."""
@@ -217,8 +236,26 @@ class SinkLedger(Protocol):
     def end_change(self, change: SchemaChange) -> StreamSplit:
         """Let the stream go on behind a change that was made; returns the stream."""
 
+    def stopped(self) -> tuple[StoppedTable, ...]:
+        """Return the tables that the stream leaves alone, in order."""
+
+    def stop_tables(self, tables: Collection[TableId], error: str = "", /) -> StreamSplit:
+        """Take tables out of the stream where they stand; an `error` stopped them, or a person."""
+
+    def say_of_stopped(self, table: TableId, error: str, /) -> None:
+        """Note what keeps a table from coming back; empty: a person wants it so."""
+
+    def rejoin(self, table: TableId) -> StreamSplit:
+        """Give a table back to the stream that it has come up with; returns the stream.
+
+        One that has not come to the stream's position yet is a `SplitOutdatedError`.
+        """
+
     def counts(self) -> StreamCounts:
         """Return what the stream has committed since the hand-off."""
+
+    def table_changes(self) -> Mapping[TableId, TableChangeCount]:
+        """Return how much of each source table was changed; those without a change are left out."""
 
     def pass_over(self, quiet: QuietLog) -> None:
         """Move the stream over log that holds nothing for the sink; never back."""
@@ -246,6 +283,9 @@ class Targets(Protocol):
 
     def changing(self) -> frozenset[TableId]:
         """Return the source's tables whose change was begun at the sink and not ended."""
+
+    def stopped(self) -> tuple[StoppedTable, ...]:
+        """Return the tables that the stream leaves alone; nothing is created."""
 
     def routes(self) -> tuple[tuple[TableId, TableId], ...]:
         """Return what this pipeline copies where, by its claims; nothing is created."""
@@ -286,10 +326,19 @@ class TableBuilder(Protocol):
     def require_fit(self, plans: Sequence[TablePlan]) -> None:
         """Refuse tables there are that cannot hold the source's rows; changes nothing."""
 
+    def require_creatable(self, plans: Sequence[TablePlan]) -> None:
+        """Refuse tables that cannot be made here, whatever is there now; changes nothing."""
+
     def create_missing(self, plans: Sequence[TablePlan]) -> Mapping[TableId, bool]:
         """Create databases and tables that do not exist; returns which were created.
 
         Secondary unique and foreign keys are left for `finish`.
+        """
+
+    def drifted(self, plans: Sequence[TablePlan]) -> tuple[TableDrift, ...]:
+        """Return the tables that may alter or refuse rows by now: somebody has changed them.
+
+        Those of `require_fit`, those that are gone, and those where more happens than is written.
         """
 
     def columns(self, plan: TablePlan) -> frozenset[str]:
@@ -329,6 +378,13 @@ class SinkAbilities:
     """Rows can be read again while the stream flows."""
     changes_tables: bool = False
     """Its tables can be changed as the source's are, while the stream flows."""
+    isolates_tables: bool = False
+    """One table can be left alone while the others flow, and come back."""
+
+    @property
+    def begins_tables_again(self) -> bool:
+        """Tell whether a table can be changed, and read again beside the stream."""
+        return self.joins and self.changes_tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,3 +443,9 @@ class Sink(Protocol):
 
     def open_changes(self, columns: Mapping[TableId, pa.Schema]) -> ChangeSink:
         """Open what applies changes; `columns` are those that the changes of each table have."""
+
+    def open_stopped(self, table: TableId, columns: Mapping[TableId, pa.Schema], /) -> ChangeSink:
+        """Open what brings one table further that the stream leaves alone.
+
+        Its `stream` is that of the table; refused where `abilities` say so.
+        """

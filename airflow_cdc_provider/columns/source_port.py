@@ -20,11 +20,13 @@ from airflow_cdc_provider.core.logged_events import LogView
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.schema_changes import Difference
-from airflow_cdc_provider.core.splits import Interval, SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.splits import Chosen, Condition, SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.statement_effect import StatementEffect
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.table_facts import TableFacts
+from airflow_cdc_provider.core.table_picks import NO_PICKS, TablePicks
 from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.core.windows import Clock
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,8 +57,11 @@ class Boundaries(Protocol):
 class Cuts(Protocol):
     """Finds values that cut an interval, over a connection that it holds."""
 
-    def __call__(self, schema: TableSchema, interval: Interval) -> Iterator[KeyPart] | None:
-        """Yield them in order; None if no index of the column would find them."""
+    def __call__(self, schema: TableSchema, chosen: Chosen) -> Iterator[KeyPart] | None:
+        """Yield them in order; None if no index of the column would find them.
+
+        A condition has none, and is None unless an index finds its rows and they are few.
+        """
 
 
 class SplitReader(Protocol):
@@ -98,6 +103,12 @@ class LogEnd(Protocol):
 
     def now(self) -> LogPosition:
         """Return the end of the log: a boundary that everything committed so far lies before."""
+
+    def seen(self) -> LogPosition:
+        """Return a place that all that can be seen now lies before, to be a table's beginning.
+
+        What is read of the table later holds all up to there.
+        """
 
     def next_end(
         self, start: LogPosition, *, bound: LogPosition | None, batch_bytes: int
@@ -168,6 +179,8 @@ class LogReading:
     zero_dates: str = "fail"
     every_statement: bool = False
     """Batches end at each statement that names a table, harmless or not."""
+    picks: TablePicks = NO_PICKS
+    """Batches end at each statement by which a table comes that these pick."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,9 +213,6 @@ class Source(Protocol):
     def connect(self, *, purpose: str) -> Any:
         """Open a connection as the system's own driver has it; the caller closes it."""
 
-    def describe(self) -> str:
-        """Connect, and say which server answered: family, version, identity."""
-
     def catalogue(self) -> AbstractContextManager[Catalogue]:
         """Open the catalogue."""
 
@@ -230,7 +240,7 @@ class Source(Protocol):
     def boundaries(self, split_rows: int) -> AbstractContextManager[Boundaries]:
         """Open what finds split boundaries."""
 
-    def interval_cuts(self, split_rows: int) -> AbstractContextManager[Cuts]:
+    def value_cuts(self, split_rows: int) -> AbstractContextManager[Cuts]:
         """Open what cuts an interval of a column."""
 
     def value_of(self, schema: TableSchema, column: str, text: str) -> KeyPart:
@@ -239,10 +249,19 @@ class Source(Protocol):
         A `ValueError` says what is wrong with it.
         """
 
+    def clock_of(self, schema: TableSchema, column: str) -> Clock | None:
+        """Say how a column tells time; None if it does not."""
+
     def key_of(self, schema: TableSchema, texts: Sequence[str]) -> Key:
         """Read a table's key, or its first parts, as a person writes them.
 
         A `ValueError` says what is wrong with it.
+        """
+
+    def condition_of(self, schema: TableSchema, text: str) -> Condition:
+        """Read a condition on a table's rows, as a person writes it, without asking the server.
+
+        It says the same of the same row each time. A `ValueError` says what is wrong with it.
         """
 
     def middle_of(self, split: SnapshotSplit) -> Key:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import Key, KeyRange
-from airflow_cdc_provider.core.splits import Interval
+from airflow_cdc_provider.core.splits import Chosen, Condition
 from airflow_cdc_provider.core.table_schema import TableSchema
 
 Hashes = dict[Key, str]
@@ -56,8 +56,11 @@ class TableSide(Protocol):
     def sum_of(self, keys: KeyRange) -> Sum:
         """Add up the rows of a range."""
 
-    def count(self, keys: KeyRange, interval: Interval | None = None, *, most: int) -> int:
-        """Count the rows of a range, or those of them in an interval, and no more than `most`."""
+    def count(self, keys: KeyRange, chosen: Chosen | None = None, *, most: int) -> int:
+        """Count the rows of a range, or those of them that are chosen, and no more than `most`."""
+
+    def require(self, condition: Condition) -> None:
+        """Refuse a condition that this side cannot judge; it is looked at, and not run."""
 
     def bucket_sums(self) -> Mapping[int, Sum]:
         """Add up the whole table by buckets of its key, in one pass."""

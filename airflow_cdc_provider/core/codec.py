@@ -17,9 +17,17 @@ from typing import Any, assert_never
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import Key, KeyKind, KeyKinds, KeyPart, KeyRange
 from airflow_cdc_provider.core.kinds import kinds
+from airflow_cdc_provider.core.many_records import without_collecting
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.quiet_log import QuietLog
-from airflow_cdc_provider.core.splits import FinishedSplit, Interval, SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.splits import (
+    Chosen,
+    Condition,
+    FinishedSplit,
+    Interval,
+    SnapshotSplit,
+    SplitReport,
+)
 from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
 
@@ -146,8 +154,7 @@ def split_to_json(split: SnapshotSplit) -> Json:
         "start": key_to_json(split.keys.start),
         "end": key_to_json(split.keys.end),
     }
-    if split.interval is not None:
-        form["interval"] = interval_to_json(split.interval)
+    form |= chosen_to_json(split.chosen)
     if split.listed:
         form["listed"] = True
     return form
@@ -157,20 +164,34 @@ def split_from_json(form: Json) -> SnapshotSplit:
     """Read what `split_to_json` wrote."""
     table, columns, kinds = _of_a_table(form["table"], (*form["columns"],), (*form["kinds"],))
     keys = KeyRange(key_from_json(form["start"]), key_from_json(form["end"]))
-    interval = interval_from_json(form["interval"]) if "interval" in form else None
+    chosen = chosen_from_json(form)
     listed = form.get("listed", False)
-    return SnapshotSplit(table, form["number"], columns, kinds, keys, interval, listed)
+    return SnapshotSplit(table, form["number"], columns, kinds, keys, chosen, listed)
 
 
-def interval_to_json(interval: Interval) -> Json:
-    """Write an interval."""
-    return [interval.column, key_to_json((interval.start, interval.end))]
+def chosen_to_json(chosen: Chosen | None) -> dict[str, Json]:
+    """Write what chooses rows as parts of a form; none if nothing does."""
+    match chosen:
+        case None:
+            return {}
+        case Condition(text):
+            return {"condition": text}
+        case Interval(column, start, end):
+            ends = [None if part is None else _part_to_json(part) for part in (start, end)]
+            return {"interval": [column, ends]}
+        case _:
+            assert_never(chosen)
 
 
-def interval_from_json(form: Json) -> Interval:
-    """Read what `interval_to_json` wrote."""
-    column, (start, end) = form
-    return Interval(column, _part_from_json(start), _part_from_json(end))
+def chosen_from_json(form: Json) -> Chosen | None:
+    """Read what `chosen_to_json` wrote."""
+    if "condition" in form:
+        return Condition(form["condition"])
+    if "interval" not in form:
+        return None
+    column, ends = form["interval"]
+    start, end = (None if part is None else _part_from_json(part) for part in ends)
+    return Interval(column, start, end)
 
 
 @lru_cache(maxsize=64)
@@ -215,19 +236,23 @@ def report_from_json(form: Json) -> SplitReport:
 
 def finished_to_json(finished: FinishedSplit) -> Json:
     """Write a finished split."""
+    settled, high = finished.watermark, finished.consistent_at
+    watermark = position_to_json(settled)
     return {
         "split": split_to_json(finished.split),
-        "watermark": position_to_json(finished.watermark),
-        "consistent_at": position_to_json(finished.consistent_at),
+        "watermark": watermark,
+        "consistent_at": watermark if high is settled else position_to_json(high),
     }
 
 
 def finished_from_json(form: Json, read: ReadPosition = position_from_json) -> FinishedSplit:
     """Read what `finished_to_json` wrote."""
+    watermark, high = form["watermark"], form["consistent_at"]
+    settled = read(watermark)
     return FinishedSplit(
         split=split_from_json(form["split"]),
-        watermark=read(form["watermark"]),
-        consistent_at=read(form["consistent_at"]),
+        watermark=settled,
+        consistent_at=settled if high == watermark else read(high),
     )
 
 
@@ -303,4 +328,5 @@ def stream_from_text(text: str) -> StreamSplit:
     """Read what `stream_to_text` wrote."""
     if text.startswith(_PACKED):
         text = zlib.decompress(base64.b64decode(text[len(_PACKED) :])).decode()
-    return stream_from_json(json.loads(text))
+    with without_collecting():
+        return stream_from_json(json.loads(text))

@@ -9,6 +9,7 @@ the state store's, is read back by `parse`. Codes are append-only: a code never 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, ClassVar, Self
 
 RESET = "`reset` the pipeline: the next run reads all tables again"
@@ -32,6 +33,8 @@ class CdcError(Exception):
     """The log will always hold what a stream ended with: trying again ends there again."""
     server_error: int = 0
     """The number of the server's answer that this error is made from, 0 if it is from none."""
+    tables: tuple[str, ...] = ()
+    """Tables of the source that alone are concerned; none where it may be more than that."""
 
     def __init__(self, what: str, where: str = "", risk: str = "", remedy: str = "") -> None:
         super().__init__(what, where, risk, remedy)
@@ -57,10 +60,11 @@ class CdcError(Exception):
             facts.append(tail if found else "")
         return error_class(code)(rest, *reversed(facts))
 
-    def to_json(self) -> dict[str, str]:
+    def to_json(self) -> dict[str, Any]:
         """Return the error's facts as plain values."""
         names = ("what", "where", "risk", "remedy")
-        return {"code": self.code, **dict(zip(names, self.args, strict=True))}
+        form = {"code": self.code, **dict(zip(names, self.args, strict=True))}
+        return {**form, "tables": list(self.tables)} if self.tables else form
 
     @staticmethod
     def from_json(form: Mapping[str, Any]) -> CdcError:
@@ -70,7 +74,13 @@ class CdcError(Exception):
         kind = error_class(code)
         if kind.code != code:
             facts[0] = f"{code}: {facts[0]}"
-        return kind(*facts)
+        return kind(*facts).about(*form.get("tables", ()))
+
+    def about(self, *tables: object) -> Self:
+        """Return the error as one that concerns only these tables of the source."""
+        found = self._with(*self.args)
+        found.tables = tuple(map(str, tables))
+        return found
 
     def located(self, where: str) -> Self:
         """Return the error with one more place, behind those it has."""
@@ -88,6 +98,7 @@ class CdcError(Exception):
     def _with(self, *facts: str) -> Self:
         found = type(self)(*facts)
         found.server_error = self.server_error
+        found.tables = self.tables
         return found
 
 
@@ -152,6 +163,12 @@ class SparkUnreachableError(RetryableError):
     """Spark's master did not answer; no job was started."""
 
     code = "CDC-SPK-002"
+
+
+class AssignerPortError(RetryableError):
+    """None of the ports that the file gives is free for the assigner."""
+
+    code = "CDC-SPK-003"
 
 
 # --- someone else is the owner now ------------------------------------------------------------
@@ -255,6 +272,12 @@ class SparkInstallationError(RefusedError):
     code = "CDC-CFG-008"
 
 
+class PausedError(RefusedError):
+    """The pipeline is paused, so nothing is begun."""
+
+    code = "CDC-CFG-010"
+
+
 class StreamEndedError(RefusedError):
     """The stream ended with an error that trying again cannot mend."""
 
@@ -328,16 +351,51 @@ class RowRefusedError(IntegrityError):
     code = "CDC-SNK-003"
 
 
+class SinkTableChangedError(IntegrityError):
+    """A table of the sink was changed behind our back and may alter or refuse rows by now."""
+
+    code = "CDC-SNK-004"
+
+
+class TablesStoppedError(CdcError):
+    """Tables that could not go on were left alone; all others are at the end of the log."""
+
+    code = "CDC-TBL-001"
+
+
 class RequestEndedError(CdcError):
     """What was asked of the pipeline failed, or was cancelled."""
 
     code = "CDC-REQ-001"
 
 
+class RequestWaitsError(CdcError):
+    """What was asked is stored and cannot begin yet."""
+
+    code = "CDC-REQ-002"
+
+
 class SplitTooBigError(CdcError):
     """A split holds more bytes than a reader may keep; it is to be cut in two."""
 
     code = "CDC-SPL-001"
+
+
+_OF_NO_TABLE = (RetryableError, FencedError, CorruptLogError)
+
+
+@contextmanager
+def only_of(table: object) -> Iterator[None]:
+    """Say of errors raised inside that they concern one table of the source, and no other.
+
+    What may pass, or says that the log itself is broken, may be everybody's.
+    """
+    try:
+        yield
+    except CdcError as error:
+        if error.tables or isinstance(error, _OF_NO_TABLE):
+            raise
+        raise error.about(table) from error.__cause__
 
 
 def error_class(code: str) -> type[CdcError]:

@@ -65,6 +65,18 @@ class PipelineCode(FindingCode):
         "warn",
         "it is in the plan, and not at the source any more, or not picked by the file",
     )
+    TABLE_STOPPED = (
+        "table.stopped",
+        "warn",
+        "the stream leaves it alone, and all other tables flow on: a person paused it, or an error "
+        "that only it has stopped it",
+    )
+    BACKFILL_COLUMN = (
+        "backfill.column",
+        "block, warn",
+        "`backfill` names a column by which no window of time could be read: it is not there, or "
+        "tells time in another way than the file says; a warning once the snapshot is done",
+    )
     SINK_UNSEEN = (
         "sink.unseen",
         "info, block",
@@ -98,6 +110,8 @@ class Finding:
     why: str = ""
     fix: str = ""
     """A statement to run, or what to change where; empty if there is nothing to mend."""
+    only: str = ""
+    """The one table of the source that it concerns, where its stream is stopped by it too."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the finding as plain values."""

@@ -19,7 +19,11 @@ def require_may_hand_off(
     if stored is not None:
         _require_not_behind(stored, stream)
     known = {progress.table for progress in stored.tables} if stored else set()
-    joining = [progress for progress in stream.tables if progress.table not in known]
+    joining = [
+        progress
+        for progress in stream.tables
+        if progress.table not in known and not progress.is_unread
+    ]
     _require_current_reports(stream, joining, reports)
 
 

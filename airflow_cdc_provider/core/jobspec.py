@@ -14,10 +14,15 @@ from typing import Any
 
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.schema_changes import SchemaPolicy
+from airflow_cdc_provider.core.table_picks import NO_PICKS, TablePicks
 
 SOURCE_DSN_ENV = "AIRFLOW_CDC_SOURCE_DSN"
 SINK_DSN_ENV = "AIRFLOW_CDC_SINK_DSN"
 STATE_DSN_ENV = "AIRFLOW_CDC_STATE_DSN"
+ANY_PORT = range(1)
+"""Port 0: whichever is free."""
+ENCODED = "base64:"
+"""Before a spec on the command line of a cluster: YARN takes doubled braces for its own."""
 
 
 class JobKind(StrEnum):
@@ -76,6 +81,9 @@ class JobSpec:
     """Parallel writers of `merged`."""
     max_batch_changes: int = 100_000
     max_batch_s: float = 1.0
+    assigner_port_first: int = ANY_PORT.start
+    assigner_port_last: int = ANY_PORT.stop - 1
+    """Where the driver listens for its readers: the first of these that is free."""
     work_dir: str = ""
     """Where the driver keeps Spark's checkpoint; a new folder for each job run. Empty: a
     temporary folder."""
@@ -83,8 +91,17 @@ class JobSpec:
     """A continuous stream is followed by its driver itself while no more log waits."""
     schema_changes: SchemaPolicy = field(default_factory=SchemaPolicy)
     """What is done when a captured table's definition changes."""
+    isolates_tables: bool = True
+    """A table that cannot go on is left alone, and the others flow on."""
+    picks: TablePicks = NO_PICKS
+    """Tables that the file picks: the stream tells of those that come."""
     zero_dates: str = "fail"
     """What becomes of zero and partial dates: `fail`, `null` or `text` (value model)."""
+
+    @property
+    def assigner_ports(self) -> range:
+        """Return the ports among which the driver listens for its readers."""
+        return range(self.assigner_port_first, self.assigner_port_last + 1)
 
     @property
     def may_need_no_spark(self) -> bool:
@@ -112,6 +129,7 @@ class JobSpec:
                 "kind": JobKind(form["kind"]),
                 "stream_mode": StreamMode(form["stream_mode"]),
                 "apply": ApplyMode(form["apply"]),
+                "picks": TablePicks.from_json(form.get("picks", {})),
                 "schema_changes": SchemaPolicy.from_json(form.get("schema_changes", {})),
             }
         )

@@ -64,9 +64,18 @@ class TablePhase(StrEnum):
     PLANNED = "planned"
     SNAPSHOT = "snapshot"
     READ = "read"
+    CHANGED = "changed"
+    """Its definition changed while it was first read: it begins again beside the stream."""
     CATCHING_UP = "catching_up"
     CONSISTENT = "consistent"
+    PAUSED = "paused"
+    """A person wants the stream to leave it alone."""
     FAILED = "failed"
+    """The stream leaves it alone, for an error that only it has."""
+
+
+LEFT_ALONE = frozenset({TablePhase.PAUSED, TablePhase.FAILED})
+"""What a table is that its stream leaves alone."""
 
 
 class SplitStatus(StrEnum):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
@@ -11,10 +11,12 @@ from airflow_cdc_provider.core.records import (
     PipelineEvent,
     PipelineState,
     PlanOrigin,
+    Sample,
     SplitState,
     StreamState,
     TablePlan,
     TableState,
+    ToldTable,
 )
 from airflow_cdc_provider.core.requests import Request, RequestStatus
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
@@ -84,7 +86,16 @@ class StateReader(Protocol):
     def requests(self, name: PipelineName, *, only_open: bool = False) -> tuple[Request, ...]:
         """Return what was asked of the pipeline, oldest first."""
 
+    def to_do(self, name: PipelineName) -> tuple[Request, ...]:
+        """Return the requests that whoever owns the pipeline carries out, oldest first."""
+
+    def added_us(self, name: PipelineName) -> int:
+        """Return when the rows of a table were last read beside the stream for the first time."""
+
     def request(self, name: PipelineName, request_id: str) -> Request | None: ...
+
+    def samples(self, name: PipelineName, since_us: int) -> tuple[Sample, ...]:
+        """Return how the pipeline was since then, oldest first."""
 
 
 class StateStore(StateReader, Protocol):
@@ -178,6 +189,14 @@ class StateStore(StateReader, Protocol):
     ) -> None:
         """Store where a split stands; READING counts an attempt."""
 
+    def finish_splits(
+        self,
+        name: PipelineName,
+        generation: int,
+        reports: Iterable[tuple[SnapshotSplit, SplitReport]],
+    ) -> None:
+        """Store that many splits are finished."""
+
     def mark_table(
         self,
         name: PipelineName,
@@ -197,6 +216,15 @@ class StateStore(StateReader, Protocol):
     def tell(self, name: PipelineName, text: str, *, level: str = "info") -> None:
         """Add an event."""
 
+    def told(self, name: PipelineName) -> Mapping[TableId, ToldTable]:
+        """Return what others were last told of each table."""
+
+    def last_told_us(self, name: PipelineName) -> int:
+        """Return when something was last told, 0 if nothing was."""
+
+    def note_told(self, name: PipelineName, tables: Iterable[ToldTable]) -> None:
+        """Remember what others are told, in the place of what was told before."""
+
     def now_us(self) -> int:
         """Return the time that requests are stamped with."""
 
@@ -205,6 +233,9 @@ class StateStore(StateReader, Protocol):
 
         The same id with other arguments is refused.
         """
+
+    def approve_request(self, name: PipelineName, request_id: str) -> Request:
+        """Let a request begin that waits for it; one that need not wait is returned as it is."""
 
     def cancel_request(self, name: PipelineName, request_id: str) -> Request:
         """Ask the owner to give a request up; one that nobody began is cancelled at once."""

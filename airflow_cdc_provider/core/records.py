@@ -108,6 +108,20 @@ class StreamState:
 
 
 @dataclass(frozen=True, slots=True)
+class ToldTable:
+    """What others were last told of a table."""
+
+    table: TableId
+    changes: int
+    """The ledger's count of the table's changes then."""
+    since: int | None
+    """The count they knew of before; None if they knew none."""
+    position: LogPosition
+    told_by: str
+    """Who told it, such as one run of a DAG."""
+
+
+@dataclass(frozen=True, slots=True)
 class PipelineEvent:
     """Something a person may want to know later."""
 
@@ -115,3 +129,19 @@ class PipelineEvent:
     level: str
     """info, warning or error."""
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """How a pipeline was for some seconds; what nobody told is None."""
+
+    at_us: int
+    """When these seconds began."""
+    step_s: int
+    """How many they are."""
+    lag_us: int | None
+    """The greatest that was told."""
+    changes: int | None
+    """Row changes applied since the stream's first start, as last told."""
+    rows: int = 0
+    """Rows read in these seconds, by the snapshot and by requests."""

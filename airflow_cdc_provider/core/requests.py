@@ -5,7 +5,11 @@ whoever asked only waits. The same id with the same arguments is the same reques
 is refused.
 
     ASKED -> READING -> DONE
+    WAITING -> ASKED
      any  -> FAILED | CANCELLED
+
+One that is about more rows than the pipeline's file allows unasked is stored as WAITING, until
+somebody approves it. Nobody begins it, and nothing waits for it.
 
 A request that was left in the middle is READING; the next owner goes on where the sink's ledger
 says that it ended. What is joined stays right, whatever becomes of the rest: rows that were read
@@ -21,9 +25,9 @@ from itertools import pairwise
 
 from airflow_cdc_provider.core.codec import (
     Json,
+    chosen_from_json,
+    chosen_to_json,
     dumps,
-    interval_from_json,
-    interval_to_json,
     key_from_json,
     key_to_json,
 )
@@ -31,7 +35,7 @@ from airflow_cdc_provider.core.errors import NOTHING_CHANGED, StateMovedError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.positions import LogPosition
-from airflow_cdc_provider.core.splits import Interval
+from airflow_cdc_provider.core.splits import Chosen
 
 _SHOWN_RANGES = 3
 
@@ -45,11 +49,22 @@ class RequestKind(StrEnum):
     """Read the rows again whose column lies in an interval."""
     ADD = "add"
     """Read a table that the stream has just begun to follow."""
+    PAUSE = "pause"
+    """Have the stream leave tables alone."""
+    RESUME = "resume"
+    """Bring tables back that the stream leaves alone."""
+
+    @property
+    def reads_rows(self) -> bool:
+        """Tell whether rows are read beside the stream; else tables stop or come back."""
+        return self not in {RequestKind.PAUSE, RequestKind.RESUME}
 
 
 class RequestStatus(StrEnum):
     """Where a request stands."""
 
+    WAITING = "waiting"
+    """For somebody to approve it."""
     ASKED = "asked"
     READING = "reading"
     DONE = "done"
@@ -59,12 +74,19 @@ class RequestStatus(StrEnum):
     @property
     def is_open(self) -> bool:
         """Tell whether there is still something to do."""
+        return self is RequestStatus.WAITING or self.is_to_do
+
+    @property
+    def is_to_do(self) -> bool:
+        """Tell whether whoever owns the pipeline carries it out."""
         return self in {RequestStatus.ASKED, RequestStatus.READING}
 
 
+_ENDED_EARLY = frozenset({RequestStatus.FAILED, RequestStatus.CANCELLED})
 _MOVES: dict[RequestStatus, frozenset[RequestStatus]] = {
-    RequestStatus.ASKED: frozenset(set(RequestStatus) - {RequestStatus.ASKED, RequestStatus.DONE}),
-    RequestStatus.READING: frozenset(set(RequestStatus) - {RequestStatus.ASKED}),
+    RequestStatus.WAITING: _ENDED_EARLY | {RequestStatus.ASKED},
+    RequestStatus.ASKED: _ENDED_EARLY | {RequestStatus.READING},
+    RequestStatus.READING: _ENDED_EARLY | {RequestStatus.READING, RequestStatus.DONE},
 }
 
 
@@ -86,14 +108,14 @@ class Scope:
     """Source tables, each once."""
     ranges: tuple[KeyRange, ...] = ()
     """Of the one table's key, in its order and apart; none for whole tables."""
-    interval: Interval | None = None
-    """Only the one table's rows whose column lies in it."""
+    chosen: Chosen | None = None
+    """Only the one table's rows whose values it chooses."""
 
     def __post_init__(self) -> None:
         if not self.tables or len(set(self.tables)) != len(self.tables):
             raise ValueError("a request names at least one table, and each once")
-        if (self.ranges or self.interval) and len(self.tables) > 1:
-            raise ValueError("a range of keys is one table's, and so is an interval")
+        if (self.ranges or self.chosen) and len(self.tables) > 1:
+            raise ValueError("a range of keys is one table's, and so is what chooses rows")
         for one, next_one in pairwise(self.ranges):
             if one.end is None or next_one.start is None or next_one.start < one.end:
                 raise ValueError(f"ranges of keys are in order and apart: {one}, {next_one}")
@@ -104,14 +126,15 @@ class Scope:
         return self.ranges or (KeyRange(),)
 
     def __str__(self) -> str:
-        names = ", ".join(map(str, self.tables))
-        if self.interval is not None:
-            return f"{names} where {self.interval}"
-        if not self.ranges:
-            return names
-        shown = ", ".join(map(str, self.ranges[:_SHOWN_RANGES]))
+        parts = [", ".join(map(str, self.tables))]
+        if self.ranges:
+            parts.append(", ".join(map(str, self.ranges[:_SHOWN_RANGES])))
         more = len(self.ranges) - _SHOWN_RANGES
-        return f"{names} {shown} and {more} ranges more" if more > 0 else f"{names} {shown}"
+        if more > 0:
+            parts.append(f"and {more} ranges more")
+        if self.chosen is not None:
+            parts.append(f"where {self.chosen}")
+        return " ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +184,7 @@ def scope_to_json(scope: Scope) -> Json:
     }
     if more:
         form["more"] = [[key_to_json(keys.start), key_to_json(keys.end)] for keys in more]
-    if scope.interval is not None:
-        form["interval"] = interval_to_json(scope.interval)
-    return form
+    return {**form, **chosen_to_json(scope.chosen)}
 
 
 def scope_from_json(form: Json) -> Scope:
@@ -171,5 +192,4 @@ def scope_from_json(form: Json) -> Scope:
     tables = tuple(TableId(*names) for names in form["tables"])
     bounds = [(form["from"], form["to"]), *form.get("more", ())]
     ranges = tuple(KeyRange(key_from_json(start), key_from_json(end)) for start, end in bounds)
-    interval = interval_from_json(form["interval"]) if "interval" in form else None
-    return Scope(tables, () if ranges == (KeyRange(),) else ranges, interval)
+    return Scope(tables, () if ranges == (KeyRange(),) else ranges, chosen_from_json(form))

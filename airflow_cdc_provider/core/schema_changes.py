@@ -31,6 +31,9 @@ class ChangeKind(StrEnum):
     TRUNCATE = "truncate"
     ROWS = "rows"
     """Rows come or go without row events: partitions, tablespaces, another table in its place."""
+    DROP_TABLE = "drop_table"
+    RENAME_TABLE = "rename_table"
+    """It has another name, and nothing has taken its own."""
 
 
 class Policy(StrEnum):
@@ -52,6 +55,8 @@ class SchemaPolicy:
     index: Policy = Policy.APPLY
     truncate: Policy = Policy.APPLY
     rows: Policy = Policy.APPLY
+    drop_table: Policy = Policy.IGNORE
+    rename_table: Policy = Policy.APPLY
 
     def of(self, kind: ChangeKind) -> Policy:
         """Return what is done about a kind of change."""
@@ -151,10 +156,19 @@ class SchemaChange:
     """Columns that the source has dropped stay at the sink, empty from here on."""
     truncates: bool = False
     """All rows were taken away."""
+    leaves: bool = False
+    """The table is gone at the source, and is not copied from there on."""
+    drops_target: bool = False
+    """The sink's table goes with it."""
 
     @property
     def table(self) -> TableId:
         return self.before.schema.table
+
+    @property
+    def is_made_anew(self) -> bool:
+        """Tell whether its table is made once more, because none can be altered to be like it."""
+        return self.rereads and bool(self.difference.refused)
 
     @property
     def rereads(self) -> bool:

@@ -53,6 +53,8 @@ def change_to_json(change: SchemaChange) -> Json:
         "statement": change.statement,
         "keeps_dropped": change.keeps_dropped,
         "truncates": change.truncates,
+        "leaves": change.leaves,
+        "drops_target": change.drops_target,
     }
 
 

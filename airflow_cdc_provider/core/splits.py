@@ -16,15 +16,43 @@ from airflow_cdc_provider.core.positions import LogPosition
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Values of one column from `start` up to, not including, `end`."""
+    """Values of one column from `start` up to, not including, `end`; None is open on that side.
+
+    NULL is in none.
+    """
 
     column: str
-    start: KeyPart
-    end: KeyPart
+    start: KeyPart | None
+    end: KeyPart | None
+
+    def __post_init__(self) -> None:
+        if self.start is None and self.end is None:
+            raise ValueError("an interval has an end on one side at least")
+
+    @property
+    def values(self) -> KeyRange:
+        """Return its values as a range of keys of one part."""
+        return KeyRange(
+            None if self.start is None else (self.start,),
+            None if self.end is None else (self.end,),
+        )
 
     def __str__(self) -> str:
-        keys = KeyRange((self.start,), (self.end,))
-        return f"{self.column} in {keys}"
+        return f"{self.column} in {self.values}"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Rows that meet a condition, in the source's own words."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+Chosen = Interval | Condition
+"""Which rows of a table are meant, by their values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +61,8 @@ class SnapshotSplit:
 
     `number` counts from 0 in a table's plan. A split that grew too big is cut in two, and the
     new halves get numbers of their own; numbers are never used again. What is read beside the
-    stream may be a part of a range: the rows of an `interval`, or those whose keys are `listed`.
+    stream may be a part of a range: rows that are `chosen` by their values, or whose keys
+    are `listed`.
     """
 
     table: TableId
@@ -41,13 +70,13 @@ class SnapshotSplit:
     key_columns: tuple[str, ...]
     key_kinds: KeyKinds
     keys: KeyRange
-    interval: Interval | None = None
+    chosen: Chosen | None = None
     listed: bool = False
 
     @property
     def is_whole_range(self) -> bool:
         """Tell whether its range alone says which rows are its own."""
-        return self.interval is None and not self.listed
+        return self.chosen is None and not self.listed
 
     @property
     def split_id(self) -> str:

@@ -60,6 +60,13 @@ class StatementEffect:
     is_doubtful: bool = False
     """Two definitions do not tell what it did: a column may have taken another's place."""
 
+    @property
+    def coming(self) -> tuple[TableId, ...]:
+        """Return the names under which there may be a table from here on that was not before."""
+        if self.kind is StatementKind.CREATE:
+            return self.tables
+        return tuple(new for _, new in self.renames)
+
     def names(self, table: TableId) -> bool:
         """Tell whether the statement names `table`, in whatever case."""
         wanted = str(table).casefold()

@@ -66,6 +66,15 @@ class TableProgress:
             remedy="report this; the splits of a table must cover every key",
         )
 
+    def is_inconsistent_at(self, position: LogPosition) -> bool:
+        """Tell whether it is so once everything up to `position` is applied.
+
+        One H to come is enough, and the latest stand last.
+        """
+        return self.is_unread or any(
+            not position.covers(high) for high in reversed(self.consistent_at)
+        )
+
     def passed(self, position: LogPosition) -> TableProgress:
         """Return the progress once everything up to `position` is applied.
 
@@ -127,17 +136,18 @@ class StreamSplit:
         """Return the split with a table that has another definition from a position on.
 
         Where it was consistent nothing of it lies between here and there. An `unread` one is read
-        again; until then only what comes behind that position is applied.
+        again, also if the stream left it alone; until then only what comes behind that position is
+        applied.
         """
-
-        def moved(progress: TableProgress) -> TableProgress:
-            if progress.table != table:
-                return progress
-            if unread:
-                return TableProgress(table, through, is_unread=True)
-            return replace(progress, applied_through=through)
-
-        return replace(self, tables=tuple(map(moved, self.tables)))
+        if unread:
+            return self.with_tables({}, {table}).with_tables({table: through}, ())
+        return replace(
+            self,
+            tables=tuple(
+                replace(progress, applied_through=through) if progress.table == table else progress
+                for progress in self.tables
+            ),
+        )
 
     def read(self, tables: Collection[TableId]) -> StreamSplit:
         """Return the split with tables of which all rows are in the sink now."""

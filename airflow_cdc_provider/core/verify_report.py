@@ -97,6 +97,8 @@ class VerifyReport:
     seconds: float
     not_copied: tuple[TableId, ...] = ()
     """Tables that the pipeline's patterns fit and its plan has not: nothing was compared there."""
+    stopped: tuple[TableId, ...] = ()
+    """Tables that the stream leaves alone: what differs there may only be late."""
 
     @property
     def equal(self) -> bool:
@@ -116,6 +118,7 @@ class VerifyReport:
             "seconds": round(self.seconds, 3),
             "tables": [table.to_json() for table in self.tables],
             "not_copied": [str(table) for table in self.not_copied],
+            "stopped": [str(table) for table in self.stopped],
         }
 
 

@@ -16,6 +16,7 @@ from airflow_cdc_provider.core.jobspec import JobKind
 from airflow_cdc_provider.engine.job import Job, remembered_failure
 from airflow_cdc_provider.engine.job_result import JobResult
 from airflow_cdc_provider.engine.ownership import kept_lease
+from airflow_cdc_provider.engine.snapshot.assigner_server import DriverPlace
 from airflow_cdc_provider.engine.snapshot.reader_task import ReaderTask, read_splits
 from airflow_cdc_provider.engine.snapshot.snapshot_run import run_snapshot, worst
 from airflow_cdc_provider.engine.stream.follow import run_stream
@@ -43,7 +44,7 @@ def run_in_process(job: Job, *, carries_out: bool = False) -> JobResult:
 class OwnReader:
     """One snapshot reader, in the thread that waits for it."""
 
-    driver_host = "127.0.0.1"
+    driver = DriverPlace("127.0.0.1")
     at_once = 1
 
     def run(self, task: ReaderTask, count: int) -> CdcError | None:

@@ -24,6 +24,7 @@ from airflow_cdc_provider.core.jobspec import JobSpec
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.ports import StateStore
 from airflow_cdc_provider.core.records import PipelineState, TablePlan
+from airflow_cdc_provider.core.requests import Request, RequestStatus
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.scrubbing import Secrets
 
@@ -121,6 +122,17 @@ class Job:
     def schemas(self) -> Mapping[TableId, TableSchema]:
         """Return the definitions of the pipeline's tables, as they were planned."""
         return {plan.schema.table: plan.schema for plan in self.plans()}
+
+    def move_request(self, request: Request, to: RequestStatus, error: str = "") -> Request:
+        """Move a request on from where it was read to be, as the pipeline's owner."""
+        return self.store.move_request(
+            self.spec.pipeline,
+            self.spec.generation,
+            request.request_id,
+            expected=request.status,
+            to=to,
+            error=error,
+        )
 
     def enter(self, phase: Phase, *, from_: frozenset[Phase]) -> None:
         """Move the pipeline to `phase`; harmless if it is there already."""

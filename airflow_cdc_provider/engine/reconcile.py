@@ -101,15 +101,16 @@ def _follow_reports(
     known = {state.split.split_id: state for state in store.splits(name)}
     # halves that were published before the store heard of the cut
     store.add_splits(name, generation, [s for key, (s, _) in held.items() if key not in known])
-    finished = given_back = 0
-    for key, (split, report) in held.items():
-        told = known.get(key)
-        if told is None or told.status is not SplitStatus.FINISHED:
-            store.mark_split(name, generation, split, SplitStatus.FINISHED, report=report)
-            finished += 1
+    finished = [
+        held[key]
+        for key in held
+        if key not in known or known[key].status is not SplitStatus.FINISHED
+    ]
+    store.finish_splits(name, generation, finished)
+    given_back = 0
     to_read = {SplitStatus.FINISHED, SplitStatus.READING}
     for key, told in known.items():
         if key not in held and told.status in to_read:
             store.mark_split(name, generation, told.split, SplitStatus.PLANNED)
             given_back += 1
-    return finished, given_back
+    return len(finished), given_back

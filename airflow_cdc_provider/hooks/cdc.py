@@ -1,20 +1,22 @@
-"""The hook of a connection to a source or sink: MySQL or MariaDB."""
+"""The hooks of connections to sources, sinks and state stores, and what their test button says."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow.sdk import BaseHook
 
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, CdcError, RefusedError
+from airflow_cdc_provider.core.server_look import Part
 from airflow_cdc_provider.hooks.dsn import dsn_of, remembered
-from airflow_cdc_provider.systems.registry import open_source
+from airflow_cdc_provider.systems.registry import look_at, open_source
+from airflow_cdc_provider.views.connection_test import connection_test
 
 
 class CdcHook(BaseHook):
     """
-    Connects to a MySQL or MariaDB server as the pipelines do.
+    Connects to a MySQL or MariaDB server as the pipelines do; its test is that of a source.
 
     :param cdc_conn_id: connection of type `cdc_mysql`, or Airflow's own `mysql`.
     """
@@ -22,7 +24,8 @@ class CdcHook(BaseHook):
     conn_name_attr = "cdc_conn_id"
     default_conn_name = "cdc_default"
     conn_type = "cdc_mysql"
-    hook_name = "MySQL or MariaDB (CDC)"
+    hook_name = "CDC source (MySQL, MariaDB)"
+    part: ClassVar[Part] = Part.SOURCE
 
     def __init__(self, cdc_conn_id: str = default_conn_name, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -30,9 +33,8 @@ class CdcHook(BaseHook):
 
     def endpoint(self) -> Endpoint:
         """Return where the server is and how to get in; the password shows in no repr."""
-        connection = self.get_connection(self.cdc_conn_id)
         try:
-            return Endpoint.parse(remembered(dsn_of(connection, connection.extra_dejson)))
+            return Endpoint.parse(_dsn(self.cdc_conn_id))
         except ValueError as error:
             raise RefusedError(
                 str(error),
@@ -46,8 +48,52 @@ class CdcHook(BaseHook):
         return open_source(self.endpoint()).connect(purpose="hook")
 
     def test_connection(self) -> tuple[bool, str]:
-        """Connect, and say which server answered."""
+        """Look at the server as preflight does, and say what stands in the way and its fix."""
         try:
-            return True, open_source(self.endpoint()).describe()
+            return connection_test(look_at(self.endpoint(), self.part))
         except CdcError as error:
             return False, str(error)
+
+
+class CdcSinkHook(CdcHook):
+    """
+    Connects to a MySQL or MariaDB server as the pipelines do; its test is that of a sink.
+
+    :param cdc_conn_id: connection of type `cdc_mysql_sink`, or Airflow's own `mysql`.
+    """
+
+    conn_type = "cdc_mysql_sink"
+    hook_name = "CDC sink (MySQL, MariaDB)"
+    part = Part.SINK
+
+
+class CdcStateHook(BaseHook):
+    """
+    Finds the database that remembers how far pipelines are.
+
+    :param cdc_conn_id: connection of type `cdc_state`, or Airflow's own `mysql`, `postgres` or
+        `sqlite`.
+    """
+
+    conn_name_attr = "cdc_conn_id"
+    default_conn_name = "cdc_state"
+    conn_type = "cdc_state"
+    hook_name = "CDC state store (MySQL, PostgreSQL, SQLite)"
+
+    def __init__(self, cdc_conn_id: str = default_conn_name, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.cdc_conn_id = cdc_conn_id
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Say which database answered, and whether it can hold the state."""
+        from airflow_cdc_provider.state.trying import try_store  # noqa: PLC0415 - SQLAlchemy
+
+        try:
+            return True, "\n".join(f"{line}." for line in try_store(_dsn(self.cdc_conn_id)))
+        except CdcError as error:
+            return False, str(error)
+
+
+def _dsn(conn_id: str) -> str:
+    connection = BaseHook.get_connection(conn_id)
+    return remembered(dsn_of(connection, connection.extra_dejson))

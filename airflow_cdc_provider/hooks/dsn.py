@@ -15,6 +15,7 @@ from airflow_cdc_provider.core.dsn import DsnError, parse_dsn, passwords_in
 from airflow_cdc_provider.pipeline.connection_fields import (
     MYSQL_TYPES,
     POSTGRES_TYPES,
+    STATE_TYPE,
     ConnectionFields,
     not_encoded,
 )
@@ -73,7 +74,7 @@ def _require_encoded(conn_id: str) -> None:
     """
     uri = os.environ.get(f"AIRFLOW_CONN_{conn_id.upper()}", "").strip()
     kind, mark, _ = uri.partition("://")
-    if not mark or kind.replace("-", "_") not in MYSQL_TYPES | POSTGRES_TYPES:
+    if not mark or kind.replace("-", "_") not in MYSQL_TYPES | POSTGRES_TYPES | {STATE_TYPE}:
         return  # JSON, or of a kind in which an @ may be part of a path
     try:
         parse_dsn(uri)

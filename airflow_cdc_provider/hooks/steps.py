@@ -7,6 +7,7 @@ not pay for that, so they are imported when a task runs, all of them here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.hooks.dsn import AirflowDsns, fields_of
+from airflow_cdc_provider.pipeline.connection_fields import ConnectionFields
 from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.views.status import PipelineStatus, status
 
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.pipeline.steps.checking import CheckReport
     from airflow_cdc_provider.pipeline.steps.jobs import JobProcess, SparkOptions
     from airflow_cdc_provider.pipeline.steps.planning import PlanSummary
+    from airflow_cdc_provider.pipeline.steps.repairing import Repair
     from airflow_cdc_provider.pipeline.steps.small_work import JobHere
+    from airflow_cdc_provider.pipeline.steps.table_news import TableNews
 
 CONFIG_SECTION = "cdc"
 
@@ -135,6 +139,22 @@ class CdcSteps:
 
         return finish_tables(self.run)
 
+    def table_news(self, told_by: str) -> tuple[TableNews, ...]:
+        """Return the tables that others are to be told of; none before the hand-off."""
+        from airflow_cdc_provider.pipeline.steps.table_news import (  # noqa: PLC0415 - see above
+            table_news,
+        )
+
+        return table_news(self.run, told_by)
+
+    def note_told(self, news: Sequence[TableNews], told_by: str) -> None:
+        """Remember what others are told."""
+        from airflow_cdc_provider.pipeline.steps.table_news import (  # noqa: PLC0415 - see above
+            note_told,
+        )
+
+        note_told(self.run, news, told_by)
+
     def verify(
         self,
         tables: Sequence[TableId] | None,
@@ -149,30 +169,52 @@ class CdcSteps:
 
         return verify(self.run, tables=tables, settle_s=settle_s, catch_up=catch_up)
 
+    def repairs(self, report: VerifyReport) -> tuple[Repair, ...]:
+        """Return what makes the compared tables equal that the stream does not leave alone."""
+        from airflow_cdc_provider.pipeline.steps.repairing import (  # noqa: PLC0415 - see above
+            repairs,
+        )
+
+        flowing = tuple(each for each in report.tables if each.table not in report.stopped)
+        return repairs(self.run, replace(report, tables=flowing))
+
     def spark_options(self) -> SparkOptions:
         """Return where jobs run, and where their logs go."""
+        from airflow_cdc_provider.hooks.spark_submit import launcher_of  # noqa: PLC0415
+        from airflow_cdc_provider.pipeline.connections import spark_master  # noqa: PLC0415
         from airflow_cdc_provider.pipeline.steps.jobs import (  # noqa: PLC0415 - see above
             SparkOptions,
         )
 
         model = self.run.model
-        master = None if model.spark.conn_id is None else spark_master(model.spark.conn_id)
+        master = spark_master(self.run.loaded, _any_master)
+        launcher = None
+        if master is not None and model.spark.conn_id is not None:
+            connection = BaseHook.get_connection(model.spark.conn_id)
+            launcher = launcher_of(connection, fields_of(connection, connection.extra_dejson))
         folder = conf.get(CONFIG_SECTION, "job_log_folder", fallback="")
         logs = Path(folder) if folder else None
-        return SparkOptions.of(model, master=master, log_folder=logs)
-
-
-def spark_master(conn_id: str) -> str:
-    """Return the master that an Airflow connection of type `spark` names.
-
-    A connection that does not exist is an error here, and no other master is taken for it.
-    """
-    return fields_of(BaseHook.get_connection(conn_id), {}).spark_master()
+        return SparkOptions.of(model, master=master, log_folder=logs, launcher=launcher)
 
 
 def find_spark_master(conn_id: str) -> str | None:
+    """Return the master that a connection names to the command line, whose jobs are not submitted.
+
+    None if there is no such connection; one that asks for more than a master is refused.
+    """
+    fields = _fields(conn_id)
+    return None if fields is None else fields.own_master()
+
+
+def _any_master(conn_id: str) -> str | None:
     """Return the master that a connection names, None if there is no such connection."""
+    fields = _fields(conn_id)
+    return None if fields is None else fields.spark_master()
+
+
+def _fields(conn_id: str) -> ConnectionFields | None:
     try:
-        return spark_master(conn_id)
+        connection = BaseHook.get_connection(conn_id)
     except AirflowNotFoundException:
         return None
+    return fields_of(connection, connection.extra_dejson)

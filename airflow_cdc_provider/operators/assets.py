@@ -1,17 +1,21 @@
-"""Target tables as Airflow assets: other DAGs run when a table has reached a position.
+"""Target tables as Airflow assets: other DAGs run when rows of a table have changed.
 
 A table that the pipeline file names is an asset as soon as the DAG is parsed. Tables of a pattern
 are not known before the source is asked, which a parse never does; their events go through one
 alias for each pipeline.
+
+Airflow sends an event for every asset among a task's outlets once the task succeeds, whether
+anything happened or not. So before it ends, the task that tells keeps among its outlets only those
+tables that are news.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from airflow.sdk import Asset, AssetAlias, Context
+from airflow.sdk import Asset, AssetAlias, BaseOperator, Context
 from pydantic import JsonValue
 
 from airflow_cdc_provider.core.identifiers import TableId
@@ -19,16 +23,19 @@ from airflow_cdc_provider.pipeline.file.model import PipelineFile
 from airflow_cdc_provider.pipeline.file.patterns import sink_table
 
 if TYPE_CHECKING:
-    from airflow_cdc_provider.views.status import PipelineStatus
+    from airflow_cdc_provider.hooks.steps import CdcSteps
+    from airflow_cdc_provider.pipeline.steps.table_news import TableNews
 
-CONSISTENT_POINT_KEY = "consistent_point"
+WATERMARK_KEY = "watermark"
+_MOST = 200
+"""Tables that a summary names one by one."""
 
 
 def table_asset(model: PipelineFile, table: TableId) -> Asset:
-    """Return the asset of one target table."""
+    """Return the asset of one target table: by name too the one that `Asset(uri)` is."""
     server = model.sink.conn_id or model.sink.dsn_env or f"changelog{model.sink.path}"
     path = f"{quote(table.database, safe='')}/{quote(table.table, safe='')}"
-    return Asset(name=f"cdc/{model.pipeline}/{path}", uri=f"cdc://{quote(server)}/{path}")
+    return Asset(f"cdc://{quote(server)}/{path}")
 
 
 def tables_alias(model: PipelineFile) -> AssetAlias:
@@ -37,7 +44,7 @@ def tables_alias(model: PipelineFile) -> AssetAlias:
 
 
 def outlets_of(model: PipelineFile) -> list[Asset | AssetAlias]:
-    """Return what the pipeline's last step before verify brings about."""
+    """Return what the tasks that tell of the pipeline's tables bring about."""
     source = model.source
     exact = [
         TableId(pattern.database, pattern.table) for pattern in source.patterns if pattern.is_exact
@@ -49,28 +56,53 @@ def outlets_of(model: PipelineFile) -> list[Asset | AssetAlias]:
     return assets
 
 
-def tell_consistent(
-    context: Context, model: PipelineFile, status: PipelineStatus
+def tell_news(
+    operator: BaseOperator, context: Context, steps: CdcSteps, news: Sequence[TableNews]
 ) -> dict[str, JsonValue]:
-    """Put the consistent point on each target table's event, and return it."""
-    point: dict[str, JsonValue] = {
-        "pipeline": model.pipeline,
-        "generation": status.state.generation,
-        "position": "" if status.stream is None else str(status.stream.position),
-    }
+    """Send an event of each table that is news when the task succeeds, and of no other.
+
+    Returns a summary. What is told is remembered under the run, so that a task that is tried again
+    tells it again.
+    """
+    model, state = steps.run.model, steps.status().state
     alias = tables_alias(model)
-    outlets = {outlet.name: outlet for outlet in outlets_of(model)}
-    for table in status.tables:
-        asset = table_asset(model, TableId.parse(table.sink))
-        extra = {**point, "source": table.source}
-        if asset.name in outlets:
+    declared = {outlet.name: outlet for outlet in operator.outlets}
+    every = {outlet.name for outlet in outlets_of(model) if isinstance(outlet, Asset)}
+    kept = [outlet for outlet in operator.outlets if outlet.name not in every]
+    for each in news:
+        asset = table_asset(model, each.sink_table)
+        extra: dict[str, JsonValue] = {
+            "pipeline": model.pipeline,
+            "generation": state.generation,
+            "source": str(each.table),
+            "position": str(each.position),
+            "changes": each.changes,
+        }
+        if asset.name in declared:
+            kept.append(asset)
             context["outlet_events"][asset].extra = extra
             _mirror(context, asset, extra)
-        elif alias.name in outlets:
+        elif alias.name in declared:
             context["outlet_events"][alias].add(asset, extra=extra)
-    return {**point, "tables": len(status.tables)}
+    operator.outlets = kept
+    steps.note_told(news, told_by(context))
+    changed: dict[str, JsonValue] = {str(each.table): each.changes for each in news[:_MOST]}
+    position = str(news[0].position) if news else ""
+    return {
+        "pipeline": model.pipeline,
+        "generation": state.generation,
+        "position": position,
+        "tables": len(news),
+        "changes": changed,
+    }
+
+
+def told_by(context: Mapping[str, Any] | Context) -> str:
+    """Return the name under which one run of a DAG tells."""
+    run = context.get("dag_run")
+    return "" if run is None else f"{run.dag_id}/{run.run_id}"
 
 
 def _mirror(context: Context, asset: Asset, extra: Mapping[str, JsonValue]) -> None:
-    """Show the point in the asset's own store; the state store stays the authority."""
-    context["asset_state_store"][asset].set(CONSISTENT_POINT_KEY, dict(extra))
+    """Show the watermark in the asset's own store; the state store stays the authority."""
+    context["asset_state_store"][asset].set(WATERMARK_KEY, dict(extra))

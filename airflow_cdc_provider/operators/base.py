@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from airflow.sdk import BaseOperator, BaseOperatorLink
+from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_cdc_provider.core.errors import (
     CdcError,
@@ -16,8 +17,17 @@ from airflow_cdc_provider.core.errors import (
     StateMovedError,
 )
 from airflow_cdc_provider.hooks.steps import CdcSteps
+from airflow_cdc_provider.links.page import CdcPageLink
 from airflow_cdc_provider.links.progress import CdcProgressLink
+from airflow_cdc_provider.operators.without_stack import (
+    CdcTaskError,
+    CdcTaskFailure,
+    failure,
+    leave_out_stacks,
+)
+from airflow_cdc_provider.views.told_errors import error_lines
 
+log = logging.getLogger(__name__)
 # Another owner took over, or moved things on, in the middle: the next try starts from what is.
 WORTH_A_RETRY = (RetryableError, FencedError, StateMovedError)
 
@@ -32,7 +42,7 @@ class CdcOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("pipeline",)
-    operator_extra_links = (CdcProgressLink(),)
+    operator_extra_links: Collection[BaseOperatorLink] = (CdcPageLink(), CdcProgressLink())
     ui_color = "#e8f1f5"
 
     def __init__(self, *, pipeline: str, refused: str = "", **kwargs: Any) -> None:
@@ -41,11 +51,12 @@ class CdcOperator(BaseOperator):
         self.refused = refused
 
     @contextmanager
-    def opened(self) -> Iterator[CdcSteps]:
-        """Open the pipeline; its errors leave as Airflow's."""
+    def opened(self, *, owner: str = "") -> Iterator[CdcSteps]:
+        """Open the pipeline, as its DAG unless `owner` says else; errors leave as Airflow's."""
         if self.refused:
-            raise AirflowFailException(self.refused)
-        with airflow_errors(), CdcSteps(self.pipeline, owner=owner_of(self.dag_id)) as steps:
+            raise failure(self.refused)
+        owner = owner or owner_of(self.dag_id)
+        with airflow_errors(), CdcSteps(self.pipeline, owner=owner) as steps:
             yield steps
 
 
@@ -60,13 +71,18 @@ def owner_of(dag_id: str) -> str:
 
 @contextmanager
 def airflow_errors() -> Iterator[None]:
-    """Let an error retry its task if trying again may mend it, and else fail it at once."""
+    """Let an error retry its task if trying again may mend it, and else fail it at once.
+
+    Its parts are logged, a line each; Airflow adds no stack to them.
+    """
     try:
         yield
     except CdcError as error:
-        if isinstance(error, WORTH_A_RETRY):
-            raise AirflowException(str(error)) from error
-        raise AirflowFailException(str(error)) from error
+        leave_out_stacks()
+        for line in error_lines(error):
+            log.error("%s", line)
+        kind = CdcTaskError if isinstance(error, WORTH_A_RETRY) else CdcTaskFailure
+        raise kind(str(error)) from error
 
 
 def skip_if_paused(steps: CdcSteps) -> None:

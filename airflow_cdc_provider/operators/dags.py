@@ -1,4 +1,4 @@
-"""DAGs from pipeline files: one YAML file, one pipeline, one `<pipeline>__sync`.
+"""DAGs from pipeline files: one YAML file, one pipeline, one `<pipeline>__sync` and others.
 
     from airflow_cdc_provider.operators.dags import cdc_dags
 
@@ -25,18 +25,21 @@ lives: only to start it again the file is needed.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Mapping, MutableMapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG, Asset, AssetAlias, Param, TaskGroup
+from airflow.sdk import DAG, Param, TaskGroup
 from airflow.sdk.bases.operator import chain
+from airflow.sdk.bases.timetable import BaseTimetable
 
-from airflow_cdc_provider.operators.assets import outlets_of
+from airflow_cdc_provider.operators.backfill_dag import DEFAULT_SCHEDULE as BACKFILL_SCHEDULE
+from airflow_cdc_provider.operators.backfill_dag import backfill_dag
+from airflow_cdc_provider.operators.changes_dag import changes_dag
 from airflow_cdc_provider.operators.jobs import CdcSnapshotOperator, CdcStreamOperator
+from airflow_cdc_provider.operators.parts import Parts, new_dag
+from airflow_cdc_provider.operators.resync_dag import resync_dag_of
 from airflow_cdc_provider.operators.steps import (
     CdcFinishOperator,
     CdcHandoffOperator,
@@ -44,39 +47,53 @@ from airflow_cdc_provider.operators.steps import (
     CdcPreflightOperator,
 )
 from airflow_cdc_provider.operators.verify import CdcVerifyOperator
+from airflow_cdc_provider.operators.verify_dag import Repair, verify_dag
 from airflow_cdc_provider.pipeline.file.folder import FolderFile, read_folder
-from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline, load_pipeline
+from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
 from airflow_cdc_provider.sensors.stream import CdcStreamSensor
 from airflow_cdc_provider.triggers.verdict import Goal
 
 _VERIFY = "{{ params.verify }}"
 DEFAULT_SCHEDULE = "*/15 * * * *"
-_NOT_IN_AN_ID = re.compile(r"[^\w.-]", re.ASCII)
-_FIRST_DAY = datetime(2026, 1, 1, tzinfo=UTC)
-_DEFAULTS: Mapping[str, Any] = {
-    "retries": 5,
-    "retry_delay": timedelta(seconds=20),
-    "retry_exponential_backoff": 2.0,
-    "max_retry_delay": timedelta(minutes=5),
-}
+_RUN_TYPES = (
+    "scheduled",
+    "manual",
+    "operator_triggered",
+    "asset_triggered",
+    "asset_materialization",
+)
+"""Not Airflow's backfill: `max_active_runs` is not its limit, and its runs would all own the
+pipeline, each for as long as the next one lets it."""
 
 
-def cdc_dags(
+def cdc_dags(  # noqa: PLR0913 - each is one a DAG's author may set
     folder: str | Path,
     into: MutableMapping[str, Any],
     *,
     schedule: str | None = DEFAULT_SCHEDULE,
     continuous_schedule: str | None = None,
+    changes_every_s: float | None = 300.0,
+    resync: bool = True,
+    backfill_schedule: str | BaseTimetable | None = BACKFILL_SCHEDULE,
+    verify_schedule: str | None = None,
+    verify_repair: Repair = "never",
     default_args: Mapping[str, Any] | None = None,
     tags: Iterable[str] = (),
 ) -> dict[str, DAG]:
     """
-    Make a DAG of every pipeline file in a folder, and put it where Airflow finds it.
+    Make the DAGs of every pipeline file in a folder, and put them where Airflow finds them.
 
     :param folder: folder of the YAML files, relative to the DAG file.
     :param into: the DAG file's `globals()`.
     :param schedule: cron of bounded pipelines; None leaves them to be triggered.
     :param continuous_schedule: schedule of continuous pipelines; None, as they run until paused.
+    :param changes_every_s: seconds that a continuous stream's changes are gathered before other
+        DAGs are told of the changed tables; None makes no `<pipeline>__changes`.
+    :param resync: make `<pipeline>__resync`, too, of pipelines whose sink takes rows again.
+    :param backfill_schedule: cron, in UTC, or timetable of `<pipeline>__backfill`, which files with
+        `backfill` have; None leaves it to be triggered.
+    :param verify_schedule: cron of `<pipeline>__verify`; None leaves it to be triggered.
+    :param verify_repair: what becomes of rows that differ: `never`, `ask` or `always`.
     :param default_args: arguments of all tasks, over ours.
     :param tags: more tags for the DAGs.
     """
@@ -84,72 +101,31 @@ def cdc_dags(
     files = read_folder(here / folder)
     made: dict[str, DAG] = {}
     for file in sorted(files, key=lambda file: file.loaded is None):  # what is read has its id
+        parts = _parts(file, made)
         schedules = {"continuous": continuous_schedule, "bounded": schedule}
-        dag = _dag(
-            _Tasks.of_file(file),
-            dag_id=_free_id(file, made),
-            schedule=schedules.get(file.mode, schedule),
-            default_args=default_args,
-            tags=tags,
-        )
-        if dag.dag_id not in made:
-            into[dag.dag_id] = made[dag.dag_id] = dag
+        when = schedules.get(file.mode, schedule)
+        common: dict[str, Any] = {"default_args": default_args, "tags": tags}
+        dags = [_dag(parts, schedule=when, **common)]
+        if resync and parts.is_compared:
+            dags.append(resync_dag_of(parts, **common))
+        if file.mode == "continuous" and file.problem is None and changes_every_s is not None:
+            dags.append(changes_dag(parts, every_s=changes_every_s, **common))
+        if parts.model is not None and parts.model.backfill:
+            dags.append(backfill_dag(parts, schedule=backfill_schedule, **common))
+        if parts.is_compared:
+            dags.append(verify_dag(parts, schedule=verify_schedule, repair=verify_repair, **common))
+        for dag in dags:
+            if dag.dag_id not in made:
+                into[dag.dag_id] = made[dag.dag_id] = dag
     return made
 
 
-@dataclass(frozen=True, slots=True)
-class _Tasks:
-    """What the tasks of one pipeline are made from."""
-
-    name: str
-    path: str
-    is_continuous: bool
-    doc: str
-    outlets: Sequence[Asset | AssetAlias] = ()
-    is_compared: bool = True
-    """False: the sink is a log, which verify does not compare."""
-    problem: str = ""
-    """Why nothing may start, of a file that is wrong."""
-    is_read: bool = True
-    """False: the tasks find out themselves what is wrong with the file."""
-
-    @classmethod
-    def of(cls, loaded: LoadedPipeline) -> _Tasks:
-        """Take them from a pipeline."""
-        model, path = loaded.model, str(loaded.path.resolve())
-        is_continuous = model.stream.mode == "continuous"
-        return cls(
-            model.pipeline,
-            path,
-            is_continuous,
-            _doc(loaded),
-            outlets_of(model),
-            is_compared=model.sink.folder is None,
-        )
-
-    @classmethod
-    def of_file(cls, file: FolderFile) -> _Tasks:
-        """Take them from a file of a folder, as far as it can be read."""
-        problem = "" if file.problem is None else str(file.problem)
-        doc = f"**This pipeline cannot be started.**\n\n```\n{problem}\n```"
-        if file.loaded is None:
-            path, is_continuous = str(file.path.resolve()), file.mode != "bounded"
-            return cls(file.name, path, is_continuous, doc, problem=problem, is_read=False)
-        tasks = cls.of(file.loaded)
-        return replace(tasks, problem=problem, doc=doc) if problem else tasks
-
-    @property
-    def refused(self) -> str:
-        """Return what tasks fail with that do not find out themselves."""
-        return self.problem if self.is_read else ""
-
-
-def _free_id(file: FolderFile, made: Mapping[str, DAG]) -> str:
-    """Return a DAG's id; a file that cannot be read does not take that of one that can."""
-    dag_id = f"{file.name}__sync"
-    if file.loaded is not None or dag_id not in made:
-        return dag_id
-    return f"{file.name}__{_NOT_IN_AN_ID.sub('_', file.path.name)}__sync"
+def _parts(file: FolderFile, made: Mapping[str, DAG]) -> Parts:
+    """Return what DAGs are made from; a file that cannot be read takes no id of one that can."""
+    parts = Parts.of_file(file)
+    if file.loaded is not None or parts.dag_id("sync") not in made:
+        return parts
+    return replace(parts, file_name=file.path.name)
 
 
 def sync_dag(
@@ -167,34 +143,23 @@ def sync_dag(
     :param default_args: arguments of all tasks, over ours.
     :param tags: more tags for the DAG.
     """
-    tasks = _Tasks.of(_loaded(pipeline))
-    return _dag(
-        tasks,
-        dag_id=f"{tasks.name}__sync",
-        schedule=schedule,
-        default_args=default_args,
-        tags=tags,
-    )
+    return _dag(Parts.of(pipeline), schedule=schedule, default_args=default_args, tags=tags)
 
 
 def _dag(
-    tasks: _Tasks,
+    tasks: Parts,
     *,
-    dag_id: str,
     schedule: str | None,
     default_args: Mapping[str, Any] | None,
     tags: Iterable[str],
 ) -> DAG:
-    broken = {"broken"} if tasks.problem else set()
-    with DAG(
-        dag_id=dag_id,
-        dag_display_name=f"{dag_id} (broken)" if broken else dag_id,
+    with new_dag(
+        tasks,
+        "sync",
+        default_args=default_args,
+        tags=tags,
         schedule=schedule,
-        start_date=_FIRST_DAY,
-        catchup=False,
-        max_active_runs=1,
-        default_args={**_DEFAULTS, **(default_args or {})},
-        tags=sorted({"cdc", tasks.name, *broken, *tags}),
+        allowed_run_types=_RUN_TYPES,
         params={
             "verify": Param(
                 default=True,
@@ -203,9 +168,8 @@ def _dag(
                 description="Compare source and sink, both ways, once the tables are consistent.",
             )
         },
-        doc_md=tasks.doc,
     ) as dag:
-        _group(tasks, group_id="sync", prefix_group_id=False, verify=_VERIFY)
+        _add_tasks(tasks, verify=_VERIFY)
     return dag
 
 
@@ -224,51 +188,36 @@ def sync_group(
     :param prefix_group_id: put the group's name before the names of its tasks.
     :param verify: whether to verify; a template by default, over the DAG's parameter `verify`.
     """
-    tasks = _Tasks.of(_loaded(pipeline))
-    return _group(
-        tasks, group_id=group_id or tasks.name, prefix_group_id=prefix_group_id, verify=verify
-    )
-
-
-def _group(tasks: _Tasks, *, group_id: str, prefix_group_id: bool, verify: str | bool) -> TaskGroup:
-    path, refused = tasks.path, tasks.refused
-    with TaskGroup(group_id, prefix_group_id=prefix_group_id) as group:
-        stream = CdcStreamOperator(task_id="stream", pipeline=path, refused=refused)
-        finish = CdcFinishOperator(
-            task_id="finish", pipeline=path, refused=refused, outlets=[*tasks.outlets]
-        )
-        chain(
-            CdcPreflightOperator(task_id="preflight", pipeline=path, refused=refused),
-            CdcPlanOperator(task_id="plan", pipeline=path, refused=refused),
-            CdcSnapshotOperator(task_id="snapshot", pipeline=path, refused=refused),
-            CdcHandoffOperator(task_id="hand_off", pipeline=path, refused=refused),
-            stream,
-        )
-        if tasks.is_continuous:
-            consistent = CdcStreamSensor(
-                task_id="consistent", pipeline=path, goal=Goal.CONSISTENT.value
-            )
-            follow = CdcStreamSensor(task_id="follow", pipeline=path, goal=Goal.STOPPED.value)
-            chain(stream, consistent, [finish, follow])
-        else:
-            chain(stream, finish)
-        if tasks.is_compared:
-            verify_task = CdcVerifyOperator(
-                task_id="verify", pipeline=path, refused=refused, enabled=verify
-            )
-            chain(finish, verify_task)
+    tasks = Parts.of(pipeline)
+    with TaskGroup(group_id or tasks.name, prefix_group_id=prefix_group_id) as group:
+        _add_tasks(tasks, verify=verify)
     return group
 
 
-def _loaded(pipeline: LoadedPipeline | str | Path) -> LoadedPipeline:
-    return pipeline if isinstance(pipeline, LoadedPipeline) else load_pipeline(pipeline)
-
-
-def _doc(loaded: LoadedPipeline) -> str:
-    model = loaded.model
-    tables = ", ".join(f"`{pattern}`" for pattern in model.source.tables)
-    return (
-        f"Copies {tables} and keeps them in step ({model.stream.mode}).\n\n"
-        "Any task may be retried or cleared, and the DAG run again, at any time: what is done is "
-        "not done again, and the sink's ledger decides what is done."
+def _add_tasks(tasks: Parts, *, verify: str | bool) -> None:
+    """Add the tasks to the DAG or the group that is being made."""
+    path, refused = tasks.path, tasks.refused
+    stream = CdcStreamOperator(task_id="stream", pipeline=path, refused=refused, shown=tasks.shown)
+    finish = CdcFinishOperator(
+        task_id="finish", pipeline=path, refused=refused, outlets=[*tasks.outlets]
     )
+    chain(
+        CdcPreflightOperator(task_id="preflight", pipeline=path, refused=refused),
+        CdcPlanOperator(task_id="plan", pipeline=path, refused=refused),
+        CdcSnapshotOperator(task_id="snapshot", pipeline=path, refused=refused),
+        CdcHandoffOperator(task_id="hand_off", pipeline=path, refused=refused),
+        stream,
+    )
+    if tasks.is_continuous:
+        consistent = CdcStreamSensor(
+            task_id="consistent", pipeline=path, goal=Goal.CONSISTENT.value
+        )
+        follow = CdcStreamSensor(task_id="follow", pipeline=path, goal=Goal.STOPPED.value)
+        chain(stream, consistent, [finish, follow])
+    else:
+        chain(stream, finish)
+    if tasks.is_compared:
+        verify_task = CdcVerifyOperator(
+            task_id="verify", pipeline=path, refused=refused, enabled=verify
+        )
+        chain(finish, verify_task)

@@ -18,6 +18,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_cdc_provider.core.errors import RetryableError
 from airflow_cdc_provider.core.lifecycle import Phase
+from airflow_cdc_provider.core.spark_place import SparkPlace
 from airflow_cdc_provider.hooks.job_handle import (
     JobHandle,
     TaskStateStore,
@@ -25,8 +26,13 @@ from airflow_cdc_provider.hooks.job_handle import (
     remember,
     stop_group,
 )
+from airflow_cdc_provider.hooks.job_log import log_shown_on_failure
+from airflow_cdc_provider.hooks.metrics import send_metrics
 from airflow_cdc_provider.hooks.steps import CdcSteps
+from airflow_cdc_provider.links.early import push_links
+from airflow_cdc_provider.links.spark import CdcSparkLink
 from airflow_cdc_provider.operators.base import CdcOperator, skip_if_paused
+from airflow_cdc_provider.views.progress import Pace, is_begun
 from airflow_cdc_provider.views.summaries import (
     PROGRESS_KEY,
     progress,
@@ -56,9 +62,12 @@ class CdcJobOperator(CdcOperator):
     :param progress_every_s: seconds between lines of progress in the task's log.
     """
 
+    operator_extra_links = (*CdcOperator.operator_extra_links, CdcSparkLink())
+
     def __init__(self, *, progress_every_s: float = 10.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.progress_every_s = progress_every_s
+        self.spark_place: SparkPlace | None = None
         self._job: JobProcess | JobHere | None = None
 
     def on_kill(self) -> None:
@@ -69,7 +78,7 @@ class CdcJobOperator(CdcOperator):
         elif job is not None:
             job.stop(patience_s=KILL_PATIENCE_S)
 
-    def start(self, context: Context, start: Callable[[], StartedT]) -> StartedT:
+    def start_job(self, context: Context, start: Callable[[], StartedT]) -> StartedT:
         """End what an earlier try left, start the job if there is one to start, remember it."""
         store = context["task_state_store"]
         left = end_earlier_job(store, patience_s=KILL_PATIENCE_S)
@@ -77,6 +86,7 @@ class CdcJobOperator(CdcOperator):
             self.log.warning("ended the job of an earlier try: job=%s", left.job_id)
         started = start()
         self._job = started
+        push_links(context, self)
         if started is not None:
             self._note(store, left, started)
         return started
@@ -105,18 +115,23 @@ class CdcJobOperator(CdcOperator):
 
     def wait(self, context: Context, steps: CdcSteps, job: JobProcess | JobHere) -> JobEnd:
         """Wait for the job's end, showing progress."""
-        last = ""
+        last, pace = "", Pace()
 
-        def tell() -> None:
+        def tell(*, ended: str = "") -> None:
             nonlocal last
-            now = progress(steps.status())
-            if now["text"] != last:
-                last = now["text"]
-                self.log.info("%s", last)
-                context["task_state_store"].set(PROGRESS_KEY, now)
+            status = steps.status()
+            send_metrics(status)
+            self.show_spark(context, status, job.spec.generation)
+            is_told = ended or is_begun(status)
+            text = pace.line(status, ended=ended) if is_told else "starting"
+            if text != last:
+                last = text
+                self.log.info("%s", text)
+                context["task_state_store"].set(PROGRESS_KEY, progress(status, text))
 
-        end = job.wait(on_tick=tell, every_s=self.progress_every_s)
-        tell()
+        with log_shown_on_failure(job.log, self.log):
+            end = job.wait(on_tick=tell, every_s=self.progress_every_s)
+        tell(ended=job.spec.kind.value)
         if end.outcome == "stopped" and not steps.is_paused:
             raise RetryableError(
                 f"the {job.spec.kind.value} job was stopped from outside",
@@ -126,9 +141,17 @@ class CdcJobOperator(CdcOperator):
             )
         return end
 
+    def show_spark(self, context: Context, status: PipelineStatus, generation: int) -> None:
+        """Link to the job's Spark as soon as its driver has told where it is shown."""
+        found = SparkPlace.find(status.events, generation)
+        if found is not None and found != self.spark_place:
+            self.spark_place = found
+            self.log.info("%s", found)
+            push_links(context, self)
+
     def catch_up(self, context: Context, steps: CdcSteps) -> None:
         """Stream up to where the log ends now, and wait for it; no job where nothing is to do."""
-        job = self.start(context, steps.start_catching_up)
+        job = self.start_job(context, steps.start_catching_up)
         if job is None:
             self.log.info("nothing to stream: the sink has all of the source's log")
         else:
@@ -154,7 +177,7 @@ class CdcSnapshotOperator(CdcJobOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         with self.opened() as steps:
             skip_if_paused(steps)
-            job = self.start(context, steps.start_snapshot)
+            job = self.start_job(context, steps.start_snapshot)
             if job is None:
                 self.log.info("nothing to read: the stream has taken over")
             else:
@@ -176,6 +199,8 @@ class CdcStreamOperator(CdcJobOperator):
         a task started, such as Kubernetes pods. The task then ends when the stream is paused.
     :param start_timeout_s: seconds that a detached job has to begin.
     :param progress_every_s: seconds between lines of progress in the task's log.
+    :param shown: what the CDC page finds the pipeline by, as `ShownPipeline` writes it; without it
+        the page reads the pipeline file, which the API server must then have.
     """
 
     template_fields = ("pipeline", "mode")
@@ -186,12 +211,19 @@ class CdcStreamOperator(CdcJobOperator):
         mode: str | None = None,
         detach: bool = True,
         start_timeout_s: float = 300.0,
+        shown: str = "",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.mode = mode
+        self.shown = shown
         self.detach = detach
         self.start_timeout_s = start_timeout_s
+
+    @classmethod
+    def get_serialized_fields(cls) -> frozenset[str]:
+        """Have Airflow keep what the page needs with the DAG."""
+        return frozenset(super().get_serialized_fields() | {"shown"})  # type: ignore[no-untyped-call]
 
     def execute(self, context: Context) -> dict[str, Any]:
         with self.opened() as steps:
@@ -199,9 +231,11 @@ class CdcStreamOperator(CdcJobOperator):
             if (self.mode or steps.run.model.stream.mode) == "bounded":
                 self.catch_up(context, steps)
                 return stream_summary(steps.status())
-            job = self.start(context, lambda: steps.start_stream(mode=self.mode))
+            job = self.start_job(context, lambda: steps.start_stream(mode=self.mode))
             if self.detach:
-                await_streaming(steps, job, timeout_s=self.start_timeout_s)
+                with log_shown_on_failure(job.log, self.log):
+                    await_streaming(steps, job, timeout_s=self.start_timeout_s)
+                self.show_spark(context, steps.status(), job.spec.generation)
                 self._job = None  # from here on it is not this task's to end
             else:
                 self.wait(context, steps, job)

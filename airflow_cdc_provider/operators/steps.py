@@ -11,7 +11,7 @@ from airflow_cdc_provider.core.errors import StateMovedError
 from airflow_cdc_provider.core.findings import Level
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.hooks.steps import CdcSteps
-from airflow_cdc_provider.operators.assets import tell_consistent
+from airflow_cdc_provider.operators.assets import tell_news, told_by
 from airflow_cdc_provider.operators.base import CdcOperator, skip_if_paused
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.views.summaries import (
@@ -19,6 +19,7 @@ from airflow_cdc_provider.views.summaries import (
     hand_off_summary,
     plan_summary,
 )
+from airflow_cdc_provider.views.told_errors import finding_lines
 
 
 def _require_alive(steps: CdcSteps) -> None:
@@ -58,7 +59,8 @@ class CdcPreflightOperator(CdcOperator):
             report = steps.check()
             summary = check_summary(steps.run.name, report)
             for finding in report.findings:
-                self.log.log(_LOG_LEVELS[finding.level], "preflight: %s", finding)
+                for line in finding_lines(finding):
+                    self.log.log(_LOG_LEVELS[finding.level], "%s", line)
             report.require_fit()
         return summary
 
@@ -106,8 +108,9 @@ class CdcFinishOperator(CdcOperator):
     """
     Add the sink's unique and foreign keys, and tell the world that the tables are consistent.
 
-    Each target table is an asset of this task; its event carries the position from which on the
-    sink equals the source. Fails, and may be retried, while a table is not there yet.
+    Each target table is an asset of this task. An event is sent of those that became consistent, or
+    in which rows have changed since the last one, with the position at which the sink equals the
+    source. Fails, and may be retried, while a table is not there yet.
 
     :param pipeline: path of the pipeline's YAML file (templated).
     :param refused: why the task may do nothing; it then fails with these words.
@@ -124,4 +127,4 @@ class CdcFinishOperator(CdcOperator):
                     risk="none: no key was added and no asset event sent",
                     remedy="let the stream go on, then run this task again",
                 )
-            return tell_consistent(context, steps.run.model, steps.status())
+            return tell_news(self, context, steps, steps.table_news(told_by(context)))

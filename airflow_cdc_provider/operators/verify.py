@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from airflow.sdk import Context
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_cdc_provider.core.errors import PipelineFileError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.hooks.steps import CdcSteps
 from airflow_cdc_provider.operators.jobs import CdcJobOperator
+from airflow_cdc_provider.operators.without_stack import failure
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.views.summaries import verify_summary
 
@@ -53,7 +54,7 @@ class CdcVerifyOperator(CdcJobOperator):
         with self.opened() as steps:
             steps.require_not_ended()
             report = steps.verify(
-                self._tables(),
+                tables_of(self.task_id, self.tables),
                 settle_s=self.settle_s,
                 catch_up=None if steps.is_paused else lambda: self._catch_up(context, steps),
             )
@@ -61,17 +62,24 @@ class CdcVerifyOperator(CdcJobOperator):
         for table in summary["not_copied"]:
             self.log.warning("%s", left_out_text(table))
         if not report.equal:
-            raise AirflowFailException(f"source and sink differ: {summary['tables']}")
+            for told in (each for each in report.tables if not each.equal):
+                self.log.error("%s: %s", told.table, told)
+            raise failure(
+                f"source and sink differ; `{steps.run.name}__verify` with repair, or `verify "
+                "--repair`, has the rows that differ read again"
+            )
         return summary
 
     def _catch_up(self, context: Context, steps: CdcSteps) -> None:
         self.log.info("rows differ and no stream is at work: catching up before they count")
         self.catch_up(context, steps)
 
-    def _tables(self) -> tuple[TableId, ...] | None:
-        try:
-            return None if self.tables is None else tuple(map(TableId.parse, self.tables))
-        except ValueError as error:
-            raise PipelineFileError(
-                str(error), where=f"tables of {self.task_id}", remedy="write database.table"
-            ) from None
+
+def tables_of(task_id: str, names: Sequence[str] | None) -> tuple[TableId, ...] | None:
+    """Read the names of tables; None are all there are."""
+    try:
+        return None if names is None else tuple(map(TableId.parse, names))
+    except ValueError as error:
+        raise PipelineFileError(
+            str(error), where=f"tables of {task_id}", remedy="write database.table"
+        ) from None

@@ -10,20 +10,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 from urllib.parse import quote, unquote, urlencode
 
 from airflow_cdc_provider.core.dsn import DsnError, parse_dsn
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
 
-MYSQL_TYPES = frozenset({"mysql", "mariadb", "cdc_mysql"})
+MYSQL_TYPES = frozenset({"mysql", "mariadb", "cdc_mysql", "cdc_mysql_sink"})
 POSTGRES_TYPES = frozenset({"postgres", "postgresql"})
+STATE_TYPE = "cdc_state"
+"""Its field `kind` says which database it is; the others are of the same names on all."""
 # What other drivers take from the same connection; none of it changes who answers, or how safely.
 _OF_OTHER_DRIVERS = frozenset({"charset", "cursor", "local_infile", "client", "autocommit"})
 _TLS_FILES = {"ca": "ssl_ca", "cert": "ssl_cert", "key": "ssl_key"}
+_POSTGRES_TLS = {"ssl_ca": "sslrootcert", "ssl_cert": "sslcert", "ssl_key": "sslkey"}
 _MASTERS = ("local", "yarn", "k8s://", "spark://", "sc://")
 _STANDALONE = "spark://"
+ONLY_SUBMITTED = frozenset({"queue", "namespace", "principal", "keytab"})
+"""Fields of a `spark` connection that only a submitted job obeys, besides a deploy mode."""
+_SERVERS = MYSQL_TYPES | POSTGRES_TYPES | {STATE_TYPE}
 _EXTRA = "__extra__"
 """The option in which Airflow's URIs hold an extra that is not flat."""
 
@@ -83,6 +89,8 @@ class ConnectionFields:
 
     def dsn(self) -> str:
         """Write the connection as a DSN."""
+        if self.kind == STATE_TYPE:
+            return self._of_state().dsn()
         if self.kind == "sqlite":
             path = self.host or self.schema
             return f"sqlite:///{path}" if path.startswith("/") else f"sqlite:////{path}"
@@ -94,9 +102,24 @@ class ConnectionFields:
             f"connection {self.conn_id!r} is of type {self.kind!r}",
             where=f"connection {self.conn_id}",
             risk=NOTHING_STARTED,
-            remedy=f"wanted is one of {', '.join(sorted(MYSQL_TYPES | POSTGRES_TYPES))} or sqlite; "
+            remedy=f"wanted is one of {', '.join(sorted(_SERVERS))} or sqlite; "
             "where Airflow makes such a type generic, add the connection as a URI",
         )
+
+    def _of_state(self) -> Self:
+        """Return the connection as one of its own database's type."""
+        kind = _kind(str(self.extra.get("kind") or ""))
+        extra = {n: v for n, v in self.extra.items() if n != "kind" and v not in {None, ""}}
+        if kind in POSTGRES_TYPES:
+            return replace(self, kind=kind, extra=_postgres_options(extra))
+        if kind not in {"mysql", "mariadb", "sqlite"}:
+            raise self._refused(
+                "it does not say which kind of database it is",
+                "choose mysql, postgresql or sqlite as its kind",
+            )
+        if kind == "sqlite" and not (self.host or self.schema):
+            raise self._refused("it names no file", "write the file's path as its host")
+        return replace(self, kind=kind, extra=extra)
 
     def spark_master(self) -> str:
         """Return the Spark master that the connection names."""
@@ -115,6 +138,25 @@ class ConnectionFields:
         has_port = ":" in master.removeprefix(_STANDALONE)
         return master if has_port or not master.startswith(_STANDALONE) else f"{master}:7077"
 
+    def own_master(self) -> str:
+        """Return the master for a job that is started here and not submitted.
+
+        What only a submitted one obeys is refused, not left out.
+        """
+        asked = {name for name in ONLY_SUBMITTED if self.extra.get(name)}
+        if self.extra.get("deploy-mode") == "cluster":
+            asked.add("deploy-mode")
+        if asked:
+            raise RefusedError(
+                f"connection {self.conn_id!r} says {', '.join(sorted(asked))}, which only jobs "
+                "obey that Airflow's Spark provider submits",
+                where=f"spark.conn_id, connection {self.conn_id}",
+                risk=NOTHING_STARTED,
+                remedy="run the pipeline as a DAG where apache-airflow-providers-apache-spark is "
+                "installed, or give --master",
+            )
+        return self.spark_master()
+
     def _url(self, scheme: str, options: Mapping[str, Any]) -> str:
         if not self.login and "@" in self.schema:
             raise not_encoded(self.conn_id, "it has no login, and an @ in its schema")
@@ -122,6 +164,13 @@ class ConnectionFields:
         if self.password:
             account += f":{quote(self.password, safe='')}"
         host = self.host
+        if not host and scheme == "mysql":
+            raise RefusedError(
+                f"connection {self.conn_id!r} names no host",
+                where=f"connection {self.conn_id}",
+                risk=NOTHING_STARTED,
+                remedy="write the server's name or address as its host",
+            )
         if ":" in host and not host.startswith("["):
             host = f"[{host}]"  # an IPv6 address
         port = f":{self.port}" if self.port else ""
@@ -180,6 +229,21 @@ def not_encoded(conn_id: str, why: str) -> RefusedError:
         risk=NOTHING_STARTED,
         remedy="write user and password of the URI URL-encoded, or the connection as JSON",
     )
+
+
+def _postgres_options(extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Write TLS settings of ours as libpq's; what is libpq's already stays."""
+    flags = {"ssl_disabled", "ssl_verify_identity"}
+    options = {_POSTGRES_TLS.get(n, n): v for n, v in extra.items() if n not in flags}
+    if _is(extra.get("ssl_disabled"), default=False):
+        options["sslmode"] = "disable"
+    elif not _is(extra.get("ssl_verify_identity"), default=True):
+        options["sslmode"] = "verify-ca"
+    return options
+
+
+def _is(value: Any, *, default: bool) -> bool:
+    return default if value is None else str(value).lower() in {"true", "1", "yes"}
 
 
 def _kind(text: str) -> str:

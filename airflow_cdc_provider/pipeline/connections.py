@@ -92,7 +92,7 @@ class EnvironmentMasters:
 
     def __call__(self, conn_id: str) -> str | None:
         found = _in_environment(self.environ, conn_id)
-        return None if found is None else found.spark_master()
+        return None if found is None else found.own_master()
 
 
 def _in_environment(environ: Mapping[str, str], conn_id: str) -> ConnectionFields | None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, CdcError, LeaseHeldError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.records import PipelineState
 from airflow_cdc_provider.pipeline.connections import DsnOf, Servers, resolve_servers
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
@@ -122,6 +123,12 @@ def give_back(run: Run) -> None:
 def lease_left_s(run: Run, state: PipelineState) -> int:
     """Return for how many seconds a lease lasts if nobody renews it."""
     return max(0, (state.lease_until_us - run.store.now_us()) // 1_000_000)
+
+
+def is_streamed(run: Run) -> bool:
+    """Tell whether somebody streams now; a step that has nothing to do then takes nothing over."""
+    state = run.store.ensure(run.name)
+    return state.phase is Phase.STREAMING and lease_is_live(run, state)
 
 
 def lease_is_live(run: Run, state: PipelineState) -> bool:

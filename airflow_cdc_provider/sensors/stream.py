@@ -18,10 +18,13 @@ from airflow.sdk.exceptions import AirflowSensorTimeout, AirflowSkipException
 from airflow_cdc_provider.core.errors import CdcError, RetryableError
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.hooks.job_handle import JobHandle, end_earlier_job, remember
+from airflow_cdc_provider.hooks.job_log import log_shown_on_failure
 from airflow_cdc_provider.hooks.steps import CdcSteps
+from airflow_cdc_provider.links.page import CdcPageLink
 from airflow_cdc_provider.links.progress import CdcProgressLink
 from airflow_cdc_provider.operators.base import airflow_errors, owner_of
 from airflow_cdc_provider.operators.jobs import KILL_PATIENCE_S, await_streaming
+from airflow_cdc_provider.triggers.places import place_of_state
 from airflow_cdc_provider.triggers.stream import CdcStreamTrigger
 from airflow_cdc_provider.triggers.verdict import (
     STALE_S,
@@ -69,7 +72,7 @@ class CdcStreamSensor(BaseSensorOperator):
     """
 
     template_fields: Sequence[str] = ("pipeline", "goal")
-    operator_extra_links = (CdcProgressLink(),)
+    operator_extra_links = (CdcPageLink(), CdcProgressLink())
     ui_color = "#e8f1f5"
 
     def __init__(  # noqa: PLR0913 - each is one a DAG's author may set
@@ -189,13 +192,14 @@ class CdcStreamSensor(BaseSensorOperator):
         job = steps.start_stream(mode="continuous")
         remember(store, JobHandle.of(job.spec, job.pid, job.log))
         started = steps.run.store.now_us()
-        await_streaming(steps, job, timeout_s=self.patience.start_s)
+        with log_shown_on_failure(job.log, self.log):
+            await_streaming(steps, job, timeout_s=self.patience.start_s)
         self._watch(steps, replace(wait, since_us=started))
 
     def _watch(self, steps: CdcSteps, wait: _Wait) -> NoReturn:
         trigger = CdcStreamTrigger(
             pipeline=str(steps.run.name),
-            state=_place_of_state(steps),
+            state=place_of_state(steps),
             goal=self.goal,
             since_us=wait.since_us,
             poll_s=float(self.poke_interval),
@@ -213,16 +217,6 @@ class CdcStreamSensor(BaseSensorOperator):
         status = steps.status()
         context["task_state_store"].set(PROGRESS_KEY, progress(status))
         return stream_summary(status)
-
-
-def _place_of_state(steps: CdcSteps) -> dict[str, str]:
-    """Say where the state is, without saying how to get in."""
-    state, file = steps.run.model.state, steps.run.servers.default_state
-    if state is None:
-        return {"path": str(file)}
-    if state.conn_id is not None:
-        return {"conn_id": state.conn_id}
-    return {"dsn_env": state.dsn_env or ""}
 
 
 def _named(event: StreamEvent) -> CdcError:

@@ -4,7 +4,9 @@ A line is a job's specification as JSON. Its result goes out as a line of JSON t
 whose number the command line gives, and to standard output, where logs have it. Nothing of either
 is secret. Whoever started this process holds the other end of both, so no more jobs come when
 standard input ends, because the run is over or was killed: a job under way is done first, as one
-in a process of its own would be. SIGTERM is the wish to stop of the job under way, and the end.
+in a process of its own would be. A continuous stream has no end of its own: it is asked to stop
+when nobody is left to read its result. SIGTERM is the wish to stop of the job under way, and the
+end.
 
 The libraries that jobs need are imported while Spark's JVM starts, on another core. However long
 that takes, the lease of the first job is kept. A first job that begins without Spark starts none.
@@ -19,13 +21,13 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from importlib import import_module
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.errors import CdcError
-from airflow_cdc_provider.core.jobspec import JobSpec
+from airflow_cdc_provider.core.jobspec import JobKind, JobSpec, StreamMode
 from airflow_cdc_provider.spark.failures import SPARK_FAILURES
 from airflow_cdc_provider.spark.session import close_session, open_session
 
@@ -57,11 +59,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
     set_up_logging()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     for line in chain((first,), lines):
-        result = run_job(JobSpec.from_json(line), master=options.master, stop=stop)
+        spec = JobSpec.from_json(line)
+        with _ended_with_its_run(options.answers, spec, stop):
+            result = run_job(spec, master=options.master, stop=stop)
         code = int(result.exit_code)
         _answer(options.answers, result)
     close_session()
     return code
+
+
+@contextmanager
+def _ended_with_its_run(answers: int, spec: JobSpec, stop: threading.Event) -> Iterator[None]:
+    """Ask a continuous stream to stop when whoever started it is gone."""
+    if spec.kind is not JobKind.STREAM or spec.stream_mode is not StreamMode.CONTINUOUS:
+        yield
+        return
+    over, pipe = threading.Event(), select.poll()
+    pipe.register(answers, 0)  # all that may come is that nobody reads it any more
+
+    def watch() -> None:
+        while not over.wait(_LOOK_FOR_A_STOP_S):
+            if pipe.poll(0):
+                stop.set()
+                return
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
 
 
 def _open_while_importing(spec: JobSpec, master: str | None) -> None:

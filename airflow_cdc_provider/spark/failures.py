@@ -55,6 +55,7 @@ _FRAME = re.compile(
 )
 _CAUSE = re.compile(r"Error|Exception|exit")
 _PACKAGE = re.compile(r"\[(PACKAGE_NOT_INSTALLED|UNSUPPORTED_PACKAGE_VERSION)\]")
+_TWO_PYTHONS = "PYTHON_VERSION_MISMATCH"
 _FIRST_LINES = 3
 _LINE_CHARS = 400
 
@@ -79,6 +80,14 @@ def spark_failure(failure: Exception, *, where: str, secrets: Secrets) -> CdcErr
             where=where,
             risk="none: what was not committed is read again",
             remedy="install it, in the version named, wherever Spark's driver and workers run",
+        )
+    if _TWO_PYTHONS in text:
+        return SparkInstallationError(
+            f"driver and executors run different Pythons: {reason}",
+            where=where,
+            risk="none: nothing was read or written",
+            remedy="let both be of one minor version: name the executors' in PYSPARK_PYTHON, and "
+            "the driver's in PYSPARK_DRIVER_PYTHON",
         )
     if isinstance(failure, Py4JJavaError | PySparkException):
         return RetryableError(

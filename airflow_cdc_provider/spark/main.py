@@ -1,6 +1,8 @@
 """What spark-submit runs: `main.py --job <JSON, or @file>`.
 
 The job names the environment variables that hold the DSNs; no secret is ever on a command line.
+Where the driver's environment would be one (`cluster` mode on YARN), they come in a file that only
+its owner may read, `--servers`.
 The last line on standard output is the job's result as JSON. Exit codes: 0 fine, also when it was
 asked to stop; 2 refused by configuration; 3 failed.
 """
@@ -8,8 +10,11 @@ asked to stop; 2 refused by configuration; 3 failed.
 from __future__ import annotations
 
 import argparse
+import base64
 import hashlib
+import json
 import logging
+import os
 import signal
 import sys
 import threading
@@ -20,16 +25,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.errors import CdcError
-from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
+from airflow_cdc_provider.core.jobspec import ENCODED, JobKind, JobSpec
+from airflow_cdc_provider.core.spark_place import SparkPlace
 from airflow_cdc_provider.engine.job import Job, JobServers, remembered_failure
 from airflow_cdc_provider.engine.job_result import ExitCode, JobResult
 from airflow_cdc_provider.engine.ownership import kept_lease
 from airflow_cdc_provider.engine.scrubbing import Secrets
 from airflow_cdc_provider.spark.failures import SPARK_FAILURES, spark_failure
-from airflow_cdc_provider.spark.session import DEFAULT_MASTER, close_session, open_session
+from airflow_cdc_provider.spark.session import (
+    DEFAULT_MASTER,
+    close_session,
+    context_of,
+    open_session,
+)
 from airflow_cdc_provider.spark.snapshot_job import run_snapshot
 from airflow_cdc_provider.spark.stream_job import run_stream
-from airflow_cdc_provider.state.store import open_store
+from airflow_cdc_provider.state.store import SqlStateStore, open_store
 from airflow_cdc_provider.systems import registry
 
 if TYPE_CHECKING:
@@ -63,7 +74,9 @@ def run_job(
             job = Job(spec, servers, store, registry, stop or threading.Event())
 
             def session() -> SparkSession:
-                return spark or _session(spec, master, conf, secrets)
+                opened = spark or _session(spec, master, conf, secrets)
+                _tell_place(store, spec, opened)
+                return opened
 
             if not spec.may_need_no_spark:
                 spark = session()
@@ -78,17 +91,18 @@ def main(arguments: Sequence[str] | None = None) -> ExitCode:
     """Run the job that the command line gives."""
     set_up_logging()
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
-    parser.add_argument("--job", required=True, help="the job spec as JSON, or @FILE")
+    parser.add_argument("--job", required=True, help="the job spec as JSON, @FILE or base64:")
     parser.add_argument("--digest", help="SHA-256 of the job spec; another spec is refused")
+    parser.add_argument("--servers", type=Path, help="a file with the variables that hold the DSNs")
     parser.add_argument("--master", help="Spark's master; spark-submit's own option goes before it")
     parser.add_argument("--result", type=Path, help="a file to write the result to as well")
     options = parser.parse_args(arguments)
     try:
-        text = options.job
-        if text.startswith("@"):
-            text = Path(text[1:]).read_text(encoding="utf-8")
+        text = _job_text(options.job)
         _require_digest(text, options.digest)
         spec = JobSpec.from_json(text)
+        if options.servers is not None:
+            os.environ.update(_taken(options.servers))
     except (OSError, ValueError, KeyError) as error:
         log.error("the job spec cannot be read: %s", error)
         return ExitCode.REFUSED
@@ -107,6 +121,21 @@ def set_up_logging() -> None:
     logging.getLogger("py4j").setLevel(logging.WARNING)
 
 
+def _job_text(given: str) -> str:
+    if given.startswith("@"):
+        return Path(given[1:]).read_text(encoding="utf-8")
+    if given.startswith(ENCODED):
+        return base64.b64decode(given.removeprefix(ENCODED), validate=True).decode()
+    return given
+
+
+def _taken(servers: Path) -> dict[str, str]:
+    """Read the variables with the DSNs, and remove the file from this driver's folder."""
+    held: dict[str, str] = json.loads(servers.read_text(encoding="utf-8"))
+    servers.unlink()
+    return held
+
+
 def _require_digest(text: str, digest: str | None) -> None:
     if digest is not None and hashlib.sha256(text.encode()).hexdigest() != digest:
         raise ValueError("it is not the one that was written for this job")
@@ -122,6 +151,19 @@ def _session(
         # a master that takes the connection and says nothing shows only here, after a minute
         where = f"starting Spark on {master or DEFAULT_MASTER}"
         raise spark_failure(failure, where=where, secrets=secrets) from failure
+
+
+def _tell_place(store: SqlStateStore, spec: JobSpec, spark: SparkSession) -> None:
+    """Note where Spark shows the job; nothing of it is needed."""
+    context = context_of(spark)
+    if context is None:
+        return
+    try:
+        place = SparkPlace(context.applicationId, spec.generation, context.uiWebUrl or "")
+    except SPARK_FAILURES as failure:
+        log.warning("spark does not say where its ui is: cause=%s", failure)
+        return
+    store.tell(spec.pipeline, str(place))
 
 
 def _run(job: Job, spark: Callable[[], SparkSession]) -> JobResult:

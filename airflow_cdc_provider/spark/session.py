@@ -22,19 +22,19 @@ import os
 import socket
 import sys
 import tempfile
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-import airflow_cdc_provider
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.spark.class_archive import archive_options
+from airflow_cdc_provider.spark.executors import require_packages
 from airflow_cdc_provider.spark.failures import SPARK_FAILURES
 from airflow_cdc_provider.spark.installation import require_one_pyspark
 from airflow_cdc_provider.spark.java_home import find_java_home
+from airflow_cdc_provider.spark.package import package_archive
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -92,6 +92,9 @@ def open_session(
     spark = checked(builder.getOrCreate())
     if not is_local(spark):
         ship_package(spark)
+        context = context_of(spark)
+        if context is not None:
+            require_packages(context)
     return spark
 
 
@@ -139,11 +142,16 @@ def slots(spark: SparkSession) -> int | None:
 
 def reachable_host(spark: SparkSession) -> str:
     """Return the address under which executors reach this process."""
-    if is_local(spark):
-        return "127.0.0.1"
     if context_of(spark) is not None:
         return spark.conf.get("spark.driver.host") or socket.getfqdn()
     return socket.getfqdn()
+
+
+def bind_address(spark: SparkSession) -> str:
+    """Return the address that this process listens at; empty if it is the one it is reached at."""
+    if context_of(spark) is None:
+        return ""
+    return spark.conf.get("spark.driver.bindAddress", None) or ""
 
 
 def ship_package(spark: SparkSession) -> None:
@@ -151,23 +159,14 @@ def ship_package(spark: SparkSession) -> None:
 
     What it imports (pyarrow, numpy, pymysql, zstandard) has to be installed there.
     """
-    archive = package_archive()
+    archive = package_archive(Path(tempfile.mkdtemp(prefix="cdc-package-")))
+    if archive is None:
+        return  # the cluster gave it to driver and executors
     context = context_of(spark)
     if context is None:
         spark.addArtifacts(str(archive), pyfile=True)
     else:
         context.addPyFile(str(archive))
-
-
-def package_archive() -> Path:
-    """Zip this package's Python files."""
-    package = Path(airflow_cdc_provider.__file__).parent
-    folder = Path(tempfile.mkdtemp(prefix="cdc-package-"))
-    archive = folder / "airflow_cdc_provider.zip"
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
-        for file in sorted(package.rglob("*.py")):
-            packed.write(file, Path(package.name) / file.relative_to(package))
-    return archive
 
 
 def _preferred_locally() -> dict[str, str]:

@@ -15,9 +15,10 @@ from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.job_result import JobResult
 from airflow_cdc_provider.engine.snapshot import snapshot_run
+from airflow_cdc_provider.engine.snapshot.assigner_server import DriverPlace
 from airflow_cdc_provider.engine.snapshot.reader_task import ROW_SCHEMA, ReaderTask, reader_rows
 from airflow_cdc_provider.spark.failures import SPARK_FAILURES, spark_failure
-from airflow_cdc_provider.spark.session import reachable_host, slots
+from airflow_cdc_provider.spark.session import bind_address, is_local, reachable_host, slots
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,8 +38,11 @@ class _SparkReaders:
         self._spark = spark
 
     @property
-    def driver_host(self) -> str:
-        return reachable_host(self._spark)
+    def driver(self) -> DriverPlace:
+        if is_local(self._spark):
+            return DriverPlace("127.0.0.1")
+        ports = self._job.spec.assigner_ports
+        return DriverPlace(reachable_host(self._spark), bind_address(self._spark), ports)
 
     @property
     def at_once(self) -> int | None:

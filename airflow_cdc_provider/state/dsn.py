@@ -53,7 +53,8 @@ def _unusable(why: str) -> RefusedError:
         where="state",
         risk=NOTHING_STARTED,
         remedy="use mysql://user:password@host:3306/database, postgresql://... or "
-        "sqlite:////path/to/file, and install the database's driver",
+        "sqlite:////path/to/file, and install the database's driver; PostgreSQL's comes with "
+        "airflow-provider-cdc[postgres]",
     )
 
 

@@ -26,14 +26,15 @@ from airflow_cdc_provider.state.tables import pipelines
 Clock = Callable[[], int]
 
 
-def _now_us() -> int:
+def clock_us() -> int:
+    """Return the time of this machine."""
     return time.time_ns() // 1000
 
 
 class FencedStore(SqlStateReader):
     """What every write of the state store is made in."""
 
-    def __init__(self, engine: Engine, clock: Clock = _now_us) -> None:
+    def __init__(self, engine: Engine, clock: Clock = clock_us) -> None:
         super().__init__(engine)
         self._clock = clock
 

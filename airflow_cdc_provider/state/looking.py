@@ -11,7 +11,9 @@ from pathlib import Path
 
 from sqlalchemy import Engine, StaticPool, create_engine, inspect
 
+from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.state.dsn import open_engine
+from airflow_cdc_provider.state.migrate import HEAD, stored_version
 from airflow_cdc_provider.state.reader import explained
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
 from airflow_cdc_provider.state.tables import VERSION_TABLE, metadata
@@ -20,6 +22,33 @@ from airflow_cdc_provider.state.tables import VERSION_TABLE, metadata
 def look_at_store(dsn: str) -> SqlStateStore:
     """Open the store to look at it; an empty one stands for one that is not there."""
     return open_store(dsn) if store_exists(dsn) else SqlStateStore(_nothing())
+
+
+def open_present(dsn: str) -> SqlStateStore:
+    """Open a store that is there, and of this release; nothing is made and nothing migrated.
+
+    For who looks at other people's pipelines: a new release must not change the tables under runs
+    of the old one.
+    """
+    if not store_exists(dsn):
+        raise RefusedError(
+            "there is no state store yet",
+            where="state",
+            risk=NOTHING_CHANGED,
+            remedy="`run` the pipeline: its first run makes it",
+        )
+    engine = open_engine(dsn)
+    found = stored_version(engine)
+    if found != HEAD:
+        engine.dispose()
+        raise RefusedError(
+            f"the state store has the tables of another release: {found}, not {HEAD}",
+            where="state",
+            risk=NOTHING_CHANGED,
+            remedy="`run` the pipeline with this release, which brings them up to date; of a newer "
+            "one, upgrade airflow-provider-cdc where the page is served",
+        )
+    return SqlStateStore(engine)
 
 
 def store_exists(dsn: str) -> bool:

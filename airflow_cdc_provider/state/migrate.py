@@ -21,7 +21,7 @@ from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError, Retr
 from airflow_cdc_provider.state.dsn import begin_writing
 from airflow_cdc_provider.state.tables import VERSION_TABLE
 
-HEAD = "0002"
+HEAD = "0004"
 """The newest migration of this release."""
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _LOCK_NAME = "airflow_cdc_state_migration"
@@ -31,13 +31,14 @@ _LOCK_TIMEOUT_S = 60
 
 def bring_up_to_date(engine: Engine) -> None:
     """Create or migrate the tables; a store of a newer release is refused."""
-    if _version(engine) == HEAD:
+    if stored_version(engine) == HEAD:
         return
     with begin_writing(engine.connect()) as connection, _locked(connection):
         _upgrade(connection)
 
 
-def _version(engine: Engine) -> str | None:
+def stored_version(engine: Engine) -> str | None:
+    """Return the version of the tables that are there, None if there are none."""
     versions = select(sql_column("version_num", String)).select_from(table(VERSION_TABLE))
     try:
         with engine.connect() as connection:

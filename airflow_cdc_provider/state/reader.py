@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,17 +15,21 @@ from airflow_cdc_provider.core.codec import stream_from_text
 from airflow_cdc_provider.core.errors import StateUnreachableError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import SplitStatus
+from airflow_cdc_provider.core.many_records import without_collecting
+from airflow_cdc_provider.core.overview import PipelineOverview, TableOverview
 from airflow_cdc_provider.core.records import (
     PipelineEvent,
     PipelineState,
     PlanOrigin,
+    Sample,
     SplitState,
     StreamState,
     TableState,
 )
-from airflow_cdc_provider.core.requests import Request
+from airflow_cdc_provider.core.requests import Request, RequestKind
 from airflow_cdc_provider.core.stream_split import StreamSplit
-from airflow_cdc_provider.state.request_rows import find_request, find_requests
+from airflow_cdc_provider.state.overviews import find_overviews, find_tables
+from airflow_cdc_provider.state.request_rows import find_request, find_requests, last_done_us
 from airflow_cdc_provider.state.rows import (
     event_of,
     origin_of,
@@ -34,6 +38,7 @@ from airflow_cdc_provider.state.rows import (
     stream_of,
     table_of,
 )
+from airflow_cdc_provider.state.samples import find_samples
 from airflow_cdc_provider.state.tables import (
     events,
     hand_offs,
@@ -109,7 +114,7 @@ class SqlStateReader:
         mine = select(splits).where(splits.c.pipeline == str(name))
         if table is not None:
             mine = mine.where(splits.c.source_table == str(table))
-        with self._reading() as connection:
+        with self._reading() as connection, without_collecting():
             states = [split_of(row) for row in connection.execute(mine)]
         return tuple(sorted(states, key=lambda state: (state.split.table, state.split.number)))
 
@@ -145,10 +150,34 @@ class SqlStateReader:
         with self._reading() as connection:
             return find_requests(connection, name, only_open=only_open)
 
+    def to_do(self, name: PipelineName) -> tuple[Request, ...]:
+        """Return the requests that whoever owns the pipeline carries out, oldest first."""
+        return tuple(each for each in self.requests(name, only_open=True) if each.status.is_to_do)
+
+    def added_us(self, name: PipelineName) -> int:
+        """Return when an added table's rows were last there, 0 if none was added."""
+        with self._reading() as connection:
+            return last_done_us(connection, name, RequestKind.ADD)
+
     def request(self, name: PipelineName, request_id: str) -> Request | None:
         """Return one request, None if there is none of this id."""
         with self._reading() as connection:
             return find_request(connection, name, request_id)
+
+    def samples(self, name: PipelineName, since_us: int) -> tuple[Sample, ...]:
+        """Return how the pipeline was since then, oldest first."""
+        with self._reading() as connection:
+            return find_samples(connection, name, since_us)
+
+    def overviews(self, names: Sequence[PipelineName], now_us: int) -> tuple[PipelineOverview, ...]:
+        """Return those of many pipelines that are known, by name; the same few statements."""
+        with self._reading() as connection:
+            return find_overviews(connection, names, now_us)
+
+    def table_overviews(self, name: PipelineName) -> tuple[TableOverview, ...]:
+        """Return the plan's tables by name, their splits counted."""
+        with self._reading() as connection:
+            return find_tables(connection, name)
 
     def pipelines(self) -> tuple[PipelineState, ...]:
         """Return every pipeline this store knows, by name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, delete, select, update
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, select, update
 
 from airflow_cdc_provider.core.codec import dumps, position_from_json, position_to_json
 from airflow_cdc_provider.core.identifiers import PipelineName
@@ -96,6 +96,13 @@ def find_requests(
         mine = mine.where(requests.c.status.in_(OPEN))
     ordered = mine.order_by(requests.c.asked_us, requests.c.request_id)
     return tuple(request_of(row) for row in connection.execute(ordered))
+
+
+def last_done_us(connection: Connection, name: PipelineName, kind: RequestKind) -> int:
+    """Return when a request of a kind was last done, 0 if none was."""
+    done = requests.c.kind == kind.value, requests.c.status == RequestStatus.DONE.value
+    mine = select(func.max(requests.c.changed_us)).where(requests.c.pipeline == str(name), *done)
+    return int(connection.execute(mine).scalar() or 0)
 
 
 def cancel_open(connection: Connection, name: PipelineName, now_us: int) -> None:

@@ -12,7 +12,6 @@ from sqlalchemy.exc import IntegrityError as DuplicateRowError
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError, StateMovedError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.requests import Request, RequestStatus, check_request_move
-from airflow_cdc_provider.state.fencing import FencedStore
 from airflow_cdc_provider.state.request_rows import (
     OPEN,
     drop_old,
@@ -22,10 +21,11 @@ from airflow_cdc_provider.state.request_rows import (
     request_values,
 )
 from airflow_cdc_provider.state.rows import Values
+from airflow_cdc_provider.state.sampling import SampledStore
 from airflow_cdc_provider.state.tables import requests
 
 
-class RequestStore(FencedStore):
+class RequestStore(SampledStore):
     """The part of the state store that remembers requests."""
 
     def ask(self, request: Request) -> Request:
@@ -44,10 +44,29 @@ class RequestStore(FencedStore):
         except DuplicateRowError:
             return self.ask(request)  # another one was faster
 
+    def approve_request(self, name: PipelineName, request_id: str) -> Request:
+        """Let a request begin that waits for it; one that need not wait is returned as it is."""
+        approved: Values = {"status": RequestStatus.ASKED.value, "changed_us": self._clock()}
+        with self._writing() as connection:
+            _change(connection, name, request_id, RequestStatus.WAITING, approved)
+            found = _known(connection, name, request_id)
+        if found.status in {RequestStatus.CANCELLED, RequestStatus.FAILED}:
+            raise RefusedError(
+                f"request {request_id} has {found.status} and is not begun any more",
+                where=f"state of {name}",
+                risk=NOTHING_CHANGED,
+                remedy="ask again under another id",
+            )
+        return found
+
     def cancel_request(self, name: PipelineName, request_id: str) -> Request:
         """Ask the owner to give a request up; one that nobody began is cancelled at once."""
         cancelled: Values = {"status": RequestStatus.CANCELLED.value}
-        changes = {RequestStatus.ASKED: cancelled, RequestStatus.READING: Values()}
+        changes = {
+            RequestStatus.WAITING: cancelled,
+            RequestStatus.ASKED: cancelled,
+            RequestStatus.READING: Values(),
+        }
         with self._writing() as connection:
             for status, more in changes.items():
                 values = {**more, "cancel_wanted": True, "changed_us": self._clock()}
@@ -84,8 +103,10 @@ class RequestStore(FencedStore):
         values = {**progress_values(request), "changed_us": self._clock()}
         name, request_id = request.pipeline, request.request_id
         with self._fenced(name, generation) as connection:
+            before = _known(connection, name, request_id).rows
             mine = is_request(name, request_id), requests.c.status.in_(OPEN)
             connection.execute(update(requests).where(*mine).values(values))
+            self._sample_rows(connection, name, max(0, request.rows - before), is_last=True)
             return _known(connection, name, request_id)
 
 

@@ -6,11 +6,11 @@ between a look and a write.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from airflow_cdc_provider.core.codec import dumps, report_to_json
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, IntegrityError, StateMovedError
@@ -96,6 +96,42 @@ def mark(
     if connection.execute(change.values(status=status.value, **values)).rowcount == 0:
         found = connection.execute(select(split_table.c.status).where(*mine)).scalar()
         raise _not_movable(name, split, status, found)
+
+
+def finish_all(
+    connection: Connection,
+    name: PipelineName,
+    reports: Sequence[tuple[SnapshotSplit, SplitReport]],
+    *,
+    now: int,
+) -> None:
+    """Move many splits to FINISHED in one statement; one that cannot is named."""
+    columns = split_table.c
+    written = ("report", "row_count", "byte_count")
+    change = (
+        update(split_table)
+        .where(
+            columns.pipeline == str(name),
+            columns.source_table == bindparam("of_table"),
+            columns.number == bindparam("of_number"),
+            columns.status != SplitStatus.CUT.value,
+        )
+        .values(
+            status=SplitStatus.FINISHED.value,
+            error="",
+            finished_us=now,
+            **{column: bindparam(f"new_{column}") for column in written},
+        )
+    )
+    rows = []
+    for split, report in reports:
+        values = values_of(SplitStatus.FINISHED, report=report, error="", now=now)
+        new = {f"new_{column}": values[column] for column in written}
+        rows.append({"of_table": str(split.table), "of_number": split.number, **new})
+    if connection.execute(change, rows).rowcount != len(rows):
+        for split, report in reports:
+            values = values_of(SplitStatus.FINISHED, report=report, error="", now=now)
+            mark(connection, name, split, SplitStatus.FINISHED, values)
 
 
 def _place(name: PipelineName, split: SnapshotSplit) -> tuple[Any, Any, Any]:

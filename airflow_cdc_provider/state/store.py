@@ -6,6 +6,7 @@ Every write but what people ask is fenced by the pipeline's generation, as `stat
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError as DuplicateRowError
@@ -31,7 +32,13 @@ from airflow_cdc_provider.state.reader import explained
 from airflow_cdc_provider.state.request_rows import cancel_open
 from airflow_cdc_provider.state.requests import RequestStore
 from airflow_cdc_provider.state.rows import Values, plan_values, stream_values
-from airflow_cdc_provider.state.split_rows import add_missing, mark, values_of
+from airflow_cdc_provider.state.split_rows import (
+    ROWS_A_STATEMENT,
+    add_missing,
+    finish_all,
+    mark,
+    values_of,
+)
 from airflow_cdc_provider.state.tables import (
     EVERYTHING,
     OF_A_PLAN,
@@ -44,6 +51,7 @@ from airflow_cdc_provider.state.tables import (
     streams,
 )
 from airflow_cdc_provider.state.tables import tables as plan_tables
+from airflow_cdc_provider.state.told import ToldStore
 
 EVENTS_KEPT = 10_000
 """Older events of a pipeline are dropped when a new plan starts."""
@@ -57,7 +65,7 @@ def open_store(dsn: str) -> SqlStateStore:
     return SqlStateStore(engine)
 
 
-class SqlStateStore(RequestStore):
+class SqlStateStore(RequestStore, ToldStore):
     """A `StateStore` over any SQLAlchemy database; safe to use from several threads."""
 
     # --- the pipeline itself -----------------------------------------------------------------
@@ -256,6 +264,20 @@ class SqlStateStore(RequestStore):
         values = values_of(status, report=report, error=error, now=self._clock())
         with self._fenced(name, generation) as connection:
             mark(connection, name, split, status, values)
+            if status is SplitStatus.FINISHED and report is not None:
+                self._sample_rows(connection, name, report.rows)
+
+    def finish_splits(
+        self,
+        name: PipelineName,
+        generation: int,
+        reports: Iterable[tuple[SnapshotSplit, SplitReport]],
+    ) -> None:
+        """Store that many splits are finished, some thousands in a transaction."""
+        remaining = iter(reports)
+        while some := list(islice(remaining, ROWS_A_STATEMENT)):
+            with self._fenced(name, generation) as connection:
+                finish_all(connection, name, some, now=self._clock())
 
     def mark_table(
         self,
@@ -282,6 +304,7 @@ class SqlStateStore(RequestStore):
                     risk=NOTHING_CHANGED,
                     remedy="plan again, or correct the table's name",
                 )
+            self._sample_rows(connection, name, 0, is_last=True)
 
     # --- the stream --------------------------------------------------------------------------
 
@@ -304,6 +327,7 @@ class SqlStateStore(RequestStore):
         with self._fenced(name, generation) as connection:
             if connection.execute(change).rowcount == 0:
                 connection.execute(insert(streams).values(pipeline=str(name), **values))
+            self._sample_beat(connection, name, stream)
 
     def tell(self, name: PipelineName, text: str, *, level: str = "info") -> None:
         """Add an event."""

@@ -47,7 +47,7 @@ class _Exact(TypeDecorator[str]):
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[str]:
         """Return the type for one database."""
         if dialect.name not in _MYSQLS:
-            return dialect.type_descriptor(self.impl_instance)
+            return super().load_dialect_impl(dialect)
         from sqlalchemy.dialects.mysql import VARCHAR  # noqa: PLC0415 - as the class says
 
         return VARCHAR(self.length, **_EXACTLY)
@@ -62,7 +62,7 @@ class _LongText(TypeDecorator[str]):
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[str]:
         """Return the type for one database."""
         if dialect.name not in _MYSQLS:
-            return dialect.type_descriptor(self.impl_instance)
+            return super().load_dialect_impl(dialect)
         from sqlalchemy.dialects.mysql import LONGTEXT  # noqa: PLC0415 - as `_Exact` says
 
         return LONGTEXT(**_EXACTLY)
@@ -118,6 +118,7 @@ tables = Table(
     Column("planning_done", Boolean, nullable=False),
     Column("error", _long_text(), nullable=False),
     Column("updated_us", BigInteger, nullable=False),
+    Index("cdc_table_by_phase", "pipeline", "phase"),
 )
 
 splits = Table(
@@ -203,7 +204,30 @@ requests = Table(
     Column("changed_us", BigInteger, nullable=False),
 )
 
-OF_A_PLAN = (plans, tables, splits, hand_offs, streams)
+samples = Table(
+    "cdc_sample",
+    metadata,
+    Column("pipeline", _name(PIPELINE_LENGTH), primary_key=True),
+    Column("step_s", Integer, primary_key=True, autoincrement=False),
+    Column("at_us", BigInteger, primary_key=True, autoincrement=False),
+    Column("lag_us", BigInteger),
+    Column("changes", BigInteger),
+    Column("rows_read", BigInteger, nullable=False),
+)
+
+told_tables = Table(
+    "cdc_told_table",
+    metadata,
+    Column("pipeline", _name(PIPELINE_LENGTH), primary_key=True),
+    Column("source_table", _name(TABLE_LENGTH), primary_key=True),
+    Column("changes", BigInteger, nullable=False),
+    Column("position", _long_text(), nullable=False),
+    Column("since", BigInteger),
+    Column("told_by", String(255), nullable=False),
+    Column("told_us", BigInteger, nullable=False),
+)
+
+OF_A_PLAN = (plans, tables, splits, hand_offs, streams, told_tables)
 """What a new plan replaces."""
-EVERYTHING = (*OF_A_PLAN, schemas, events, requests)
+EVERYTHING = (*OF_A_PLAN, schemas, events, requests, samples)
 """What is kept of a pipeline beside its own row."""

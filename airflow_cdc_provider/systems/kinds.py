@@ -6,8 +6,9 @@ stored position.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
@@ -31,6 +32,8 @@ class SystemKind:
     port: int = 0
     """Where its servers listen if nothing else is said."""
     example: str = ""
+    packages: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """What an executor imports for it, with the oldest version and the first that is too new."""
 
 
 _KINDS = (
@@ -43,6 +46,7 @@ _KINDS = (
         schemes=("mysql", "mariadb"),
         port=3306,
         example="mysql://user:password@host:3306/?ssl_ca=...",
+        packages={"pymysql": ("1.1", ""), "zstandard": ("0.22", "")},
     ),
 )
 KINDS: Mapping[str, SystemKind] = {kind.name: kind for kind in _KINDS}
@@ -62,10 +66,13 @@ def example_dsns() -> str:
 
 def read_position(form: Any) -> LogPosition:
     """Read a stored position by the system that it names."""
-    found: LogPosition = import_module(
-        _with_log(form.get("system", FIRST)).positions
-    ).read_position(form)
-    return found
+    return _reader(form.get("system", FIRST))(form)
+
+
+@lru_cache
+def _reader(system: str) -> Callable[[Any], LogPosition]:
+    read: Callable[[Any], LogPosition] = import_module(_with_log(system).positions).read_position
+    return read
 
 
 def transactions_of(system: str) -> object:

@@ -11,6 +11,7 @@ from airflow_cdc_provider.columns.source_port import Source
 from airflow_cdc_provider.core.endpoint import Endpoint, SinkPlace
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.server_look import Part, ServerLook
 from airflow_cdc_provider.core.table_schema import ColumnType
 from airflow_cdc_provider.systems.kinds import KINDS
 
@@ -25,6 +26,13 @@ class System(Protocol):
         self, place: SinkPlace, owner: Owner, plans: Sequence[TablePlan], settings: SinkSettings
     ) -> Sink:
         """Return a sink under one generation; nothing is connected yet."""
+
+
+class ServerSystem(System, Protocol):
+    """A system that has servers."""
+
+    def look(self, endpoint: Endpoint, part: Part) -> ServerLook:
+        """Look at a server for the part it is to play, whatever its tables are."""
 
 
 def system(name: str) -> System:
@@ -48,6 +56,11 @@ def type_of_before_kinds(form: Mapping[str, Any]) -> ColumnType:
 def open_source(endpoint: Endpoint) -> Source:
     """Return the source at an endpoint; nothing is connected yet."""
     return system(endpoint.system).source(endpoint)
+
+
+def look_at(endpoint: Endpoint, part: Part) -> ServerLook:
+    """Look at a server for the part it is to play, whatever its tables are."""
+    return cast(ServerSystem, system(endpoint.system)).look(endpoint, part)
 
 
 def open_sink(

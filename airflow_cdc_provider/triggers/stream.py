@@ -8,21 +8,19 @@ its sensor, on a worker.
 from __future__ import annotations
 
 import asyncio
-import os
-import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from airflow.sdk import BaseHook
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_cdc_provider.core.errors import RefusedError, StateUnreachableError
+from airflow_cdc_provider.core.errors import StateUnreachableError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.records import PipelineState, StreamState
-from airflow_cdc_provider.hooks.dsn import dsn_of
+from airflow_cdc_provider.hooks.metrics import send_stream_metrics
 from airflow_cdc_provider.state.dsn import open_engine
 from airflow_cdc_provider.state.reader import SqlStateReader
+from airflow_cdc_provider.triggers.places import dsn_of_state, now_us
 from airflow_cdc_provider.triggers.verdict import (
     STALE_S,
     STALL_S,
@@ -36,6 +34,7 @@ from airflow_cdc_provider.triggers.verdict import (
 )
 
 CLASS_PATH = f"{__name__}.CdcStreamTrigger"
+_TELL_EVERY_US = 60_000_000
 Look = tuple[PipelineState | None, StreamState | None]
 
 
@@ -83,6 +82,7 @@ class CdcStreamTrigger(BaseTrigger):
         self.look_us = look_us
         self.patience = Patience(start_s=start_s, stale_s=stale_s, stall_s=stall_s)
         self._reader: SqlStateReader | None = None
+        self._told_us = 0
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class and the arguments to make this trigger again."""
@@ -93,7 +93,7 @@ class CdcStreamTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look until there is something to tell."""
         watch = Watch(since_us=self.since_us or now_us())
-        told = ""
+        told, stream = "", None
         while True:
             verdict, detail, generation = Verdict.WAITING, "", 0
             try:
@@ -101,6 +101,7 @@ class CdcStreamTrigger(BaseTrigger):
             except StateUnreachableError as error:
                 detail = str(error)  # the stream goes on without the state store, so do we
             else:
+                send_stream_metrics(self.pipeline, stream, now_us=now_us())
                 watch = watch.look(stream, now_us())
                 generation = 0 if state is None else state.generation
                 verdict, detail = judge(
@@ -117,10 +118,21 @@ class CdcStreamTrigger(BaseTrigger):
                 event = StreamEvent(self.pipeline, verdict, detail, generation, now_us())
                 yield TriggerEvent(event.to_payload())  # type: ignore[no-untyped-call]
                 return
-            if detail != told:
-                self.log.info("watching: pipeline=%s %s", self.pipeline, detail)
-                told = detail
+            told = self._tell(stream, detail, told)
             await asyncio.sleep(self.poll_s)
+
+    def _tell(self, stream: StreamState | None, detail: str, told: str) -> str:
+        """Say how the stream is whenever that is news, and every minute."""
+        is_time = now_us() - self._told_us >= _TELL_EVERY_US
+        if detail == told and not is_time:
+            return told
+        self._told_us = now_us()
+        parts = [f"watching {self.pipeline}", detail]
+        if stream is not None:
+            lag = "unknown" if stream.lag_us is None else f"{stream.lag_us / 1e6:.1f} s"
+            parts += [f"lag {lag}", f"{stream.changes:,} changes", f"at {stream.position.short}"]
+        self.log.info("%s", ", ".join(filter(None, parts)))
+        return detail
 
     def _in_time(self, detail: str) -> tuple[Verdict, str]:
         """Go on waiting, unless it is time for something else."""
@@ -137,27 +149,7 @@ class CdcStreamTrigger(BaseTrigger):
 
     async def _look(self) -> Look:
         if self._reader is None:
-            dsn = await self._dsn()
+            dsn = await dsn_of_state(self.state)
             self._reader = await asyncio.to_thread(lambda: SqlStateReader(open_engine(dsn)))
         reader, name = self._reader, PipelineName(self.pipeline)
         return await asyncio.to_thread(lambda: (reader.pipeline(name), reader.stream(name)))
-
-    async def _dsn(self) -> str:
-        if path := self.state.get("path"):
-            return f"sqlite:///{path}"
-        if variable := self.state.get("dsn_env"):
-            if dsn := os.environ.get(variable):
-                return dsn
-            raise RefusedError(
-                f"the environment variable {variable} is not set",
-                where="environment of the triggerer",
-                risk="none: the stream goes on, but nobody watches it",
-                remedy="set it for the triggerer too, or use a connection",
-            )
-        connection = await BaseHook.aget_connection(self.state["conn_id"])
-        return dsn_of(connection, await connection.aextra_dejson())
-
-
-def now_us() -> int:
-    """Return the time as the state store tells it."""
-    return time.time_ns() // 1000

@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.lifecycle import TablePhase
-from airflow_cdc_provider.views.display import lag_text
+from airflow_cdc_provider.views.progress import lag_text
 from airflow_cdc_provider.views.status import PipelineStatus
 
 

@@ -8,10 +8,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.lifecycle import LEFT_ALONE
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
-from airflow_cdc_provider.views.display import lag_text, progress_line
+from airflow_cdc_provider.views.progress import lag_text, progress_line
 from airflow_cdc_provider.views.requests import request_line
 from airflow_cdc_provider.views.status import PipelineStatus
+from airflow_cdc_provider.views.told_errors import finding_lines
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.core.verify_report import VerifyReport
@@ -28,14 +30,7 @@ def check_lines(report: CheckReport) -> list[str]:
     """Write every finding with its fix."""
     lines: list[str] = []
     for finding in report.findings:
-        lines.append(f"[{finding.level}] {finding.subject}: {finding.observed}")
-        for label, text in (
-            ("wanted", finding.wanted),
-            ("why", finding.why),
-            ("fix", finding.fix),
-        ):
-            if text:
-                lines.append(f"    {label}: {text}")
+        lines += finding_lines(finding)
     counted = ", ".join(f"{count} {level}" for level, count in report.counts.items())
     verdict = "refused" if report.blocks else "fine"
     lines.append(f"{verdict}: {len(report.tables)} tables; findings: {counted or 'none'}")
@@ -109,6 +104,7 @@ def _splits(rows: int, model: PipelineFile) -> int:
 
 def run_form(done: Convergence, status: PipelineStatus, seconds: float) -> Form:
     """Return what a run did and where it left the pipeline."""
+    standing = [table.source for table in status.tables if table.phase in LEFT_ALONE]
     return {
         "pipeline": str(status.state.name),
         "seconds": round(seconds, 3),
@@ -118,7 +114,8 @@ def run_form(done: Convergence, status: PipelineStatus, seconds: float) -> Form:
         "not_copied": list(done.plan.not_copied),
         "snapshot": None if done.snapshot is None else dict(done.snapshot.result),
         "stream": {**done.stream.result, "job": done.stream.is_needed},
-        "consistent": not done.inconsistent,
+        "consistent": not (done.inconsistent or standing),
+        "standing": standing,
         "inconsistent": [str(table) for table in done.inconsistent],
         "status": dict(status.to_json()),
     }
@@ -145,13 +142,15 @@ def run_lines(form: Mapping[str, Any]) -> list[str]:
     lines += [f"warning: {left_out_text(table)}" for table in form["not_copied"]]
     waiting = ", ".join(form["inconsistent"])
     state = f"not consistent yet: {waiting}" if waiting else "the sink is consistent"
+    if form["standing"]:
+        state += f", but for tables that stand still: {', '.join(form['standing'])}"
     lines.append(f"{form['pipeline']}: {stream.get('outcome', '')} in {form['seconds']} s; {state}")
     return lines
 
 
 def status_lines(status: PipelineStatus) -> list[str]:
     """Write what is remembered of a pipeline."""
-    lines = [progress_line(status, None, None)]
+    lines = [progress_line(status)]
     for table in status.tables:
         more = "" if table.planning_done else "+"
         error = f" - {table.error}" if table.error else ""
@@ -203,7 +202,9 @@ def verify_lines(report: VerifyReport) -> list[str]:
     for table in report.tables:
         lines.append(f"{table.table} -> {table.sink_table}: {table}")
         lines += [f"    {sample.kind.value}: key {sample.key}" for sample in table.samples]
-        if not table.equal:
+        if table.table in report.stopped:
+            lines.append(f"    the stream leaves it alone: resume --table {table.table}")
+        elif not table.equal:
             lines.append(f"    to read it again: resync --table {table.table}")
             lines.append("    to read only what differs again: verify --repair")
     lines += [f"warning: {left_out_text(table)}" for table in report.not_copied]

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from airflow_cdc_provider.core.codec import interval_to_json, key_to_json
+from airflow_cdc_provider.core.codec import chosen_to_json, key_to_json
 from airflow_cdc_provider.core.requests import Request
 
+if TYPE_CHECKING:
+    from airflow_cdc_provider.pipeline.steps.costing import TableCost
+    from airflow_cdc_provider.pipeline.steps.estimating import Estimate
+
+_MOST = 200
+"""Tables that a summary names one by one."""
 Form = dict[str, Any]
 
 
@@ -23,7 +29,9 @@ def request_form(request: Request) -> Form:
         "from_key": key_to_json(scope.parts[0].start),
         "to_key": key_to_json(scope.parts[-1].end),
         "ranges": len(scope.ranges),
-        "interval": None if scope.interval is None else interval_to_json(scope.interval),
+        "interval": None,
+        "condition": None,
+        **chosen_to_json(scope.chosen),
         "asked_by": request.asked_by,
         "asked_us": request.asked_us,
         "cancel_wanted": request.is_cancel_wanted,
@@ -64,3 +72,65 @@ def in_order(requests: Iterable[Request]) -> tuple[Request, ...]:
     oldest_first = tuple(requests)
     closed = [each for each in reversed(oldest_first) if not each.status.is_open]
     return (*(each for each in oldest_first if each.status.is_open), *closed)
+
+
+def request_summary(request: Request) -> Form:
+    """Summarise a request for other tasks: references and counts, no keys and no conditions."""
+    tables = request.scope.tables
+    return {
+        "pipeline": str(request.pipeline),
+        "request": request.request_id,
+        "kind": request.kind.value,
+        "status": request.status.value,
+        "tables": [str(table) for table in tables[:_MOST]],
+        "tables_done": request.tables_done,
+        "rows": request.rows,
+        "ranges": request.splits,
+        "position": "" if request.position is None else str(request.position),
+    }
+
+
+def estimate_lines(found: Estimate) -> list[str]:
+    """Say for each table how many rows both sides have."""
+    return [
+        f"{each.table}: {_rows(each.source_rows)} at the source, "
+        f"{_rows(each.sink_rows)} at the sink"
+        for each in found.tables
+    ]
+
+
+def estimate_form(found: Estimate) -> list[Form]:
+    """Return an estimate for `--json`; the form only grows."""
+    return [
+        {"table": str(each.table), "source_rows": each.source_rows, "sink_rows": each.sink_rows}
+        for each in found.tables
+    ]
+
+
+def _rows(rows: int | None) -> str:
+    return "many rows, not counted," if rows is None else f"about {rows:,} rows"
+
+
+def cost_form(cost: TableCost) -> Form:
+    """Return what one table costs, for other tasks; the form only grows."""
+    return {
+        "table": str(cost.table),
+        "source_rows": cost.source_rows,
+        "sink_rows": cost.sink_rows,
+        "deletes": cost.deletes,
+        "bytes": cost.bytes,
+        "seconds": None if cost.seconds is None else round(cost.seconds, 1),
+    }
+
+
+def cost_line(cost: TableCost) -> str:
+    """Say in one line what reading a table again would cost."""
+    sink = _rows(cost.sink_rows)
+    parts = [f"{cost.table}: {_rows(cost.source_rows)} at the source, {sink} at the sink"]
+    if cost.deletes:
+        parts.append(f"about {cost.deletes:,} rows more at the sink, to be deleted")
+    if cost.bytes is not None:
+        parts.append(f"about {cost.bytes / 1e6:,.1f} MB")
+    if cost.seconds is not None:
+        parts.append(f"about {cost.seconds:,.0f} s for one reader, as fast as the snapshot was")
+    return ", ".join(parts)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_cdc_provider.core.identifiers import PipelineName
-from airflow_cdc_provider.core.lifecycle import Phase, Wanted
+from airflow_cdc_provider.core.lifecycle import LEFT_ALONE, Phase, Wanted
 from airflow_cdc_provider.core.ports import StateReader
 from airflow_cdc_provider.core.records import (
     PipelineEvent,
@@ -93,7 +93,9 @@ class PipelineStatus:
     @property
     def is_consistent(self) -> bool:
         """Tell whether the sink equals the source at the stream's position."""
-        return self.stream is not None and not self.stream.inconsistent
+        if self.stream is None or self.stream.inconsistent:
+            return False
+        return not any(table.phase in LEFT_ALONE for table in self.tables)
 
     @property
     def heartbeat_age_s(self) -> float | None:

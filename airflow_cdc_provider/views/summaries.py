@@ -9,6 +9,7 @@ from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import PipelineState
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
+from airflow_cdc_provider.views.progress import progress_line
 from airflow_cdc_provider.views.status import PipelineStatus
 
 if TYPE_CHECKING:
@@ -102,12 +103,9 @@ def verify_summary(name: PipelineName, report: VerifyReport) -> dict[str, Any]:
     }
 
 
-def progress(status: PipelineStatus) -> dict[str, Any]:
+def progress(status: PipelineStatus, text: str = "") -> dict[str, Any]:
     """Return a small picture of the progress, with one line for people as `text`."""
     stream = status.stream
-    more = "" if status.planning_done else "+"
-    text = f"{status.state.phase.value}: splits {status.splits_finished}/{status.splits_planned}"
-    text += f"{more}, rows {status.rows:,}"
     picture: dict[str, Any] = {
         "phase": status.state.phase.value,
         "generation": status.state.generation,
@@ -118,9 +116,7 @@ def progress(status: PipelineStatus) -> dict[str, Any]:
     if stream is not None:
         lag_s = None if stream.lag_us is None else stream.lag_us / _US
         picture |= {"changes": stream.changes, "lag_s": lag_s, "position": _text(stream.position)}
-        text += f", changes {stream.changes:,}"
-        text += "" if lag_s is None else f", lag {lag_s:.1f} s"
-    return {**picture, "text": text}
+    return {**picture, "text": text or progress_line(status)}
 
 
 def _reference(state: PipelineState) -> dict[str, Any]:

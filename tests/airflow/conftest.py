@@ -45,10 +45,22 @@ class TaskState:
         self.values[key] = value
 
 
+class TaskInstance(SimpleNamespace):
+    """One task of one run, with what operators use of it."""
+
+    def __init__(self, dag_id: str = "shop__sync", task_id: str = "step", **more: Any) -> None:
+        told = {"run_id": "manual__1", "map_index": -1, "try_number": 1, **more}
+        super().__init__(dag_id=dag_id, task_id=task_id, **told)
+        self.xcoms: dict[str, Any] = {}
+
+    def xcom_push(self, *, key: str, value: Any) -> None:
+        self.xcoms[key] = value
+
+
 @pytest.fixture
 def context() -> dict[str, Any]:
     """A context with what operators use of it."""
-    return {"task_state_store": TaskState(), "ti": SimpleNamespace(try_number=1)}
+    return {"task_state_store": TaskState(), "ti": TaskInstance()}
 
 
 @pytest.fixture

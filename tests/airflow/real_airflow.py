@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,12 @@ from airflow.api_fastapi.app import create_app, get_auth_manager
 from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 with TestClient(create_app(apps="core"), base_url="http://testserver") as client:
     token = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username="a", role="ADMIN"))
-    for body in json.load(sys.stdin):
-        answer = client.post(
-            "/api/v2/connections", json=body, headers={"Authorization": f"Bearer {token}"}
-        )
-        assert answer.status_code == 201, (answer.status_code, answer.text[:2000])
+    said = []
+    for path, status, body in json.load(sys.stdin):
+        answer = client.post(path, json=body, headers={"Authorization": f"Bearer {token}"})
+        assert answer.status_code == status, (answer.status_code, answer.text[:2000])
+        said.append(answer.json())
+print("\\n" + json.dumps(said))
 """
 
 
@@ -46,6 +47,7 @@ class RealAirflow:
             "AIRFLOW_HOME": str(self.home),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__CORE__DAGS_FOLDER": str(self.dags),
+            "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home}/airflow.db",
             "AIRFLOW__API_AUTH__JWT_SECRET": "a secret of tests, long enough for its signature",
             "AIRFLOW__CORE__FERNET_KEY": "cGFzc3dvcmQtb2YtdGVzdHMtMzItYnl0ZXMtbG9uZyE=",
@@ -68,8 +70,20 @@ class RealAirflow:
 
     def add_by_api(self, *connections: Mapping[str, Any]) -> None:
         """Add connections over the REST API, as the UI does."""
-        done = self._process("-c", _POST, given=json.dumps(connections))
+        self._post("/api/v2/connections", 201, connections)
+
+    def test_by_api(self, *connections: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Press the test button of connections, and give what each says."""
+        return self._post("/api/v2/connections/test", 200, connections)
+
+    def _post(
+        self, path: str, status: int, bodies: Sequence[Mapping[str, Any]]
+    ) -> list[dict[str, Any]]:
+        given = json.dumps([(path, status, body) for body in bodies])
+        done = self._process("-c", _POST, given=given)
         assert done.code == 0, done.err
+        said: list[dict[str, Any]] = json.loads(done.out.splitlines()[-1])
+        return said
 
     def _process(self, *words: str, given: str = "") -> Said:
         done = subprocess.run(

@@ -55,17 +55,11 @@ class Shop:
             "CREATE TABLE orders (id INT PRIMARY KEY, customer INT, total DECIMAL(9,2))",
         ):
             self.source.execute(sql, database=self.source_database)
-        numbers = (
-            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < "
-            f"{ROWS}) SELECT "
-        )
-        depth = "/*+ SET_VAR(cte_max_recursion_depth = 100000) */"
-        for table, columns in (
-            ("customers", "i, CONCAT('customer ', i)"),
-            ("orders", "i, 1 + i % 100, i / 7"),
-        ):
-            statement = f"INSERT {depth} INTO {table} {numbers} {columns} FROM n"
-            self.source.execute(statement, database=self.source_database)
+        numbers = range(1, ROWS + 1)
+        customers = ", ".join(f"({i}, 'customer {i}')" for i in numbers)
+        orders = ", ".join(f"({i}, {1 + i % 100}, {i} / 7)" for i in numbers)
+        for table, rows in (("customers", customers), ("orders", orders)):
+            self.source.execute(f"INSERT INTO {table} VALUES {rows}", database=self.source_database)
 
     def change(self, round_: int) -> None:
         """Insert, update, delete and move keys."""
@@ -125,7 +119,11 @@ def open_shop(source: SqlServer, sink: SqlServer, folder: Path, name: str) -> It
 
 def known_dag(path: Path) -> DAG:
     """Make a pipeline's DAG and store it where Airflow expects a DAG to be before it runs."""
-    dag = sync_dag(path, default_args={"retry_delay": 0, "retries": 1})
+    return known(sync_dag(path, default_args={"retry_delay": 0, "retries": 1}))
+
+
+def known(dag: DAG) -> DAG:
+    """Store a DAG where Airflow expects it to be before it runs."""
     DagBundlesManager().sync_bundles_to_db()  # type: ignore[no-untyped-call]
     bag = DagBag(os.devnull)
     bag.bag_dag(dag)

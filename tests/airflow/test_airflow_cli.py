@@ -59,6 +59,28 @@ def shop(airflow: RealAirflow, mysql_server: SqlServer, mysql_sink: SqlServer) -
         mysql_sink.execute("DROP DATABASE cli_sink")
 
 
+def test_the_test_button_tells_of_a_source_a_sink_and_a_state_store_what_each_needs(
+    airflow: RealAirflow, mysql_server: SqlServer, mysql_sink: SqlServer
+) -> None:
+    def body(kind: str, server: SqlServer, **more: str) -> dict[str, object]:
+        where = {"host": server.host, "port": server.port, "login": server.user}
+        named = {"connection_id": f"tried_{kind}", "conn_type": kind}
+        return {**named, **where, "password": server.password, **more}
+
+    source, sink, state, nowhere = airflow.test_by_api(
+        body("cdc_mysql", mysql_server),
+        body("cdc_mysql_sink", mysql_sink),
+        body("cdc_state", mysql_sink, schema="mysql", extra='{"kind": "mysql"}'),
+        {"connection_id": "tried_none", "conn_type": "cdc_mysql"},
+    )
+    assert source["status"] is sink["status"] is state["status"] is True, (source, sink, state)
+    assert "gtid_mode = ON" in source["message"]
+    assert "INSERT" in sink["message"]
+    assert "made on first use" in state["message"]
+    assert nowhere["status"] is False
+    assert "names no host" in nowhere["message"]
+
+
 @pytest.mark.parametrize(
     ("words", "is_right"),
     [

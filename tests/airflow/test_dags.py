@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,11 @@ def _written(path: Path, text: str) -> Path:
     return path
 
 
+def syncs(dags: Iterable[str]) -> set[str]:
+    """Return the ids of the DAGs that keep tables in step; others stand beside them."""
+    return {dag_id for dag_id in dags if dag_id.endswith("__sync")}
+
+
 def order_of(dag: DAG) -> list[tuple[str, list[str]]]:
     return [(task.task_id, sorted(task.downstream_task_ids)) for task in dag.tasks]
 
@@ -55,7 +61,7 @@ def order_of(dag: DAG) -> list[tuple[str, list[str]]]:
 def test_the_dags_that_come_with_the_provider_import_without_a_network() -> None:
     bag = DagBag(str(ROOT / "dags"))
     assert bag.import_errors == {}
-    assert "demo__sync" in bag.dags
+    assert {"demo__sync", "demo_health", "orders_changed"} <= set(bag.dags)
 
 
 @pytest.mark.usefixtures("no_network")
@@ -69,7 +75,8 @@ def test_each_yaml_file_of_a_folder_becomes_a_dag(tmp_path: Path) -> None:
     folder.joinpath("other.yaml").write_text(other, encoding="utf-8")
     module: dict[str, Any] = {"__file__": str(tmp_path / "cdc.py")}
     made = cdc_dags("pipelines/", module)
-    assert set(made) == {"shop__sync", "other__sync"} == set(module) - {"__file__"}
+    assert syncs(made) == {"shop__sync", "other__sync"}
+    assert set(made) == set(module) - {"__file__"}
 
 
 def test_a_wrong_file_of_a_dag_of_ones_own_is_an_import_error_that_names_line_and_fix(
@@ -110,13 +117,14 @@ def test_one_wrong_file_costs_no_other_pipeline_its_dag_and_is_seen(
 ) -> None:
     bag = folder_of_dags(tmp_path, shop=wrong, other=renamed(CONTINUOUS, "other", "6400-6499"))
     assert bag.import_errors == {}
-    assert set(bag.dags) == {"shop__sync", "other__sync"}
+    assert syncs(bag.dags) == {"shop__sync", "other__sync"}
     broken, other = bag.dags["shop__sync"], bag.dags["other__sync"]
     assert (broken.dag_display_name, "broken" in broken.tags) == ("shop__sync (broken)", True)
     assert "shop.yaml" in str(broken.doc_md)
     assert "broken" not in other.tags
     for task_id in ("preflight", "stream", "verify"):
         assert "shop.yaml" in failure_of(broken, task_id)
+    assert "shop.yaml" in failure_of(bag.dags["shop__verify"], "compare")
 
 
 @pytest.mark.parametrize("text", [BOUNDED, CONTINUOUS], ids=["bounded", "continuous"])
@@ -157,19 +165,22 @@ def test_pipelines_that_clash_start_nothing_and_cost_no_other_its_dag(
         third=renamed(CONTINUOUS, "third", "400-499"),
     )
     assert bag.import_errors == {}
-    assert set(bag.dags) == {f"{first[0]}__sync", f"{second[0]}__sync", "third__sync"}
-    for dag_id, dag in bag.dags.items():
+    assert syncs(bag.dags) == {f"{first[0]}__sync", f"{second[0]}__sync", "third__sync"}
+    for dag_id in syncs(bag.dags):
+        dag = bag.dags[dag_id]
         assert ("broken" in dag.tags) == (dag_id != "third__sync")
         if dag_id != "third__sync":
             for task_id in ("preflight", "plan", "snapshot", "hand_off", "stream", "verify"):
                 assert words in failure_of(dag, task_id)
+            assert words in failure_of(bag.dags[dag_id.replace("sync", "verify")], "compare")
             follow: Any = dag.task_dict["follow"]
             assert not hasattr(follow, "refused")  # a stream that runs is watched on
 
 
 def test_a_wrong_copy_does_not_take_the_dag_of_the_file_that_is_right(tmp_path: Path) -> None:
     bag = folder_of_dags(tmp_path, a_copy=BOUNDED + "retention: 3\n", shop=BOUNDED)
-    assert set(bag.dags) == {"shop__sync", "shop__a_copy.yaml__sync"}
+    assert syncs(bag.dags) == {"shop__sync", "shop__a_copy.yaml__sync"}
+    assert "shop__a_copy.yaml__verify" in bag.dags
     assert "broken" not in bag.dags["shop__sync"].tags
 
 
@@ -213,9 +224,51 @@ def test_a_bounded_pipeline_is_scheduled_and_a_continuous_one_is_not(tmp_path: P
     assert cdc_dags(tmp_path, {})["shop__sync"].schedule is None
 
 
+def test_a_continuous_pipeline_has_a_dag_that_tells_of_changed_tables(tmp_path: Path) -> None:
+    tmp_path.joinpath("shop.yaml").write_text(CONTINUOUS, encoding="utf-8")
+    assert "shop__changes" not in cdc_dags(tmp_path, {}, changes_every_s=None)
+    module: dict[str, Any] = {}
+    dag = cdc_dags(tmp_path, module, changes_every_s=60)["shop__changes"]
+    assert module["shop__changes"] is dag
+    assert (dag.max_active_runs, dag.catchup) == (1, False)
+    (task,) = dag.tasks
+    assert [outlet.name for outlet in task.outlets] == [
+        outlet.name for outlet in dag_of(tmp_path, CONTINUOUS).task_dict["finish"].outlets
+    ]
+    stored = DagSerialization.from_dict(DagSerialization.to_dict(dag))
+    assert stored.timetable.summary == "0:01:00"
+
+
+def test_a_verify_dag_is_triggered_or_scheduled_and_asks_nobody_unless_told(tmp_path: Path) -> None:
+    tmp_path.joinpath("shop.yaml").write_text(BOUNDED, encoding="utf-8")
+    dag = cdc_dags(tmp_path, {})["shop__verify"]
+    assert dag.schedule is None
+    assert (dag.params["repair"], dag.max_active_runs) == ("never", 1)
+    assert order_of(dag) == [
+        ("compare", ["approve", "verdict"]),
+        ("approve", ["repair"]),
+        ("repair", ["verdict"]),
+        ("verdict", []),
+    ]
+    dag = cdc_dags(tmp_path, {}, verify_schedule="@daily", verify_repair="ask")["shop__verify"]
+    assert (str(dag.schedule), dag.params["repair"]) == ("@daily", "ask")
+
+
+def test_a_change_log_is_not_compared_and_has_no_verify_dag(tmp_path: Path) -> None:
+    text = 'pipeline: log\nsource: {conn_id: a, tables: ["s.o"]}\nstate: {conn_id: s}\n'
+    text += "sink: {type: changelog, path: /data/changes}\nstream: {mode: bounded}\n"
+    tmp_path.joinpath("log.yaml").write_text(text, encoding="utf-8")
+    assert set(cdc_dags(tmp_path, {})) == {"log__sync"}
+
+
 def test_a_pipeline_never_runs_twice_at_once_and_never_catches_up(tmp_path: Path) -> None:
     dag = dag_of(tmp_path, BOUNDED)
     assert (dag.max_active_runs, dag.catchup) == (1, False)
+    # A backfill has a limit of its own: its runs, ten at once, would fence each other out.
+    allowed: Any = dag.allowed_run_types or ()
+    kinds = {kind.value for kind in allowed}
+    assert {"scheduled", "manual", "operator_triggered", "asset_triggered"} <= kinds
+    assert "backfill" not in kinds
 
 
 @pytest.mark.parametrize("text", [BOUNDED, CONTINUOUS], ids=["bounded", "continuous"])
@@ -236,6 +289,14 @@ def test_target_tables_are_assets_of_the_one_task_that_knows_them_consistent(
         "cdc://shop_sink/copy/orders",
         "cdc://shop_sink/copy/old_ones",
     ]
+
+
+def test_a_target_table_is_the_very_asset_that_other_dags_name_by_its_address(
+    tmp_path: Path,
+) -> None:
+    # Airflow lets one of two assets of an address live; the other one's tasks fail at their start.
+    outlets = dag_of(tmp_path, BOUNDED).task_dict["finish"].outlets
+    assert Asset("cdc://shop_sink/copy/orders") in outlets
 
 
 def test_tables_of_a_pattern_go_through_the_pipelines_alias(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.hooks.dsn import AirflowDsns, dsn_of
 from airflow_cdc_provider.hooks.steps import find_spark_master
-from airflow_cdc_provider.pipeline.connections import EnvironmentMasters
+from airflow_cdc_provider.pipeline.connections import EnvironmentDsns, EnvironmentMasters
 from airflow_cdc_provider.pipeline.file.model import Reference
 from airflow_cdc_provider.state.dsn import open_engine
 
@@ -43,7 +43,7 @@ def test_an_account_comes_through_whatever_its_characters(
     assert (found.user, found.password, found.port) == (user, password, port)
 
 
-@pytest.mark.parametrize("kind", ["mysql", "mariadb", "cdc_mysql", "cdc-mysql"])
+@pytest.mark.parametrize("kind", ["mysql", "mariadb", "cdc_mysql", "cdc-mysql", "cdc_mysql_sink"])
 def test_a_mysql_connection_of_any_type_is_the_same_server(kind: str) -> None:
     assert endpoint(conn_type=kind, host="db1").host == "db1"
 
@@ -104,6 +104,43 @@ def test_a_file_of_sqlite_is_found_as_airflow_writes_it(uri: str) -> None:
 def test_a_postgres_connection_becomes_the_states_dsn() -> None:
     found = connection(conn_type="postgres", host="pg", login="u", password="p w", schema="cdc")
     assert dsn_of(found, {"sslmode": "require"}) == "postgresql://u:p%20w@pg/cdc?sslmode=require"
+
+
+@pytest.mark.parametrize(
+    ("extra", "dsn"),
+    [
+        ({"kind": "mysql", "ssl_ca": "/ca"}, "mysql://u:p%20w@db/cdc?ssl_ca=%2Fca"),
+        ({"kind": "postgresql"}, "postgresql://u:p%20w@db/cdc"),
+        (
+            {"kind": "postgresql", "ssl_ca": "/ca", "ssl_verify_identity": False, "ssl_key": None},
+            "postgresql://u:p%20w@db/cdc?sslrootcert=%2Fca&sslmode=verify-ca",
+        ),
+        (
+            {"kind": "postgresql", "ssl_verify_identity": True, "ssl_disabled": True},
+            "postgresql://u:p%20w@db/cdc?sslmode=disable",
+        ),
+        ({"kind": "sqlite", "ssl_disabled": False}, "sqlite:////db"),
+    ],
+)
+def test_a_state_connection_is_one_of_the_database_it_names(
+    extra: dict[str, Any], dsn: str
+) -> None:
+    stored = {"host": "db", "login": "u", "password": "p w", "schema": "cdc", "extra": extra}
+    assert dsn_of(connection(conn_type="cdc_state", **stored), extra) == dsn
+    outside = {"AIRFLOW_CONN_STATE": json.dumps({"conn_type": "cdc_state", **stored})}
+    assert EnvironmentDsns(outside)(Reference(conn_id="state")) == dsn
+
+
+@pytest.mark.parametrize("extra", [{}, {"kind": "oracle"}, {"kind": None}])
+def test_a_state_connection_of_no_kind_is_refused_by_name(extra: dict[str, Any]) -> None:
+    with pytest.raises(RefusedError, match="which kind of database") as caught:
+        dsn_of(connection(conn_type="cdc_state", host="db", password="planted"), extra)
+    assert "planted" not in str(caught.value)
+
+
+def test_a_server_without_a_host_is_refused_by_name() -> None:
+    with pytest.raises(RefusedError, match="names no host"):
+        endpoint(conn_type="cdc_mysql", login="cdc")
 
 
 def test_another_kind_of_connection_is_refused_by_name() -> None:

@@ -37,7 +37,10 @@ def asset_events() -> int:
 
 @pytest.mark.parametrize("mode", ["bounded", "continuous"])
 def test_a_run_is_red_at_its_first_task_and_tells_of_no_asset(
-    mode: str, store: SqlStateStore, pipeline_file: Callable[..., Path]
+    mode: str,
+    store: SqlStateStore,
+    pipeline_file: Callable[..., Path],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     error = "CDC-INT-008 ALTER TABLE changed shop.orders; what to do: reset"
     generation = streaming(store)
@@ -45,6 +48,10 @@ def test_a_run_is_red_at_its_first_task_and_tells_of_no_asset(
     before = asset_events()
     day = datetime(2026, 3, 2 + len(mode), tzinfo=UTC)
     run = known_dag(pipeline_file(mode)).test(logical_date=day)
+    told = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    starts = ("CDC-CFG-009", "    where: ", "    at risk: ", "    what to do: ")
+    assert len(told) == len(starts)
+    assert all(text.startswith(start) for text, start in zip(told, starts, strict=True))
     tasks = {task.task_id: task for task in run.get_task_instances()}
     assert tasks["preflight"].try_number == 1  # not even tried again: no server was asked
     states = {name: str(task.state) for name, task in tasks.items()}

@@ -11,10 +11,18 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from airflow_cdc_provider.core import errors
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
-from airflow_cdc_provider.hooks.steps import spark_master
+from airflow_cdc_provider.hooks.steps import find_spark_master
 from airflow_cdc_provider.links.progress import progress_url
 from airflow_cdc_provider.operators.base import airflow_errors
+from airflow_cdc_provider.operators.control import CdcControlOperator
+from airflow_cdc_provider.operators.health import CdcHealthOperator
 from airflow_cdc_provider.operators.jobs import CdcSnapshotOperator, CdcStreamOperator
+from airflow_cdc_provider.operators.requests import CdcRequestOperator, CdcResyncOperator
+from airflow_cdc_provider.operators.resync_steps import (
+    CdcApprovalOperator,
+    CdcEstimateOperator,
+    CdcResyncCheckOperator,
+)
 from airflow_cdc_provider.operators.steps import (
     CdcFinishOperator,
     CdcHandoffOperator,
@@ -22,6 +30,8 @@ from airflow_cdc_provider.operators.steps import (
     CdcPreflightOperator,
 )
 from airflow_cdc_provider.operators.verify import CdcVerifyOperator
+from airflow_cdc_provider.sensors.changes import CdcChangesSensor
+from airflow_cdc_provider.sensors.requests import CdcRequestSensor
 from airflow_cdc_provider.sensors.stream import CdcStreamSensor
 from tests.airflow.conftest import SECRET, SHOP, streaming
 
@@ -40,7 +50,14 @@ WORKING: list[type[BaseOperator]] = [
     CdcHandoffOperator,
     CdcStreamOperator,
 ]
-ALL: list[type[BaseOperator]] = [*WORKING, CdcFinishOperator, CdcVerifyOperator, CdcStreamSensor]
+ALL: list[type[BaseOperator]] = [
+    *WORKING,
+    CdcFinishOperator,
+    CdcHealthOperator,
+    CdcVerifyOperator,
+    CdcStreamSensor,
+    CdcChangesSensor,
+]
 
 
 @pytest.mark.parametrize("operator", WORKING)
@@ -157,7 +174,18 @@ def test_verify_is_skipped_when_it_is_not_wanted(word: str, context: Any) -> Non
         task.execute(context)
 
 
-@pytest.mark.parametrize("operator", ALL)
+ASKING: list[type[BaseOperator]] = [
+    CdcRequestOperator,
+    CdcResyncOperator,
+    CdcResyncCheckOperator,
+    CdcEstimateOperator,
+    CdcApprovalOperator,
+    CdcControlOperator,
+    CdcRequestSensor,
+]
+
+
+@pytest.mark.parametrize("operator", [*ALL, *ASKING])
 def test_every_argument_is_by_name_and_documented(operator: type[BaseOperator]) -> None:
     documented = operator.__doc__ or ""
     own = inspect.signature(operator.__init__).parameters
@@ -170,9 +198,18 @@ def test_every_argument_is_by_name_and_documented(operator: type[BaseOperator]) 
         assert f":param {name}:" in documented
 
 
-@pytest.mark.parametrize("operator", ALL)
+GIVEN: dict[Any, dict[str, Any]] = {
+    CdcEstimateOperator: {"choice": {}},
+    CdcControlOperator: {"action": "pause"},
+    CdcRequestSensor: {"request_id": "x"},
+}
+
+
+@pytest.mark.parametrize("operator", [*ALL, *ASKING])
 def test_every_templated_field_is_an_attribute(operator: Callable[..., BaseOperator]) -> None:
-    task = operator(task_id="step", pipeline="shop.yaml")
+    is_ours = operator is not CdcApprovalOperator
+    given = {"pipeline": "shop.yaml"} if is_ours else {"subject": "it", "estimate": {}}
+    task = operator(task_id="step", **given, **GIVEN.get(operator, {}))
     for field in task.template_fields:
         assert hasattr(task, field)
 
@@ -203,7 +240,7 @@ def test_a_spark_connection_names_the_master(
     connection: str, master: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", connection)
-    assert spark_master("spark_test") == master
+    assert find_spark_master("spark_test") == master
 
 
 def test_a_connection_without_a_master_is_refused_and_no_other_taken(
@@ -211,7 +248,7 @@ def test_a_connection_without_a_master_is_refused_and_no_other_taken(
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", "http://somewhere")
     with pytest.raises(errors.RefusedError, match="no Spark master"):
-        spark_master("spark_test")
+        find_spark_master("spark_test")
 
 
 def test_killing_a_task_without_a_job_is_no_error() -> None:

@@ -18,7 +18,7 @@ from sqlalchemy import create_engine, text
 
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.state.store import open_store
-from tests.airflow.shop import Shop, known_dag, open_shop
+from tests.airflow.shop import ROWS, TABLES, Shop, known_dag, open_shop
 from tests.servers.given import SqlServer
 from tests.servers.template import PASSWORD
 
@@ -32,7 +32,7 @@ pytestmark = [
     pytest.mark.filterwarnings("default"),
     pytest.mark.timeout(900),
 ]
-MONDAY, TUESDAY = datetime(2026, 2, 2, tzinfo=UTC), datetime(2026, 2, 3, tzinfo=UTC)
+MONDAY, TUESDAY, WEDNESDAY = (datetime(2026, 2, day, tzinfo=UTC) for day in (2, 3, 4))
 FORMS = {PASSWORD, quote(PASSWORD, safe=""), quote(PASSWORD), quote_plus(PASSWORD)}
 
 
@@ -46,6 +46,10 @@ class Run:
         self.states = {task.task_id: str(task.state) for task in tasks}
         # at once: the next try of a task wipes what this one has left
         self.xcom = {task.task_id: task.xcom_pull(task_ids=task.task_id) for task in tasks}
+        self.spark_links = {
+            task.task_id: task.xcom_pull(task_ids=task.task_id, key="_link_CdcSparkLink")
+            for task in tasks
+        }
 
     def returned(self, task_id: str) -> dict[str, Any]:
         value = self.xcom[task_id]
@@ -119,7 +123,11 @@ def runs(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Runs]:
     with open_shop(mysql_server, mysql_sink, tmp_path_factory.mktemp("shop"), "shop") as shop:
-        yield Runs(shop, known_dag(shop.write_pipeline()))
+        path = shop.write_pipeline()
+        path.write_text(
+            path.read_text().replace("spark.ui.enabled: false", "spark.ui.enabled: true")
+        )
+        yield Runs(shop, known_dag(path))
 
 
 def stored(sql: str) -> list[Any]:
@@ -182,6 +190,18 @@ def test_a_second_run_only_streams(runs: Runs, capfd: pytest.CaptureFixture[str]
     assert runs.shop.is_equal()
 
 
+def test_samples_tell_of_every_row_of_the_snapshot_and_of_the_streams_changes(
+    runs: Runs, capfd: pytest.CaptureFixture[str]
+) -> None:
+    runs.second(capfd)
+    store = open_store(f"sqlite:///{runs.shop.folder}/state.db")
+    samples = store.samples(PipelineName(runs.shop.name), 0)
+    store.close()
+    assert sum(sample.rows for sample in samples) == len(TABLES) * ROWS
+    assert max(sample.changes or 0 for sample in samples) > 0
+    assert any(sample.lag_us is not None for sample in samples)
+
+
 def test_every_run_takes_a_new_generation(runs: Runs, capfd: pytest.CaptureFixture[str]) -> None:
     first, second = runs.first(capfd), runs.second(capfd)
     assert second.returned("stream")["generation"] > first.returned("stream")["generation"]
@@ -213,9 +233,33 @@ def test_each_target_tables_asset_tells_the_consistent_point(
     for extra in extras.values():
         assert extra["pipeline"] == "shop"
         assert "bin." in extra["position"]
-    points = stored(f"SELECT value FROM asset_state_store s {mine} WHERE key = 'consistent_point'")
+    points = stored(f"SELECT value FROM asset_state_store s {mine} WHERE key = 'watermark'")
     (mirrored,) = points
     assert "bin." in mirrored[0]
+
+
+def test_a_run_that_brings_nothing_sends_no_event(
+    runs: Runs, capfd: pytest.CaptureFixture[str]
+) -> None:
+    runs.second(capfd)
+    where = f"cdc://shop_sink/{runs.shop.sink_database}"
+    sent = (
+        f"SELECT count(*) FROM asset_event JOIN asset a ON a.id = asset_id AND uri LIKE '{where}/%'"
+    )
+    before = stored(sent)[0][0]
+    assert before >= 4
+    idle = Run(runs.dag, WEDNESDAY)
+    assert set(idle.states.values()) == {"success"}
+    assert idle.returned("finish")["tables"] == 0
+    assert stored(sent)[0][0] == before
+
+
+def test_a_task_with_a_job_links_to_its_spark(
+    runs: Runs, capfd: pytest.CaptureFixture[str]
+) -> None:
+    links = runs.first(capfd).spark_links
+    assert links["snapshot"].startswith("http://127.0.0.1:")
+    assert not links["plan"]
 
 
 def test_the_password_is_in_no_log_no_xcom_and_no_argument(

@@ -40,6 +40,7 @@ FORBIDDEN: dict[str, set[str]] = {
     "state": {"airflow", "pyspark"} | COLUMNS,
     "pipeline": {"airflow", "pyspark", "sqlalchemy"} | COLUMNS,
     "cli": {"pyspark"},
+    "web": {"pyspark", "pymysql", "pymysqlreplication"} | COLUMNS,
 } | {room: {"pyspark", "pymysqlreplication"} | COLUMNS for room in AIRFLOW_ROOMS}
 # Only a driver speaks to the state store, so only these may bring SQLAlchemy into Spark's room.
 SPARK_DRIVER_MODULES = {f"{PACKAGE}.spark.main"}

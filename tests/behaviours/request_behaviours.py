@@ -19,6 +19,7 @@ from airflow_cdc_provider.state.store import SqlStateStore
 from airflow_cdc_provider.state.tables import requests as request_table
 from tests.behaviours.state_behaviours import ORDERS, OTHER, SHOP, at, plan_of
 
+WAITING = RequestStatus.WAITING
 ASKED, READING, DONE = RequestStatus.ASKED, RequestStatus.READING, RequestStatus.DONE
 FAILED, CANCELLED = RequestStatus.FAILED, RequestStatus.CANCELLED
 RANGE = KeyRange((5, b"\x00a"), ("2026-01-01",))
@@ -130,6 +131,48 @@ class RequestStoreBehaviour:
         assert store.cancel_request(SHOP, "r1").status is CANCELLED
         with pytest.raises(StateMovedError, match="is cancelled, not asked"):
             store.move_request(SHOP, generation, "r1", expected=ASKED, to=READING)
+
+    def test_what_waits_is_nobodys_to_do_until_it_is_approved(self, store: SqlStateStore) -> None:
+        generation = self.owned(store)
+        waiting = store.ask(request_of(status=WAITING))
+        assert store.requests(SHOP, only_open=True) == (waiting,)
+        assert store.to_do(SHOP) == ()
+        with pytest.raises(StateMovedError):
+            store.move_request(SHOP, generation, "r1", expected=ASKED, to=READING)
+        with pytest.raises(StateMovedError):
+            store.move_request(SHOP, generation, "r1", expected=WAITING, to=READING)
+        approved = store.approve_request(SHOP, "r1")
+        assert approved.status is ASKED
+        assert store.approve_request(SHOP, "r1") == approved
+        assert store.to_do(SHOP) == (approved,)
+        store.move_request(SHOP, generation, "r1", expected=ASKED, to=READING)
+        assert store.approve_request(SHOP, "r1").status is READING
+
+    def test_what_waits_is_cancelled_at_once_and_not_approved_then(
+        self, store: SqlStateStore
+    ) -> None:
+        self.owned(store)
+        store.ask(request_of(status=WAITING))
+        assert store.cancel_request(SHOP, "r1").status is CANCELLED
+        with pytest.raises(RefusedError, match="ask again under another id"):
+            store.approve_request(SHOP, "r1")
+        assert store.to_do(SHOP) == ()
+
+    def test_when_a_table_was_last_added_is_known_whatever_else_was_done(
+        self, store: SqlStateStore
+    ) -> None:
+        generation = self.owned(store)
+        for number, kind in enumerate((RequestKind.RESYNC, RequestKind.ADD, RequestKind.ADD)):
+            store.ask(request_of(f"r{number}", kind=kind))
+            assert store.added_us(SHOP) == 0
+        done = []
+        for number in (0, 2, 1):
+            name = f"r{number}"
+            store.move_request(SHOP, generation, name, expected=ASKED, to=READING)
+            store.move_request(SHOP, generation, name, expected=READING, to=DONE)
+            done.append(store.added_us(SHOP))
+        assert done[0] == 0 < done[1] <= done[2]
+        assert store.added_us(OTHER) == 0
 
     def test_a_person_who_cancels_and_an_owner_who_begins_never_both_win(
         self, store: SqlStateStore

@@ -10,6 +10,7 @@ import random
 import pyarrow as pa
 import pytest
 
+from airflow_cdc_provider.columns.sink_port import TableChangeCount
 from airflow_cdc_provider.core.errors import (
     CdcError,
     FencedError,
@@ -39,6 +40,24 @@ class ChangeSinkBehaviours:
         assert (applied.changes, applied.transactions, applied.committed_us) == (3, 2, 7)
         assert world.ledger.stream().start == at(120)
         assert sink.stream().start == at(120)
+
+    def test_the_changes_of_each_table_are_counted_with_its_rows(self, world: SinkWorld) -> None:
+        world.hand_off(orders=[(1, "a")])
+        orders = world.orders.schema.table
+        assert world.ledger.table_changes() == {}
+        sink = world.changes()
+        batch = world.batch([insert(2, "b"), delete(1, "a")], [insert(3, "c")])
+        sink.apply(batch)
+        assert world.ledger.table_changes() == {orders: TableChangeCount(3, at(120))}
+        sink.apply(batch)
+        sink.apply(world.batch(start=120, end=200))
+        assert world.ledger.table_changes() == {orders: TableChangeCount(3, at(120))}
+        sink.apply(world.batch([delete(2, "b")], start=200, end=None))
+        assert world.ledger.table_changes() == {orders: TableChangeCount(3, at(120))}
+        sink.apply(world.batch([insert(4, "d")], start=200, end=220))
+        assert world.ledger.table_changes() == {orders: TableChangeCount(5, at(220))}
+        world.ledger.start_plan("another")
+        assert world.ledger.table_changes() == {}
 
     def test_rows_in_quantity_are_upserted(self, world: SinkWorld) -> None:
         world.hand_off(orders=[(i, "old") for i in range(50)])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_cdc_provider.columns.sink_port import JoinedRows, JoinedSplit
+from airflow_cdc_provider.columns.sink_port import JoinedRows, JoinedSplit, TableChangeCount
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.splits import SnapshotSplit
@@ -37,6 +37,14 @@ class JoinSinkBehaviours:
         assert joins.joined("r") == ()
         assert join(world, joins, split, (1, "c"))[0] == at(100)
         assert world.held() == [(1, "c")]
+
+    def test_rows_that_join_count_as_changes_of_their_table(self, world: SinkWorld) -> None:
+        world.hand_off(orders=[(1, "a")])
+        joins = world.opened(world.sink.open_joins())
+        join(world, joins, world.split(1, 10, 20), (12, "b"), (14, "d"))
+        join(world, joins, world.split(2, 30, 40))  # rows there would be gone now
+        counted = world.ledger.table_changes()
+        assert counted == {world.orders.schema.table: TableChangeCount(3, at(100))}
 
     def test_only_the_owner_joins(self, world: SinkWorld) -> None:
         world.hand_off(orders=[(1, "a")])

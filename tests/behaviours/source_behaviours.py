@@ -235,6 +235,18 @@ class SourceBehaviours:
             assert changes_in(world.batches(start, found)) == [insert(1, "a")]
             assert log_end.next_end(found, bound=None, batch_bytes=1 << 20).end == found
 
+    def test_a_place_that_is_seen_has_what_was_committed_and_nothing_of_what_comes(
+        self, world: SourceWorld
+    ) -> None:
+        start = world.end()
+        world.commit(insert(1, "a"))
+        with closing(world.source.log_end(purpose="test")) as log_end:
+            seen = log_end.seen()
+        world.commit(insert(2, "b"))
+        batches = world.batches(start, world.end())
+        points = [point for batch in batches for point in batch.transactions]
+        assert [seen.contains(point) for point in points] == [True, False]
+
     def test_log_that_is_gone_is_refused_by_name(self, lonely_world: SourceWorld) -> None:
         world = lonely_world
         start = world.end()

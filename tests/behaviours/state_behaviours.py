@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from sqlalchemy import event
 
 from airflow_cdc_provider.core.errors import FencedError, IntegrityError, StateMovedError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
@@ -52,6 +54,21 @@ def splits_of(count: int, table: TableId = ORDERS) -> list[SnapshotSplit]:
 
 def report_of(split: SnapshotSplit, *, rows: int = 10) -> SplitReport:
     return SplitReport(split.split_id, at(100), at(200), rows, rows * 50, "f" * 16, 1)
+
+
+@contextmanager
+def counted(store: SqlStateStore) -> Iterator[list[str]]:
+    """Give the statements that are sent meanwhile; one for many rows is one."""
+    sent: list[str] = []
+
+    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        sent.append(statement)
+
+    event.listen(store._engine, "before_cursor_execute", note)
+    try:
+        yield sent
+    finally:
+        event.remove(store._engine, "before_cursor_execute", note)
 
 
 class StateStoreBehaviour:
@@ -249,6 +266,24 @@ class StateStoreBehaviour:
         assert (state.attempt, state.report, state.status) == (3, report, SplitStatus.FINISHED)
         (table,) = store.tables(SHOP)
         assert (table.splits_finished, table.rows, table.bytes) == (1, 7, 350)
+
+    def test_many_splits_are_finished_in_few_statements(self, store: SqlStateStore) -> None:
+        generation, many = self.planned(store, 2500)
+        with counted(store) as statements:
+            store.finish_splits(SHOP, generation, [(each, report_of(each)) for each in many])
+        assert len(statements) < 20
+        states = store.splits(SHOP)
+        assert {state.status for state in states} == {SplitStatus.FINISHED}
+        assert [state.report for state in states] == [report_of(each) for each in many]
+
+    def test_of_many_splits_one_that_cannot_be_finished_is_named(
+        self, store: SqlStateStore
+    ) -> None:
+        generation, splits = self.planned(store)
+        store.mark_split(SHOP, generation, splits[2], SplitStatus.CUT)
+        with pytest.raises(StateMovedError, match=f"{splits[2].split_id} is cut"):
+            store.finish_splits(SHOP, generation, [(each, report_of(each)) for each in splits])
+        assert SplitStatus.FINISHED not in {state.status for state in store.splits(SHOP)}
 
     def test_a_finished_split_is_not_read_again(self, store: SqlStateStore) -> None:
         generation, splits = self.planned(store)

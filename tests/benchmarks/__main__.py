@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.benchmarks import latency, resync, start
+from tests.benchmarks import latency, ranges, resync, start, tables
 from tests.benchmarks.debian import DebianPeers
 from tests.benchmarks.measure import Result, Sample, measured, summarised
 from tests.benchmarks.ours.ablation import STEPS
@@ -201,10 +201,12 @@ class Bench:
 
 WORKS = ("read", "copy", "decode", "apply", "ablation")
 START, LATENCY, RESYNC = "start", "latency", "resync"
+RANGES, TABLES = "ranges", "tables"
 
 
 def main() -> None:
-    known = (*WORKS, START, LATENCY, RESYNC)
+    alone = {LATENCY: latency, RESYNC: resync, RANGES: ranges, TABLES: tables}
+    known = (*WORKS, START, *alone)
     wanted = sys.argv[1:] or list(known)
     unknown = set(wanted) - set(known)
     if unknown:
@@ -212,14 +214,11 @@ def main() -> None:
     if START in wanted:
         wanted.remove(START)
         print("\n".join(start.lines(start.timings(RUNS))), flush=True)
-    if LATENCY in wanted:
-        wanted.remove(LATENCY)
-        for line in latency.lines(latency.measured()):
-            print(line, flush=True)
-    if RESYNC in wanted:
-        wanted.remove(RESYNC)
-        for line in resync.lines(resync.measured()):
-            print(line, flush=True)
+    for name, module in alone.items():
+        if name in wanted:
+            wanted.remove(name)
+            for line in module.lines(module.measured()):
+                print(line, flush=True)
     if wanted:
         _measure(wanted)
 

@@ -25,7 +25,7 @@ from typing import Any
 
 from tests.servers.throwaway import MySqlServer
 
-_FILE = """\
+FILE = """\
 pipeline: resync
 source: {dsn_env: RESYNC_SOURCE, tables: ["shop.*"]}
 sink: {type: mysql, dsn_env: RESYNC_SINK, route: {"shop.*": "copy.*"}}
@@ -57,18 +57,18 @@ def measured(rows: int = ROWS) -> Iterator[Found]:
     ):
         _fill(source, rows)
         sink.execute("CREATE DATABASE copy")
-        cli = _Cli(source, sink, Path(folder))
+        cli = Cli(source, sink, Path(folder))
         load = os.getloadavg()[0]
         copied = cli.call("run", "--until", "caught-up")["snapshot"]
         yield Found("first snapshot", copied["rows"] / copied["seconds"], 0, 0, 0, load)
         with cli.streaming(), _Writer(source, rows) as writer:
-            ticks = _Ticks(source, sink)
+            ticks = Ticks(source, sink)
             ticks.watch(until=lambda: len(ticks.delays) > 3)
             before = len(ticks.delays)
             load, changed, began = os.getloadavg()[0], writer.changes, time.monotonic()
             ticks.watch(until=lambda: time.monotonic() > began + _SECONDS)
             seconds = time.monotonic() - began
-            yield _found("stream", 0, (writer.changes - changed) / seconds, ticks, before, load)
+            yield found("stream", 0, (writer.changes - changed) / seconds, ticks, before, load)
             before, changed, began = len(ticks.delays), writer.changes, time.monotonic()
             asked = subprocess.Popen(
                 cli.command("resync", "--table", "shop.orders", "--yes", "--wait"),
@@ -80,11 +80,11 @@ def measured(rows: int = ROWS) -> Iterator[Found]:
                 raise RuntimeError("the resync failed")
             seconds = time.monotonic() - began
             changes = (writer.changes - changed) / seconds
-            yield _found("resync beside it", rows / seconds, changes, ticks, before, load)
+            yield found("resync beside it", rows / seconds, changes, ticks, before, load)
 
 
-def _found(
-    what: str, rows_per_s: float, changes: float, ticks: _Ticks, since: int, load: float
+def found(
+    what: str, rows_per_s: float, changes: float, ticks: Ticks, since: int, load: float
 ) -> Found:
     cuts = statistics.quantiles(ticks.delays[since:], n=100, method="inclusive")
     return Found(what, rows_per_s, changes, cuts[49] * 1e3, cuts[98] * 1e3, load)
@@ -104,12 +104,14 @@ def _fill(source: MySqlServer, rows: int) -> None:
         source.execute(statement)
 
 
-class _Cli:
+class Cli:
     """The commands as a user starts them."""
 
-    def __init__(self, source: MySqlServer, sink: MySqlServer, folder: Path) -> None:
+    def __init__(
+        self, source: MySqlServer, sink: MySqlServer, folder: Path, text: str = FILE
+    ) -> None:
         self._file = folder / "resync.yaml"
-        self._file.write_text(_FILE, encoding="utf-8")
+        self._file.write_text(text, encoding="utf-8")
         self.environment = {
             **os.environ,
             "RESYNC_SOURCE": source.dsn(),
@@ -171,7 +173,7 @@ class _Writer:
                 time.sleep(max(0.0, began + done / _PER_S - time.monotonic()))
 
 
-class _Ticks:
+class Ticks:
     """Rows that are committed one by one, each when the one before was seen."""
 
     def __init__(self, source: MySqlServer, sink: MySqlServer) -> None:
@@ -195,11 +197,11 @@ class _Ticks:
                 time.sleep(0.01)
 
 
-def lines(found: Iterator[Found]) -> Iterator[str]:
+def lines(every: Iterator[Found]) -> Iterator[str]:
     """Write them as a table."""
     yield "| | rows/s | changes/s | p50 ms | p99 ms | load |"
     yield "|---|---:|---:|---:|---:|---:|"
-    for each in found:
+    for each in every:
         yield (
             f"| {each.what} | {each.rows_per_s:,.0f} | {each.changes_per_s:,.0f} | "
             f"{each.p50_ms:.0f} | {each.p99_ms:.0f} | {each.load:.1f} |"

@@ -59,6 +59,29 @@ class Backfills:
         assert again.code == 0, again.err
         assert shop.sink_rows("SELECT COUNT(*) FROM days") == [(6,)]
 
+    def test_an_interval_may_be_open_on_one_side(self, shop: Shop, say: Say, days: str) -> None:
+        # the greatest value of all lies in no interval that ends
+        shop.at_source("INSERT INTO days VALUES (10, '9999-12-31', 'last')")
+        assert say("run", "--until", "caught-up").code == 0
+        for statement in (
+            "DELETE FROM days WHERE id = 10",
+            "INSERT INTO days VALUES (11, '0001-01-01', 'extra'), (12, NULL, 'extra')",
+        ):
+            shop.sink.execute(statement, database=shop.target)
+        ask = "backfill", "--table", days, "--column", "day", "--yes", "--wait"
+        said = say(*ask, "--from", "2026-08-01", "--id", "on")
+        assert said.code == 0, said.err
+        assert f"on: backfill of {days} where day in [2026-08-01, +inf), done" in said.out
+        ids = "SELECT id FROM days ORDER BY id"
+        assert shop.sink_rows(ids) == [(n,) for n in (1, 3, 4, 5, 6, 10, 11, 12)]
+        assert say(*ask, "--to", "2026-08-01").code == 0
+        assert shop.sink_rows(ids) == [(n,) for n in (1, 2, 3, 4, 5, 10, 12)]
+        notes = shop.sink_rows("SELECT note FROM days WHERE id IN (1, 5) ORDER BY id")
+        assert notes == [("june",), ("never",)]
+        said = say("resync", "--table", days, "--where", "day IS NULL", "--yes", "--wait")
+        assert said.code == 0, said.err
+        assert shop.sink_rows("SELECT id FROM days WHERE day IS NULL") == [(5,)]
+
 
 class TestFromMySql(Backfills):
     def test_what_is_no_interval_is_refused(self, say: Say, days: str) -> None:
@@ -67,7 +90,8 @@ class TestFromMySql(Backfills):
             (("dya", "--from", "a", "--to", "b"), "did you mean day?"),
             (("day", "--from", "2026-02-30", "--to", "2026-03-01"), "no such day"),
             (("day", "--from", "2026-03-01", "--to", "2026-03-01"), "no value of day"),
-            (("day", "--from", "2026-03-01"), "a backfill needs --to"),
+            (("day", "--from="), "--from: '' is no date"),
+            (("day",), "an interval has an end on one side at least"),
         ):
             said = say("backfill", "--table", days, "--column", *options, "--yes")
             assert said.code == 2, said.out

@@ -157,3 +157,30 @@ def test_a_table_is_dropped_at_the_sink_once_its_rows_were_told_and_it_was_confi
     assert len(shop.sink_rows("SHOW TABLES")) == 2
     assert f"{shop.target}.later is dropped" in say("remove", *asked, "--yes").out
     assert shop.sink_rows("SHOW TABLES") == [("orders",)]
+
+
+def test_a_table_is_paused_and_resumed_alone(shop: Shop, say: Say) -> None:
+    later(shop)
+    run = shop.run()
+    run_until_caught_up(run, SparkOptions(NO_SPARK))
+    give_back(run)
+    table = f"{shop.database}.later"
+    refused = say("pause", "--table", table, "--table", f"{shop.database}.orders")
+    assert refused.code == 2
+    assert "no table would be left" in refused.err
+    said = say("pause", "--table", table)
+    assert said.code == 0, said.err
+    assert "nobody is at work, and the next run does it" in said.out
+    run_until_caught_up(run, SparkOptions(NO_SPARK))
+    give_back(run)
+    assert {row["source"]: row["phase"] for row in say("status", "--json").form["tables"]} == {
+        table: "paused",
+        f"{shop.database}.orders": "consistent",
+    }
+    assert not say("status", "--json").form["consistent"]
+    assert "a person paused it" in say("check").out
+    assert "the stream leaves" in say("resync", "--table", table, "--yes").err
+    assert say("verify").code == 0  # it stands where the source still is
+    assert say("resume", "--table", table).code == 0
+    run_until_caught_up(run, SparkOptions(NO_SPARK))
+    assert say("status", "--json").form["consistent"]

@@ -151,7 +151,25 @@ def test_while_the_pipeline_is_paused_it_is_asked_for_and_not_waited_for(
 ) -> None:
     say("pause")
     assert "is paused: the first run after `resume`" in say("resync", "--yes").out
-    refused = say("resync", "--yes", "--wait")
-    assert refused.code == 2
-    assert "resume it first" in refused.err
+    said = say("resync", "--yes", "--wait", "--id", "later")
+    assert said.code == 3
+    assert "CDC-REQ-002 request later is stored, and" in said.err
+    assert "it begins with the first run after `resume`" in said.err
     assert len(say("status", "--json").form["requests"]) == 2
+
+
+def test_a_large_request_waits_is_shown_so_and_is_approved(shop: Shop, say: Say) -> None:
+    assert say("run", "--until", "caught-up").code == 0
+    orders = f"{shop.database}.orders"
+    shop.path.write_text(shop.path.read_text() + "requests: {approve_above_rows: 2}\n")
+    said = say("resync", "--yes", "--id", "large")
+    assert said.code == 0, said.err
+    assert "it is about more than 2 rows, and waits: `approve` lets it begin" in said.out
+    assert f"large: resync of {orders}, waiting;" in say("status").out
+    ran = say("run", "--until", "caught-up")
+    assert ran.code == 0, ran.err
+    assert say("requests", "--json").form["requests"][0]["status"] == "waiting"
+    assert "nobody is at work" in say("approve", "large").out
+    assert say("run", "--until", "caught-up").code == 0
+    assert say("requests", "--json").form["requests"][0]["status"] == "done"
+    assert say("approve", "none").code == 2

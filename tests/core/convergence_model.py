@@ -13,10 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from airflow_cdc_provider.core.errors import SplitOutdatedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyKind
 from airflow_cdc_provider.core.split_planner import splits_between
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.stopped_tables import rejoined, stopped_in
 from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
 from airflow_cdc_provider.systems.mysql.positions.gtid import Gtid, GtidSet, GtidSource
 from airflow_cdc_provider.systems.mysql.positions.position import (
@@ -51,6 +53,8 @@ class Laws:
     """Law 6. Broken: a split that was not backfilled counts as settled at its H."""
     position_with_rows: bool = True
     """Law 7. Broken: the position is stored before the rows."""
+    rejoin_behind_stream: bool = True
+    """A stopped table comes back where the stream is, or further. Broken: wherever it stands."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,8 @@ class Sink:
     rows: Rows = field(default_factory=dict)
     finished: dict[int, FinishedSplit] = field(default_factory=dict)
     stream: StreamSplit | None = None
+    stopped: StreamSplit | None = None
+    """The table's own, while the stream leaves it alone."""
 
 
 @dataclass
@@ -205,21 +211,47 @@ class World:
         """Apply some whole transactions in one sink transaction, or lose them in a crash."""
         if self.sink.stream is None:
             self.sink.stream = self._handed_off()
-        stream = self.sink.stream
-        progress = stream.tables[0]
         rows = dict(self.sink.rows)
-        position = own(stream.start)
-        for index in self._following(position, transactions):
-            point = self.source.point(index)
-            for change in self.source.log[index]:
-                if self._owns(stream, change.key, point):
-                    put(rows, change.key, change.after)
-            position = position.after(point)
-        moved = StreamSplit(position, None, (progress.passed(position),))
+        moved = self._applied(self.sink.stream, rows, transactions)
         if not crash:
             self.sink.rows, self.sink.stream = rows, moved
         elif not self.laws.position_with_rows:
             self.sink.stream = moved
+
+    def _applied(self, stream: StreamSplit, rows: Rows, transactions: int) -> StreamSplit:
+        position = own(stream.start)
+        for index in self._following(position, transactions):
+            point = self.source.point(index)
+            for change in self.source.log[index]:
+                if stream.tables and self._owns(stream, change.key, point):
+                    put(rows, change.key, change.after)
+            position = position.after(point)
+        return stream.passed(position)
+
+    def stop_table(self) -> None:
+        """Have the stream leave the table alone, where it stands."""
+        stream = self.sink.stream
+        if stream is not None and self.sink.stopped is None:
+            (self.sink.stopped,) = stopped_in(stream, {TABLE})
+            self.sink.stream = stream.with_tables({}, {TABLE})
+
+    def bring_further(self, transactions: int) -> None:
+        """Apply some whole transactions to the stopped table alone."""
+        if self.sink.stopped is not None:
+            self.sink.stopped = self._applied(self.sink.stopped, self.sink.rows, transactions)
+
+    def rejoin(self) -> None:
+        """Give the table back to the stream, if it has come that far."""
+        stream, stopped = self.sink.stream, self.sink.stopped
+        if stream is None or stopped is None:
+            return
+        if not self.laws.rejoin_behind_stream:
+            stopped = replace(stopped, start=stopped.start.join(stream.start))
+        try:
+            found = rejoined(stream, stopped)
+        except SplitOutdatedError:
+            return
+        self.sink.stream, self.sink.stopped = found, None
 
     def _handed_off(self) -> StreamSplit:
         finished = list(self.sink.finished.values())
@@ -251,12 +283,14 @@ class World:
         while not self.all_read:
             for number in range(len(self.readers)):
                 self.step_reader(number)
+        self.bring_further(len(self.source.log) + 1)
+        self.rejoin()
         self.step_stream(len(self.source.log) + 1)
 
     @property
     def is_consistent(self) -> bool:
         stream = self.sink.stream
-        return stream is not None and not stream.inconsistent
+        return stream is not None and bool(stream.tables) and not stream.inconsistent
 
 
 def length(position: MySqlPosition) -> int:

@@ -185,7 +185,7 @@ class World:
         if read is None:
             if owner.left and len(owner.reads) < READ_AHEAD:
                 owner.reads.append(Read(owner.left.popleft()))
-        elif read.held is None and read.split.interval is not None and not read.split.listed:
+        elif read.held is None and read.split.chosen is not None and not read.split.listed:
             read.held = frozenset(self._of(read, self.sink.rows))
         elif read.low is None:
             read.low = self.source.visible
@@ -236,7 +236,7 @@ class World:
             start, number = part.start, next_number(pieces)
             cuts = [(cut,) for cut in sorted(set(owner.cuts)) if start is None or (cut,) > start]
             for split in splits_of(self.schema, part, cuts, number=number):
-                owner.left.append(replace(split, interval=self._interval))
+                owner.left.append(replace(split, chosen=self._interval))
         self._close_if_over(owner, owner.request)
         return owner.request is not None
 

@@ -72,9 +72,16 @@ def test_a_request_only_goes_forward_and_what_is_closed_stays_closed() -> None:
                 continue
             allowed.add(f"{current} -> {to}")
     ends = {
-        f"{current} -> {to}" for current in ("asked", "reading") for to in ("failed", "cancelled")
+        f"{current} -> {to}"
+        for current in ("waiting", "asked", "reading")
+        for to in ("failed", "cancelled")
     }
-    assert allowed == ends | {"asked -> reading", "reading -> reading", "reading -> done"}
+    assert allowed == ends | {
+        "waiting -> asked",
+        "asked -> reading",
+        "reading -> reading",
+        "reading -> done",
+    }
 
 
 def test_an_id_that_is_given_again_is_another_request_to_the_ledger() -> None:

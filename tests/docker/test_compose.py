@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from airflow_cdc_provider.pipeline.connection_fields import ConnectionFields
+from airflow_cdc_provider.pipeline.file.loader import load_pipeline
+from tests.end_to_end import data
+from tests.end_to_end.in_containers import SINK as SINK_DSN
+from tests.end_to_end.in_containers import SOURCE as SOURCE_DSN
 from tests.servers.accounts import MARIADB_SOURCE, MYSQL_SOURCE, SINK, rights
+from tests.servers.given import SqlServer
 
 DOCKER = Path(__file__).resolve().parents[2] / "docker"
 TEXT = (DOCKER / "compose.yaml").read_text()
@@ -108,7 +117,95 @@ def test_an_account_has_the_rights_that_readme_lists(script: str, heading: str) 
         level = right.level.replace("`", "")
         databases = ("tpch.*", "extras.*") if level in {"shop.*", "dr_shop.*"} else (level,)
         listed |= {(right.privilege, database) for database in databases}
-    assert granted - {("ALL", "cdc_state.*")} == listed
+    assert granted == listed
+
+
+def test_the_file_is_what_compose_reads() -> None:
+    checker = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
+    checked = subprocess.run(
+        [*checker, str(DOCKER / "compose.yaml")], capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_an_image_is_of_a_named_version(name: str) -> None:
+    _, _, tag = SERVICES[name]["image"].partition(":")
+    assert tag == "local" if "build" in SERVICES[name] else re.fullmatch(r"\d[\d.]*", tag)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_that_goes_on_tells_whether_it_is_healthy(name: str) -> None:
+    service = SERVICES[name]
+    assert ("healthcheck" in service) != (service.get("restart") == "no")
+
+
+def test_the_state_is_a_database_of_its_own_on_postgres() -> None:
+    environment = SERVICES["airflow-scheduler"]["environment"]
+    stored = environment["AIRFLOW_CONN_CDC_DEMO_STATE"].replace("${CDC_PASSWORD}", "pw")
+    assert ConnectionFields.read("state", stored).dsn() == (
+        "postgresql://cdc:pw@postgres:5432/cdc_state?sslmode=disable"
+    )
+    assert "/airflow" in environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"]
+    assert "CREATE DATABASE cdc_state" in (DOCKER / "init" / "postgres.sh").read_text()
+
+
+def test_the_demos_pipeline_differs_from_that_of_the_checkout_in_where_spark_is_only() -> None:
+    here = load_pipeline(DOCKER / "pipelines" / "demo.yaml").model
+    there = load_pipeline(DOCKER.parent / "dags" / "pipelines" / "demo.yaml").model
+    assert here.model_copy(update={"spark": there.spark}) == there
+    assert here.spark.conf["spark.driver.host"] in {
+        service.get("hostname") for service in SERVICES.values()
+    }
+    environment = SERVICES["airflow-scheduler"]["environment"]
+    fields = ConnectionFields.read("spark_default", environment["AIRFLOW_CONN_SPARK_DEFAULT"])
+    assert fields.spark_master() == "spark://spark-master:7077"
+    for reference in (here.source, here.sink, here.state):
+        assert reference is not None
+        assert f"AIRFLOW_CONN_{str(reference.conn_id).upper()}" in environment
+
+
+def test_what_the_image_installs_is_in_the_lock() -> None:
+    (line,) = re.findall(r"RUN uv sync (.*)", (DOCKER / "Dockerfile").read_text())
+    uv = shutil.which("uv") or str(DOCKER.parent / ".tools" / "uv" / "bin" / "uv")
+    words = [word for word in line.split() if word != "--no-editable"]
+    said = subprocess.check_output([uv, "export", "--quiet", "--no-hashes", *words], text=True)
+    named = {row.partition("==")[0].partition("[")[0] for row in said.splitlines()}
+    assert {"psycopg", "psycopg2-binary", "asyncpg", "tpchgen-cli", "pyspark"} <= named
+    assert "apache-airflow-providers-apache-spark" in named
+    assert not {"pyspark-client", "pytest"} & named
+
+
+def test_the_demos_data_is_written_and_compared_by_what_the_container_runs(
+    mysql_server: SqlServer, mysql_sink: SqlServer
+) -> None:
+    dsns = {SOURCE_DSN: mysql_server.dsn(), SINK_DSN: mysql_sink.dsn()}
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "tests.end_to_end.in_containers", *words]
+        return subprocess.run(
+            command, env={**os.environ, **dsns}, capture_output=True, text=True, check=False
+        )
+
+    databases = (data.TPCH, data.EXTRAS)
+    try:
+        for side in (mysql_server, mysql_sink):
+            data.load(side, 0.001)
+            side.execute("UPDATE text_key SET seen = '2026-01-01'", database=data.EXTRAS)
+        assert run("compare").returncode == 0
+        mysql_sink.execute("DELETE FROM composite_key LIMIT 1", database=data.EXTRAS)
+        differing = run("compare")
+        assert differing.returncode == 1
+        assert "extras.composite_key: 1 rows are not in" in differing.stdout
+        for name in databases:
+            mysql_server.execute(f"DROP DATABASE {name}")
+        loaded = run("load", "--scale", "0.001", "--write-s", "1")
+        assert loaded.returncode == 0, loaded.stderr
+        assert "transactions were written" in loaded.stdout
+    finally:
+        for side in (mysql_server, mysql_sink):
+            for name in databases:
+                side.execute(f"DROP DATABASE IF EXISTS {name}")
 
 
 def test_the_image_copies_only_what_the_tree_has() -> None:

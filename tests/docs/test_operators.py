@@ -13,9 +13,23 @@ import pytest
 from airflow_cdc_provider.triggers import verdict
 from tests.docs.pages import ROOT, page, rows, section
 
-_FILES = ("operators/steps.py", "operators/jobs.py", "operators/verify.py", "sensors/stream.py")
+_FILES = (
+    "operators/steps.py",
+    "operators/jobs.py",
+    "operators/health.py",
+    "operators/verify.py",
+    "operators/requests.py",
+    "operators/resync_steps.py",
+    "operators/control.py",
+    "operators/compare.py",
+    "operators/backfill.py",
+    "sensors/changes.py",
+    "sensors/stream.py",
+    "sensors/requests.py",
+)
 _SHARED = {"pipeline", "poke_interval", "timeout"}
-_INHERITED = {"CdcJobOperator": {"progress_every_s": "10.0"}}
+_BASES = {"CdcJobOperator", "CdcRequestOperator", "CdcComparingOperator"}
+"""Classes that are no operators of their own, and hand their parameters down."""
 
 
 def _own_parameters(node: ast.ClassDef) -> dict[str, str]:
@@ -39,17 +53,17 @@ def _classes() -> dict[str, dict[str, str]]:
                 r"Cdc\w+(Operator|Sensor)", node.name
             ):
                 bases = (getattr(base, "id", "") for base in node.bases)
-                inherited = [_INHERITED.get(base, {}) for base in bases]
+                inherited = [found[base] for base in bases if base in _BASES]
                 found[node.name] = _own_parameters(node) | {
                     k: v for i in inherited for k, v in i.items()
                 }
-    return {name: own for name, own in found.items() if name not in _INHERITED}
+    return {name: own for name, own in found.items() if name not in _BASES}
 
 
 def _told() -> dict[str, dict[str, str]]:
     told: dict[str, dict[str, str]] = {}
     current = ""
-    for cells in rows(section(page("airflow.md"), "Operators and their parameters")):
+    for cells in rows(section(page("operators.md"), "Operators and their parameters")):
         if cells[0] == "class":
             continue
         current = cells[0].strip("`") or current

@@ -96,8 +96,10 @@ class AirflowServer:
             "USAGE_DATA_COLLECTION__ENABLED": "False",
             "CDC__JOB_LOG_FOLDER": str(self.home / "jobs"),
         }
+        # a test's own process has an Airflow of its own, with settings for that
+        kept = {name: value for name, value in os.environ.items() if "AIRFLOW_" not in name}
         return {
-            **os.environ,
+            **kept,
             "AIRFLOW_HOME": str(self.home),
             "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}",
             **{f"AIRFLOW__{name}": value for name, value in settings.items()},
@@ -148,6 +150,24 @@ class AirflowServer:
             except (psutil.NoSuchProcess, psutil.AccessDenied):
                 continue
         psutil.wait_procs(left, timeout=10)
+
+    def command(self, *words: str) -> None:
+        """Run a command of this Airflow, as a person does, also before it is started."""
+        done = subprocess.run(
+            [sys.executable, "-m", "airflow", *words],
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_START_TIMEOUT_S,
+        )
+        if done.returncode:
+            self.stop()
+            raise AirflowFailedError(f"airflow {' '.join(words)}:\n{done.stdout}{done.stderr}")
+
+    def get(self, path: str) -> Any:
+        """Ask the REST API."""
+        return self._call("GET", path)
 
     def trigger(self, dag_id: str) -> str:
         """Unpause a DAG and start a run of it; returns the run's id."""

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from airflow_cdc_provider.columns.source_port import Boundaries
-from airflow_cdc_provider.core.errors import FencedError, SourceUnreachableError
+from airflow_cdc_provider.core.errors import AssignerPortError, FencedError, SourceUnreachableError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.keys import Key, KeyRange
 from airflow_cdc_provider.core.lifecycle import SplitStatus, TablePhase
@@ -24,7 +24,7 @@ from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.table_schema import Column, TableSchema
 from airflow_cdc_provider.engine.backoff import BackOff
 from airflow_cdc_provider.engine.snapshot.assigner import SplitAssigner
-from airflow_cdc_provider.engine.snapshot.assigner_server import AssignerServer
+from airflow_cdc_provider.engine.snapshot.assigner_server import AssignerServer, DriverPlace
 from airflow_cdc_provider.engine.snapshot.certificates import own_certificate
 from airflow_cdc_provider.engine.snapshot.door import AssignerAddress
 from airflow_cdc_provider.engine.snapshot.planner import Planner, frontier
@@ -75,8 +75,34 @@ def loaded(store: SqlStateStore, *splits: SnapshotSplit) -> SplitAssigner:
 
 @contextmanager
 def served(assigner: SplitAssigner) -> Iterator[AssignerAddress]:
-    with AssignerServer(assigner, host="127.0.0.1") as server:
+    with AssignerServer(assigner, DriverPlace("127.0.0.1")) as server:
         yield server.address
+
+
+def test_the_first_port_that_is_free_is_taken_and_none_is_a_named_error(
+    store: SqlStateStore,
+) -> None:
+    assigner = loaded(store)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        first = taken.getsockname()[1]
+        place = DriverPlace("127.0.0.1", ports=range(first, first + 9))
+        with AssignerServer(assigner, place) as server:
+            assert server.address.port in place.ports
+            assert server.address.port != first
+        one = DriverPlace("127.0.0.1", ports=range(first, first + 1))
+        with pytest.raises(AssignerPortError, match=f"port {first}: Address already in use"):
+            AssignerServer(assigner, one)
+
+
+def test_readers_are_told_another_address_than_the_one_listened_at(store: SqlStateStore) -> None:
+    place = DriverPlace("localhost", bind="127.0.0.1")
+    with (
+        AssignerServer(loaded(store), place) as server,
+        closing(RemoteAssigner(server.address)) as reader,
+    ):
+        assert server.address.host == "localhost"
+        assert server._listener.getsockname()[0] == "127.0.0.1"
+        assert reader.claim() is None
 
 
 def test_the_first_claim_does_not_wait_for_the_greeting_to_be_acknowledged(

@@ -14,7 +14,7 @@ import pytest
 import airflow_cdc_provider
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.get_provider_info import get_provider_info
-from airflow_cdc_provider.hooks.cdc import CdcHook
+from airflow_cdc_provider.hooks.cdc import CdcHook, CdcSinkHook, CdcStateHook
 
 INFO = get_provider_info()
 PACKAGE = "airflow_cdc_provider"
@@ -80,16 +80,17 @@ def test_the_dotted_names_lead_to_something() -> None:
         assert callable(imported(name))
 
 
-def test_the_connection_type_is_the_hooks_own() -> None:
-    (kind,) = INFO["connection-types"]
-    assert imported(kind["hook-class-name"]) is CdcHook
-    assert kind["connection-type"] == CdcHook.conn_type
-    assert kind["hook-name"] == CdcHook.hook_name
+@pytest.mark.parametrize("hook", [CdcHook, CdcSinkHook, CdcStateHook])
+def test_a_connection_type_is_the_hooks_own(hook: type[CdcHook] | type[CdcStateHook]) -> None:
+    kinds = {imported(kind["hook-class-name"]): kind for kind in INFO["connection-types"]}
+    assert len(kinds) == len(INFO["connection-types"]) == 3
+    assert kinds[hook]["connection-type"] == hook.conn_type
+    assert kinds[hook]["hook-name"] == hook.hook_name
 
 
 def test_the_connections_fields_are_options_that_an_endpoint_knows() -> None:
-    (kind,) = INFO["connection-types"]
-    assert set(kind["conn-fields"]) <= set(Endpoint.__dataclass_fields__)
+    for kind in INFO["connection-types"]:
+        assert set(kind["conn-fields"]) - {"kind"} <= set(Endpoint.__dataclass_fields__)
 
 
 def test_the_version_a_setting_came_with_is_a_release() -> None:

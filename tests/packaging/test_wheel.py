@@ -14,6 +14,8 @@ import tomllib
 import zipfile
 from collections.abc import Mapping
 from email.parser import Parser
+from importlib import metadata
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -109,13 +111,23 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert not [name for name in names if "__pycache__" in name]
 
 
+def test_the_wheel_holds_the_files_of_the_page_and_the_licence_of_what_is_not_ours(
+    wheel: Path,
+) -> None:
+    folder = ROOT / "airflow_cdc_provider/web/static"
+    files = {f"{path.relative_to(ROOT)}" for path in folder.rglob("*") if path.is_file()}
+    with zipfile.ZipFile(wheel) as archive:
+        assert files - set(archive.namelist()) == set()
+    assert f"{(folder / 'vendor/LICENSE.uPlot').relative_to(ROOT)}" in files
+
+
 def test_what_the_wheel_asks_for_brings_one_pyspark_and_a_pandas_that_spark_supports(
     wheel: Path,
 ) -> None:
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
-        metadata = Parser().parsestr(archive.read(name).decode())
-    asked = {one.name: one for one in map(Requirement, metadata.get_all("Requires-Dist", []))}
+        told = Parser().parsestr(archive.read(name).decode())
+    asked = {one.name: one for one in map(Requirement, told.get_all("Requires-Dist", []))}
     assert {name for name in asked if "spark" in name} == {"pyspark"}
     assert asked["pandas"].marker is None
     assert not asked["pandas"].specifier.contains("3.0.0")
@@ -123,13 +135,38 @@ def test_what_the_wheel_asks_for_brings_one_pyspark_and_a_pandas_that_spark_supp
 
 
 def test_nothing_that_is_installed_with_it_brings_another_pyspark() -> None:
-    """The lock is what a resolver makes of the wheel's requirements, with no override of ours."""
-    assert "uv" not in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    """The lock overrides that one demand, which a package of the tests makes and no other may."""
+    uv = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["uv"]
+    assert uv == {"override-dependencies": ["pyspark-client; python_version < '0'"]}
     locked = tomllib.loads((ROOT / "uv.lock").read_text())
-    assert "manifest" not in locked
-    versions = {package["name"]: package.get("version", "") for package in locked["package"]}
-    assert [name for name in versions if name.startswith("pyspark")] == ["pyspark"]
-    assert Version(versions["pandas"]) < Version("3")
+    packages = {package["name"]: package for package in locked["package"]}
+    assert [name for name in packages if name.startswith("pyspark")] == ["pyspark"]
+    assert Version(packages["pandas"]["version"]) < Version("3")
+    asking = [name for name in installed_with_it(packages) if asks_for_client(name)]
+    assert asking == []
+
+
+def installed_with_it(packages: Mapping[str, Any]) -> set[str]:
+    """Give all that the wheel asks for, its extras too, and what that asks for."""
+    ours = packages["airflow-provider-cdc"]
+    waiting = [*ours["dependencies"], *chain(*ours["optional-dependencies"].values())]
+    found: set[str] = set()
+    while waiting:
+        name = waiting.pop()["name"]
+        if name not in found:
+            found.add(name)
+            package = packages[name]
+            waiting += package.get("dependencies", [])
+            waiting += chain(*package.get("optional-dependencies", {}).values())
+    return found
+
+
+def asks_for_client(name: str) -> bool:
+    try:
+        asked = metadata.requires(name) or []
+    except metadata.PackageNotFoundError:
+        return False  # for another platform
+    return any(Requirement(one).name == "pyspark-client" for one in asked)
 
 
 def test_the_clean_environment_has_the_wheels_package(

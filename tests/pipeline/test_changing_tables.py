@@ -12,12 +12,12 @@ from airflow_cdc_provider.core.errors import (
     PreflightError,
     RefusedError,
     SnapshotRequiredError,
-    TableChangedError,
+    TablesStoppedError,
     UnsupportedTableError,
 )
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.requests import RequestKind, RequestStatus
-from airflow_cdc_provider.pipeline.run import Run, give_back
+from airflow_cdc_provider.pipeline.run import Run, give_back, take_over
 from airflow_cdc_provider.pipeline.steps import changing_tables
 from airflow_cdc_provider.pipeline.steps.changing_tables import (
     add_tables,
@@ -214,6 +214,36 @@ def test_a_table_is_dropped_at_the_sink_only_if_it_is_the_pipeline_s_own(shop: S
     assert at_sink(shop, "orders") == at_source(shop, "orders")
 
 
+@pytest.mark.parametrize("step", ["ledger", "plan", "drop"])
+def test_a_removal_that_was_cut_off_is_brought_to_its_end_when_it_is_given_again(
+    shop: Shop, step: str
+) -> None:
+    table, target = later(shop), TableId(shop.target, "later")
+    synced(shop)
+    exclude(shop, table)
+    run = shop.run()
+    with closing(open_ledger(run)) as ledger:
+        generation = take_over(run, ledger).generation
+        ledger.change_tables(removed=[table])
+        if step != "ledger":
+            run.store.change_plan(run.name, generation, removed=[table])
+    if step == "drop":
+        with closing(open_targets(run, generation)) as targets:
+            targets.drop([target])
+    give_back(run)
+    run = shop.run()
+    remove_tables(run, [table], drop_targets=True)
+    give_back(run)
+    assert {row[0] for row in shop.sink_rows("SHOW TABLES")} == {"orders"}
+    assert {state.table.table for state in run.store.tables(run.name)} == {"orders"}
+    with closing(open_targets(run)) as targets:
+        assert [source.table for source, _ in targets.routes()] == ["orders"]
+    assert remove_tables(run, [table], drop_targets=True) == ()
+    with pytest.raises(RefusedError, match="not copied"):
+        remove_tables(run, [TableId(shop.database, "late")])
+    synced(shop)
+
+
 def test_a_table_that_another_one_refers_to_is_removed_and_not_dropped(shop: Shop) -> None:
     table = later(shop)
     synced(shop)
@@ -291,7 +321,7 @@ def test_a_changed_table_is_begun_again_alone(shop: Shop) -> None:
     shop.at_source("ALTER TABLE later ADD COLUMN most INT FIRST")
     shop.at_source("INSERT INTO later VALUES (9, 5, 'one', 9)")
     shop.at_source("INSERT INTO orders VALUES (9, 'nine', 90)")
-    with pytest.raises(TableChangedError, match="add_column: stop"):
+    with pytest.raises(TablesStoppedError, match="add_column: stop"):
         synced(shop)
     shop.sink.execute("DROP TABLE later", database=shop.target)
     assert reset_tables(shop.run(), [table]) == (table,)

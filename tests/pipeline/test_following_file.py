@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from itertools import count
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,7 @@ from airflow_cdc_provider.core.errors import CdcError, PipelineFileError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.pipeline.run import Run, give_back
-from airflow_cdc_provider.pipeline.steps import later_tables
+from airflow_cdc_provider.pipeline.steps import converging, later_tables
 from airflow_cdc_provider.pipeline.steps.changing_tables import reset_tables
 from airflow_cdc_provider.pipeline.steps.checking import check
 from airflow_cdc_provider.pipeline.steps.converging import (
@@ -27,6 +29,7 @@ from airflow_cdc_provider.pipeline.steps.following_file import is_copy_of
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
 from airflow_cdc_provider.pipeline.steps.planning import plan, preview
 from airflow_cdc_provider.pipeline.steps.verifying import verify
+from tests.beside import beside
 from tests.pipeline.conftest import Shop
 from tests.pipeline.test_changing_tables import at_sink, at_source, exclude, later
 from tests.pipeline.test_later_tables import WRONG
@@ -247,29 +250,23 @@ def continuous(shop: Shop, said: list[str]) -> Iterator[Run]:
 @contextmanager
 def writing(shop: Shop, tables: tuple[str, ...]) -> Iterator[None]:
     """Create tables, and insert, update and delete in them from the first moment on."""
-    seed, stop = random.randrange(1 << 32), threading.Event()
+    seed = random.randrange(1 << 32)
     print(f"writer's seed: {seed}")
     rng = random.Random(seed)
+    with closing(shop.source.connect(database=shop.database)) as connection:
+        cursor = connection.cursor()
+        for table in tables:
+            cursor.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY, n INT)")
+            cursor.execute(f"INSERT INTO {table} VALUES (-1, 0), (-2, 0)")
 
-    def write() -> None:
-        with closing(shop.source.connect(database=shop.database)) as connection:
-            cursor = connection.cursor()
-            for table in tables:
-                cursor.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY, n INT)")
-                cursor.execute(f"INSERT INTO {table} VALUES (-1, 0), (-2, 0)")
-            while not stop.wait(0.01):
-                table, key = rng.choice(tables), rng.randrange(500)
-                cursor.execute(f"REPLACE INTO {table} VALUES ({key}, {rng.randrange(9)})")
-                cursor.execute(f"DELETE FROM {table} WHERE id = {rng.randrange(500)}")
-                connection.commit()
+        def write() -> None:
+            table, key = rng.choice(tables), rng.randrange(500)
+            cursor.execute(f"REPLACE INTO {table} VALUES ({key}, {rng.randrange(9)})")
+            cursor.execute(f"DELETE FROM {table} WHERE id = {rng.randrange(500)}")
+            connection.commit()
 
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+        with beside(write, every_s=0.01):
+            yield
 
 
 def test_tables_that_come_while_the_stream_runs_lose_nothing(
@@ -287,6 +284,53 @@ def test_tables_that_come_while_the_stream_runs_lose_nothing(
     synced(shop)
     for table in ("one", "two", "orders"):
         assert at_sink(shop, table) == at_source(shop, table)
+
+
+@pytest.mark.parametrize("calls", [0, 1])
+def test_a_pause_between_two_streams_ends_the_run_as_one_in_a_stream_does(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, calls: int
+) -> None:
+    monkeypatch.setattr(later_tables, "LOOK_EVERY_S", 0.5)
+    synced(shop)
+    seen = count()
+
+    def paused_before(run: Run, **more: Any) -> Any:
+        # the first plan is the run's own, the second follows the stream that ended for `later`
+        number = next(seen)
+        if number == 1 and not calls:
+            run.store.want(run.name, Wanted.STOP)
+        planned = plan(run, **more)
+        if number == 1 and calls:
+            run.store.want(run.name, Wanted.STOP)
+        return planned
+
+    monkeypatch.setattr(converging, "plan", paused_before)
+    with continuous(shop, []) as run:
+        wait_until(lambda: run.store.ensure(run.name).phase.value == "streaming")
+        later(shop)
+        wait_until(lambda: run.store.ensure(run.name).wanted is Wanted.STOP)
+    synced(shop)
+    assert at_sink(shop, "later") == at_source(shop, "later")
+
+
+def test_a_table_that_comes_or_gets_a_name_that_is_picked_is_added_at_once(
+    either: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody looks now and then here: the log says so."""
+    shop = either
+    monkeypatch.setattr(later_tables, "LOOK_EVERY_S", 3600.0)
+    synced(shop)
+    elsewhere = f"{shop.database}x"
+    shop.source.execute(f"CREATE DATABASE {elsewhere}")
+    shop.source.execute(f"CREATE TABLE {elsewhere}.away (id INT PRIMARY KEY)")
+    with continuous(shop, []) as run:
+        wait_until(lambda: run.store.ensure(run.name).phase.value == "streaming")
+        shop.at_source("CREATE TABLE one (id INT PRIMARY KEY)")
+        wait_until(lambda: {"one"} <= copied(shop))
+        wait_until(lambda: run.store.ensure(run.name).phase.value == "streaming")
+        shop.at_source(f"RENAME TABLE {elsewhere}.away TO two")
+        wait_until(lambda: {"one", "two"} <= copied(shop))
+    shop.source.execute(f"DROP DATABASE {elsewhere}")
 
 
 def _is_read(run: Run) -> bool:

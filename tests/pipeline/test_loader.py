@@ -80,6 +80,7 @@ def test_what_is_left_out_has_its_default() -> None:
 
 
 _LOG = "type: changelog\n  path: /data/changes"
+_BACKFILL = 'backfill:\n  "shop.a": '
 WRONG = [
     ("pipeline: shop", "pipeline: shop-to-dr", 1, "letters, digits"),
     ("pipeline: shop", "pipelin: shop", 1, "did you mean 'pipeline'?"),
@@ -100,6 +101,11 @@ WRONG = [
     ("DR_DSN", "DR_DSN\nsnapshot:\n  split_row: 5", 8, "did you mean 'split_rows'?"),
     ("DR_DSN", "DR_DSN\nsnapshot: {backfill: 1}", 7, "true or false"),
     ("DR_DSN", 'DR_DSN\nsnapshot: {tables: {"a.b": {}}}', 7, "not among the pipeline's tables"),
+    ("DR_DSN", 'DR_DSN\nbackfill: {"a.b": {column: day}}', 7, "not among the pipeline's tables"),
+    ("DR_DSN", 'DR_DSN\nbackfill: {"shop.*": {column: day}}', 7, "without *"),
+    ("DR_DSN", f"DR_DSN\n{_BACKFILL}{{column: at, timezone: Europe/Berlni}}", 8, "mean Europe/B"),
+    ("DR_DSN", f"DR_DSN\n{_BACKFILL}{{column: at, timezone: UTC, epoch: seconds}}", 8, "not both"),
+    ("DR_DSN", f"DR_DSN\n{_BACKFILL}{{timezone: UTC}}", 8, "'column' is missing"),
     ("DR_DSN", "DR_DSN\nstream:\n  start: earliest", 8, "not in this release"),
     ("DR_DSN", "DR_DSN\nstream:\n  start: {gtid: x}", 8, "not in this release"),
     ("DR_DSN", "DR_DSN\nstream:\n  stop: latest", 8, "mode: bounded"),
@@ -114,6 +120,7 @@ WRONG = [
     ("dsn_env: DR_DSN", "type: changelog\n  path: s3://b/data", 7, "only a file system"),
     ("dsn_env: DR_DSN", f"{_LOG}\nsnapshot: {{backfill: false}}", 8, "would hold them twice"),
     ("dsn_env: DR_DSN", f"{_LOG}\nstream: {{apply: merged}}", 8, "holds every change"),
+    ("dsn_env: DR_DSN", f"{_LOG}\n{_BACKFILL}{{column: at}}", 8, "takes no rows again"),
     ("pipeline: shop", "pipeline: [", 3, "not YAML"),
 ]
 
@@ -190,6 +197,20 @@ def test_anchors_are_followed_and_bombs_are_not() -> None:
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PipelineFileError, match="cannot be read"):
         load_pipeline(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize(
+    ("port", "ports"), [("47000", (47000, 47000)), ("47000 - 47019", (47000, 47019))]
+)
+def test_the_assigners_port_may_be_one_or_a_range(port: str, ports: tuple[int, int]) -> None:
+    found = parse_pipeline(f"{SMALL}spark: {{assigner_port: {port}}}\n").model.spark.assigner_ports
+    assert (found[0], found[-1]) == ports
+    assert tuple(parse_pipeline(SMALL).model.spark.assigner_ports) == (0,)
+
+
+@pytest.mark.parametrize("port", ["80", "47019-47000", "65536", "any", "0", "true"])
+def test_what_is_no_port_for_the_assigner_is_refused(port: str) -> None:
+    assert "1024 to 65535" in refused(f"{SMALL}spark: {{assigner_port: {port}}}\n")
 
 
 @pytest.mark.parametrize(

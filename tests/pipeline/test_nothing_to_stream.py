@@ -20,7 +20,8 @@ from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
 from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
 from airflow_cdc_provider.pipeline.steps.planning import plan
-from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up
+from airflow_cdc_provider.pipeline.steps.sink import open_ledger
+from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up, start_snapshot
 from airflow_cdc_provider.systems.mysql.positions.position import own
 from airflow_cdc_provider.systems.mysql.source.snapshot_reader import SnapshotReader
 from airflow_cdc_provider.views.status import status
@@ -106,6 +107,21 @@ def test_a_run_with_nothing_to_do_starts_no_job_and_leaves_the_state_as_one_woul
     assert (found.stream.lag_us, found.stream.generation) == (0, found.state.generation)
     assert found.state.lease_until_us == 0
     assert any("nothing to stream" in event.text for event in found.events)
+
+
+def test_steps_before_the_stream_leave_one_alone_that_is_at_work(shop: Shop) -> None:
+    """As when such a task is cleared by itself: it has nothing to do, and must not fence it."""
+    run = handed_off(shop)
+    state = run.store.ensure(run.name)
+    run.store.move(run.name, state.generation, expected=state.phase, to=Phase.STREAMING)
+    streaming = run.store.ensure(run.name)
+    again = shop.run(owner=run.owner)
+    assert start_snapshot(again, options(shop)) is None
+    with closing(open_ledger(again)) as ledger:
+        assert hand_off(again) == ledger.stream()
+        assert ledger.generation() == streaming.generation
+    now = run.store.ensure(run.name)
+    assert (now.generation, now.phase) == (streaming.generation, Phase.STREAMING)
 
 
 def test_it_does_nothing_again_and_again_each_time_as_the_newest_owner(shop: Shop) -> None:

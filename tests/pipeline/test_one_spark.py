@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -22,6 +24,8 @@ from airflow_cdc_provider.pipeline.steps.one_spark import OneSpark
 from airflow_cdc_provider.pipeline.steps.planning import plan
 from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up, stream
 from tests.pipeline.conftest import Shop
+from tests.pipeline.test_nothing_to_stream import NO_SPARK
+from tests.spark.test_stream_job import wait_until
 
 JVM = b"java", b"org.apache.spark.deploy.SparkSubmit"
 DRIVER = b"python", b"airflow_cdc_provider.spark.driver"
@@ -130,7 +134,8 @@ def test_jobs_of_one_process_fail_go_on_and_stop_as_jobs_of_their_own(shop: Shop
         with pytest.raises(KeyboardInterrupt):
             stream(run, options(shop), on_tick=interrupt_once_it_streams, start=spark.start)
         assert run.store.ensure(run.name).phase is Phase.STOPPED
-        assert is_over(shop, run, within_s=0)
+        # killed by now; the kernel takes a moment to give a JVM's memory back
+        assert is_over(shop, run, within_s=10)
 
 
 @pytest.mark.spark
@@ -155,3 +160,24 @@ def test_a_run_without_a_job_starts_no_process(shop: Shop) -> None:
         spark.no_more_jobs()
     assert drivers == set()
     assert logs(shop) == []
+
+
+def test_a_continuous_stream_ends_with_the_run_that_was_killed(shop: Shop) -> None:
+    run_until_caught_up(shop.run(), SparkOptions(NO_SPARK))
+    command = [sys.executable, "-m", "airflow_cdc_provider", "run", str(shop.path)]
+    with subprocess.Popen(
+        command,
+        env={**os.environ, **shop.environment},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        try:
+            shop.at_source("INSERT INTO orders VALUES (4, 'four', 40)")
+            wait_until(lambda: len(shop.sink_rows("SELECT 1 FROM orders")) == 4)
+            assert processes(shop, DRIVER)
+        finally:
+            process.kill()
+    wait_until(lambda: not processes(shop, DRIVER))
+    run = shop.run()
+    state = run.store.ensure(run.name)
+    assert (state.phase, state.lease_until_us) == (Phase.STOPPED, 0)

@@ -22,15 +22,16 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.lifecycle import Phase
-from airflow_cdc_provider.core.requests import RequestStatus, Scope
+from airflow_cdc_provider.core.requests import Request, RequestStatus, Scope
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps import estimating, requests
 from airflow_cdc_provider.pipeline.steps.control import drop, reset
-from airflow_cdc_provider.pipeline.steps.estimating import estimate
+from airflow_cdc_provider.pipeline.steps.estimating import Estimate, TableEstimate, estimate
 from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
 from airflow_cdc_provider.pipeline.steps.pausing import pause, resume
 from airflow_cdc_provider.pipeline.steps.planning import plan
 from airflow_cdc_provider.pipeline.steps.requests import (
+    approve,
     ask_resync,
     resync_scope,
     wait_for,
@@ -39,6 +40,7 @@ from airflow_cdc_provider.pipeline.steps.requests import (
 from tests.pipeline.conftest import Shop
 from tests.pipeline.test_steps import snapshot_done
 
+WAITING, ASKED = RequestStatus.WAITING, RequestStatus.ASKED
 READING, DONE, FAILED = RequestStatus.READING, RequestStatus.DONE, RequestStatus.FAILED
 
 
@@ -216,12 +218,58 @@ def test_a_sink_table_that_lacks_a_column_is_refused_before_it_is_looked_at(
 
 
 def test_a_request_gets_a_short_id_and_says_who_asked(run: Run) -> None:
-    one, other = (ask_resync(run, resync_scope(run), estimated_rows=5) for _ in range(2))
+    scope = resync_scope(run)
+    found = Estimate((TableEstimate(scope.tables[0], 5, 7),))
+    one, other = (ask_resync(run, scope, estimated=found) for _ in range(2))
     assert one.request_id != other.request_id
     assert len(one.request_id) == len("resync-abcdef")
     assert one.asked_by == requests.this_person() != ""
     assert one.estimated_rows == 5
     assert run.store.requests(run.name, only_open=True) == (one, other)
+
+
+def test_what_is_about_more_rows_than_the_file_allows_waits_to_be_approved(
+    shop: Shop, run: Run
+) -> None:
+    text = shop.path.read_text() + "requests: {approve_above_rows: 2}\n"
+    shop.path.write_text(text)
+    run = shop.run()
+    large = ask_resync(run, resync_scope(run, names(shop, "orders")))
+    assert (large.status, large.estimated_rows) == (WAITING, 3)
+    assert "waits: `approve` lets it begin" in who_carries_out(run, large)
+    few = resync_scope(run, names(shop, "orders"), from_key="2")
+    assert ask_resync(run, few).status is ASKED
+    # rows that only the sink has are deleted, and count as well
+    extra = "INSERT INTO orders VALUES (7, '', 7), (8, '', 8), (9, '', 9)"
+    shop.sink.execute(extra, database=shop.target)
+    assert ask_resync(run, few).status is WAITING
+    unknown = Estimate((TableEstimate(table(shop), None, 1),))
+    assert ask_resync(run, few, estimated=unknown).status is WAITING
+    assert len(run.store.to_do(run.name)) == 1
+    approved = approve(run, large.request_id, by="ann")
+    assert approved.status is ASKED
+    assert approve(run, large.request_id) == approved
+    assert len(run.store.to_do(run.name)) == 2
+    told = [event.text for event in run.store.events(run.name)]
+    assert told.count(f"request {large.request_id} approved by ann") == 1
+
+
+def test_whoever_waits_for_a_request_that_is_to_be_approved_does_nothing_until_then(
+    shop: Shop, run: Run
+) -> None:
+    shop.path.write_text(shop.path.read_text() + "requests: {approve_above_rows: 0}\n")
+    run = shop.run()
+    asked, work, seen = ask_resync(run, resync_scope(run)), Worker(run), 0
+
+    def on_tick(request: Request) -> None:
+        nonlocal seen
+        seen += request.status is WAITING
+        assert work.calls == 0
+        if seen == 3:
+            approve(run, request.request_id)
+
+    done = wait_for(run, asked.request_id, work, on_tick=on_tick)
+    assert (done.status, work.calls, seen) == (DONE, 1, 3)
 
 
 def test_overlapping_requests_queue(shop: Shop, run: Run) -> None:

@@ -20,10 +20,10 @@ from airflow_cdc_provider.core.errors import (
     RefusedError,
     RetryableError,
     StateMovedError,
-    TableChangedError,
 )
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, Wanted
+from airflow_cdc_provider.core.requests import RequestKind
 from airflow_cdc_provider.core.split_planner import splits_between
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.pipeline.run import Run, take_over
@@ -136,15 +136,20 @@ def test_a_log_read_to_its_end_names_the_splits_that_are_still_to_pass(shop: Sho
     assert str(at(106)) in told.what
 
 
-def test_rows_of_another_definition_are_not_handed_off(shop: Shop) -> None:
+def test_rows_of_another_definition_are_not_handed_off_but_read_again(shop: Shop) -> None:
     run = shop.run()
     plan(run)
+    state = run.store.ensure(run.name)
+    run.store.move(run.name, state.generation, expected=state.phase, to=Phase.SNAPSHOT)
     splits = planned_splits(run)
     reports = [(split, report_of(run, split)) for split in splits]
     reports[1] = (splits[1], replace(reports[1][1], fingerprint="other"))
     publish(shop, run, reports)
-    with pytest.raises(TableChangedError, match="another definition"):
-        hand_off(run)
+    assert hand_off(run).unread == (TableId(shop.database, "orders"),)
+    with closing(open_ledger(run)) as ledger:
+        assert ledger.reports() == []
+    (request,) = run.store.requests(run.name)
+    assert (request.kind, request.scope.tables) == (RequestKind.ADD, hand_off(run).unread)
 
 
 def test_a_reset_state_store_is_rebuilt_from_a_ledger_that_streams(shop: Shop) -> None:

@@ -18,6 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.servers.given import MARIADB_DSN, MYSQL_DSN, MYSQL_SINK_DSN
+from tests.servers.packages import POSTGRES, unpacked
 from tests.servers.programs import mariadb_programs, mysql_programs
 from tests.servers.throwaway import MariaDbServer, MySqlServer
 
@@ -112,9 +113,10 @@ def down() -> int:
 
 
 def fetch() -> int:
-    """Find or unpack both servers and say which they are."""
+    """Find or unpack all servers and say which they are."""
     for programs in (mysql_programs(), mariadb_programs()):
         say(f"{programs.server_name} {programs.version}: {' '.join(programs.server_command()[:1])}")
+    say(f"postgres: {unpacked(POSTGRES)}")
     return 0
 
 

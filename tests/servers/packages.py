@@ -27,7 +27,8 @@ TOOLS = ("apt-get", "apt-cache", "dpkg", "gpgv")
 # Their maintainer scripts never run here, and they would pull in a whole system.
 NOT_NEEDED = re.compile(
     r"^(perl|debconf|cdebconf|systemd|init-system|dpkg|adduser|passwd|psmisc|lsof|gawk|mawk|awk"
-    r"|galera|rsync|socat|iproute2|procps|mysql-common|mariadb-common|ucf|coreutils|sensible)"
+    r"|galera|rsync|socat|iproute2|procps|mysql-common|mariadb-common|ucf|coreutils|sensible"
+    r"|postgresql-common|postgresql-client-common|libllvm|ssl-cert|locales|libc-l10n|sysvinit)"
 )
 
 _APT_CONF = """\
@@ -62,6 +63,7 @@ MYSQL = PackageSet("mysql", "unstable", ("mysql-server-core", "mysql-client-core
 MARIADB = PackageSet(
     "mariadb", "bookworm", ("mariadb-server-core", "mariadb-client-core", "mariadb-client")
 )
+POSTGRES = PackageSet("postgresql", "bookworm", ("postgresql-15",))
 
 
 def unpacked(wanted: PackageSet) -> Path:

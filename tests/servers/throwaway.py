@@ -30,7 +30,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import IO, Any, ClassVar, Self
 
 import pymysql
 
@@ -49,7 +49,7 @@ Options = Mapping[str, str | int | None]
 _FOLDER_PREFIX = "cdc-server-"
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 60.0
-_forker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="server-forker")
+server_forker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="server-forker")
 _server_ids = itertools.count(1)
 
 COMMON_OPTIONS: dict[str, str | int | None] = {
@@ -198,12 +198,7 @@ class ThrowawayServer(SqlServer):
         return [*self.programs().client_command(tool), "--no-defaults", *where]
 
     def _make_folder(self) -> None:
-        sweep_abandoned()
-        # It gets the name that sweepers look for once its lock is held: a lock outlives a renaming.
-        unnamed = Path(tempfile.mkdtemp(prefix=f".{_FOLDER_PREFIX}"))
-        self._lock = (unnamed / "owner.lock").open("w")
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
-        self._folder = unnamed.rename(unnamed.with_name(unnamed.name.lstrip(".")))
+        self._folder, self._lock = locked_folder()
         template = template_datadir(self.programs())
         copy = ["cp", "-a", "--reflink=auto", str(template), str(self.datadir)]
         subprocess.run(copy, check=True)
@@ -229,7 +224,7 @@ class ThrowawayServer(SqlServer):
         """Start the process; False if another program took the port in between."""
         command = self._command()
         with (self.folder / "error.log").open("ab") as log:
-            forked = _forker.submit(
+            forked = server_forker.submit(
                 subprocess.Popen[bytes],
                 command,
                 stdin=subprocess.DEVNULL,
@@ -303,6 +298,16 @@ def free_port() -> int:
                 continue
             return port
     raise ServerSetupError("found no free port between 15000 and 32000")
+
+
+def locked_folder() -> tuple[Path, IO[str]]:
+    """Make a server's folder, which is its owner's as long as the file is open."""
+    sweep_abandoned()
+    # It gets the name that sweepers look for once its lock is held: a lock outlives a renaming.
+    unnamed = Path(tempfile.mkdtemp(prefix=f".{_FOLDER_PREFIX}"))
+    lock = (unnamed / "owner.lock").open("w")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return unnamed.rename(unnamed.with_name(unnamed.name.lstrip("."))), lock
 
 
 def sweep_abandoned() -> None:

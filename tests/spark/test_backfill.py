@@ -1,4 +1,4 @@
-"""Rows of an interval are read again while their tables flow on, and whoever does it may be killed.
+"""Chosen rows are read again while their tables flow on, and whoever does it may be killed.
 
 No Spark is needed here, and its master answers nowhere.
 """
@@ -13,9 +13,8 @@ from decimal import Decimal
 import pytest
 
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.keys import KeyPart
 from airflow_cdc_provider.core.requests import Request, RequestKind, Scope
-from airflow_cdc_provider.core.splits import Interval
+from airflow_cdc_provider.core.splits import Chosen, Condition, Interval
 from tests.spark.pipelines import Pipeline
 from tests.spark.test_driver_stream import pipeline, started, stopped
 from tests.spark.test_resync import asked, is_done
@@ -24,14 +23,15 @@ from tests.spark.workload import writing
 
 __all__ = ["pipeline"]
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-AMOUNTS = "amount", Decimal("-1.0000"), Decimal("1000.0000")
-DAYS = "born", "1999-01-01", "2100-01-01"
+AMOUNTS = Interval("amount", Decimal("-1.0000"), Decimal("1000.0000"))
+DAYS = Interval("born", "1999-01-01", "2100-01-01")
+NOT_FIVE = Condition("MOD(n, 10) <> 5 AND (t IS NULL OR t > '1990-01-01')")
 
 
-def ask(pipeline: Pipeline, table: str, interval: tuple[str, KeyPart, KeyPart]) -> str:
-    scope = Scope((TableId(pipeline.source_database, table),), interval=Interval(*interval))
-    now = pipeline.store.now_us()
-    request = Request(pipeline.name, uuid.uuid4().hex[:8], RequestKind.BACKFILL, scope, "test", now)
+def ask(pipeline: Pipeline, table: str, chosen: Chosen) -> str:
+    scope = Scope((TableId(pipeline.source_database, table),), chosen=chosen)
+    now, kind = pipeline.store.now_us(), RequestKind.BACKFILL
+    request = Request(pipeline.name, uuid.uuid4().hex[:8], kind, scope, "test", now)
     return pipeline.store.ask(request).request_id
 
 
@@ -45,17 +45,24 @@ def drift(pipeline: Pipeline) -> None:
         "DELETE FROM names WHERE name LIKE '%3'",
         "UPDATE names SET born = '1900-01-01' WHERE name LIKE '%4'",
         "INSERT INTO names VALUES ('AAA extra', '2000-01-01'), ('zzz extra', '2000-01-01')",
+        "DELETE FROM parts WHERE n % 10 = 3",
+        "UPDATE parts SET t = '1980-01-01' WHERE n % 10 = 6",
+        "INSERT INTO parts VALUES (900, 901, NULL), (901, 1, '2026-01-01')",
     ):
         pipeline.sink.execute(statement, database=pipeline.sink_database)
 
 
-def test_an_interval_is_the_sources_again_under_load_whoever_was_killed(
+def test_chosen_rows_are_the_sources_again_under_load_whoever_was_killed(
     pipeline: Pipeline,
 ) -> None:
     # an index finds the days, and none the amounts
     pipeline.source.execute("CREATE INDEX d ON names (born)", database=pipeline.source_database)
     drift(pipeline)
-    requests = [ask(pipeline, "orders", AMOUNTS), ask(pipeline, "names", DAYS)]
+    requests = [
+        ask(pipeline, "orders", AMOUNTS),
+        ask(pipeline, "names", DAYS),
+        ask(pipeline, "parts", NOT_FIVE),
+    ]
     seed = random.randrange(1 << 32)
     print(f"seed of the kills: {seed}")
     rng = random.Random(seed)

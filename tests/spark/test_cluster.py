@@ -2,79 +2,32 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import secrets
-import signal
+import shutil
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-import pyspark
 import pytest
 
+import airflow_cdc_provider
 from airflow_cdc_provider.core.errors import RetryableError
-from airflow_cdc_provider.core.jobspec import JobKind
+from airflow_cdc_provider.core.jobspec import ENCODED, JobKind
 from airflow_cdc_provider.engine.job_result import ExitCode, Outcome
+from airflow_cdc_provider.spark.package import package_archive
 from tests.servers.given import SqlServer
 from tests.servers.throwaway import free_port
 from tests.spark.conftest import MakePipeline
+from tests.spark.standalone import SPARK_HOME, cluster
 from tests.spark.workload import TABLES, fill
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # a JVM on a busy machine
-SPARK_HOME = Path(pyspark.__file__).parent
-
-
-@contextmanager
-def daemon(name: str, *arguments: str, log: Path) -> Iterator[None]:
-    """Run one of Spark's daemons until it says that it has started; stop it in the end."""
-    command = [str(SPARK_HOME / "bin" / "spark-class"), name, *arguments]
-    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command,
-            env=environment,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    try:
-        deadline = time.monotonic() + 120
-        while not any(word in log.read_text() for word in ("elected leader", "registered with")):
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.2)
-        yield
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-@contextmanager
-def cluster(folder: Path) -> Iterator[str]:
-    """Start a master and a worker of two cores on the loopback interface."""
-    port = free_port()
-    deploy = "org.apache.spark.deploy"
-    with ExitStack() as stack:
-        where = ("--host", "127.0.0.1")
-        web = ("--webui-port", str(free_port()))
-        stack.enter_context(
-            daemon(
-                f"{deploy}.master.Master", *where, "--port", str(port), *web, log=folder / "m.log"
-            )
-        )
-        url = f"spark://127.0.0.1:{port}"
-        worker = (*where, "--cores", "2", "--memory", "1g", "--work-dir", str(folder / "work"))
-        web = ("--webui-port", str(free_port()))
-        stack.enter_context(
-            daemon(f"{deploy}.worker.Worker", *worker, *web, url, log=folder / "w.log")
-        )
-        yield url
 
 
 class Watcher:
@@ -196,6 +149,40 @@ def test_spark_submit_runs_a_job_and_its_wrong_password_is_not_in_the_error(
         )
         assert ended.returncode == code, ended.stdout + ended.stderr
         assert secret not in ended.stdout + ended.stderr
+    pipeline.assert_equal()
+
+
+def test_a_driver_elsewhere_needs_the_archive_the_job_and_a_file_of_dsns_only(
+    make_pipeline: MakePipeline, tmp_path: Path
+) -> None:
+    pipeline = make_pipeline()
+    fill(pipeline, 100)
+    pipeline.plan(TABLES)
+    there = tmp_path / "container"
+    there.mkdir()
+    archive = package_archive(there)
+    main = Path(airflow_cdc_provider.__file__).parent / "spark" / "main.py"
+    shutil.copy(main, there / "main.py")
+    (there / "job.servers").write_text(json.dumps(pipeline.environment))
+    spec = pipeline.spec(JobKind.SNAPSHOT, pipeline.take_over())
+    encoded = ENCODED + base64.b64encode(spec.to_json().encode()).decode()
+    asks = "from airflow_cdc_provider.spark.package import package_archive as p; print(p(None))"
+    environment = {**os.environ, "PYTHONPATH": str(archive)}
+    asked = [sys.executable, "-c", asks]
+    said = subprocess.check_output(asked, env=environment, cwd=there, text=True)
+    assert said.strip() == "None"  # it runs from the archive, and makes no other one of it
+    words = ["--job", encoded, "--servers", "job.servers", "--master", "local[2]"]
+    ended = subprocess.run(
+        [sys.executable, "main.py", *words],
+        env=environment,
+        cwd=there,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert ended.returncode == ExitCode.FINE, ended.stdout + ended.stderr
+    assert not (there / "job.servers").exists()
     pipeline.assert_equal()
 
 

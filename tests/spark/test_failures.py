@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.pandas.utils import require_minimum_pandas_version
 
@@ -25,6 +26,7 @@ from airflow_cdc_provider.core.jobspec import JobKind
 from airflow_cdc_provider.engine.errors_as_records import CarriedError
 from airflow_cdc_provider.engine.job_result import ExitCode
 from airflow_cdc_provider.engine.scrubbing import Secrets
+from airflow_cdc_provider.spark.executors import require_packages
 from airflow_cdc_provider.spark.failures import SPARK_FAILURES, reason_of, spark_failure
 from tests.spark.conftest import MakePipeline
 from tests.spark.test_snapshot_job import finished_splits, wait_until
@@ -106,6 +108,33 @@ def test_a_package_that_is_missing_is_a_wrong_installation(
     for error in (in_worker, failure_of(require_minimum_pandas_version)):
         assert type(error) is SparkInstallationError
         assert "PACKAGE_NOT_INSTALLED" in error.what
+
+
+def test_two_pythons_are_a_wrong_installation(spark: SparkSession) -> None:
+    def of_another_version() -> None:
+        names = {"worker_version": "3.4", "driver_version": "3.11"}
+        raise PySparkRuntimeError(errorClass="PYTHON_VERSION_MISMATCH", messageParameters=names)
+
+    error = failure_of(mapped(spark, of_another_version))
+    assert type(error) is SparkInstallationError
+    assert "PYSPARK_PYTHON" in error.remedy
+
+
+@pytest.mark.parametrize(
+    ("needed", "words"),
+    [
+        ({"no_such_module": ("1", "")}, "no_such_module cannot be imported"),
+        ({"numpy": ("99", "")}, r"numpy is [0-9.]+, wanted is >=99 on"),
+        ({"numpy": ("1", "1.1")}, r"numpy is [0-9.]+, wanted is >=1,<1\.1"),
+    ],
+)
+def test_what_workers_lack_is_told_with_the_command_that_brings_it(
+    needed: dict[str, tuple[str, str]], words: str, spark: SparkSession
+) -> None:
+    with pytest.raises(SparkInstallationError, match=words) as caught:
+        require_packages(spark.sparkContext, needed)
+    assert f"pip install '{next(iter(needed))}>=" in caught.value.remedy
+    require_packages(spark.sparkContext)
 
 
 def test_what_spark_understands_and_refuses_is_not_tried_again(spark: SparkSession) -> None:

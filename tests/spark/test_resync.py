@@ -6,11 +6,11 @@ No Spark is needed here, and its master answers nowhere.
 from __future__ import annotations
 
 import random
-import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 
 import pytest
 
@@ -23,6 +23,7 @@ from airflow_cdc_provider.engine.in_process import run_in_process
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.job_result import JobResult, Outcome
 from airflow_cdc_provider.systems import registry
+from tests.beside import beside
 from tests.spark.pipelines import Pipeline
 from tests.spark.test_driver_stream import pipeline, started, stopped
 from tests.spark.test_stream_job import change, ended, wait_until
@@ -184,11 +185,12 @@ def at_sink(pipeline: Pipeline, query: str) -> list[tuple[object, ...]]:
 def growing(pipeline: Pipeline) -> Iterator[None]:
     """Let rows change all the while, each time to a later value."""
     statement = "UPDATE parts SET t = t + INTERVAL 1 SECOND WHERE n %% 10 = %s"
-    with at_work(
-        lambda number: pipeline.source.execute(
-            statement % (number % 10), database=pipeline.source_database
-        )
-    ):
+    numbers = count()
+
+    def grow() -> None:
+        pipeline.source.execute(statement % (next(numbers) % 10), database=pipeline.source_database)
+
+    with beside(grow, every_s=0.005):
         yield
 
 
@@ -199,39 +201,14 @@ def watched(pipeline: Pipeline) -> Iterator[None]:
     gone_back: list[object] = []
     looks = [0]
 
-    def look(_: int) -> None:
+    def look() -> None:
         looks[0] += 1
         rows = pipeline.sink.execute("SELECT o, n, t FROM parts", database=pipeline.sink_database)
         found = {(row[0], row[1]): row[2] for row in rows}
         gone_back.extend(key for key in seen if key not in found or found[key] < seen[key])
         seen.update(found)
 
-    with at_work(look):
+    with beside(look, every_s=0.005):
         yield
     assert looks[0] > 20
     assert not gone_back
-
-
-@contextmanager
-def at_work(step: Callable[[int], object]) -> Iterator[None]:
-    """Do something again and again in a thread; its failure is the test's."""
-    stop, failures = threading.Event(), []
-
-    def work() -> None:
-        number = 0
-        try:
-            while not stop.wait(0.005):
-                step(number)
-                number += 1
-        except BaseException as failure:  # noqa: BLE001 - raised below
-            failures.append(failure)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-    if failures:
-        raise failures[0]

@@ -22,7 +22,7 @@ STEPS = (
     ("ALTER TABLE orders ADD COLUMN more INT NOT NULL DEFAULT 5",),
     ("ALTER TABLE orders MODIFY note VARCHAR(80), MODIFY amount DECIMAL(24,6)",),
     ("ALTER TABLE names ADD COLUMN at DATETIME(6) DEFAULT CURRENT_TIMESTAMP(6)",),
-    ("TRUNCATE TABLE parts",),
+    ("TRUNCATE TABLE parts", "DROP TABLE spare"),
     ("ALTER TABLE parts ADD COLUMN one INT", "ALTER TABLE parts ADD COLUMN two INT DEFAULT 2"),
     ("ALTER TABLE orders MODIFY amount DOUBLE",),
     ("ALTER TABLE names RENAME COLUMN at TO seen", "TRUNCATE TABLE names"),
@@ -58,6 +58,9 @@ def test_tables_change_under_load_and_the_driver_is_killed_in_the_middle(
         assert stopped(pipeline, process)
     for table in TABLES:
         assert_same_rows(pipeline, table)
+    assert {state.table.table for state in pipeline.store.tables(pipeline.name)} == {*TABLES}
+    rows = "SELECT COUNT(*) FROM spare"  # they stay
+    assert pipeline.sink.execute(rows, database=pipeline.sink_database) == [(300,)]
     requests = pipeline.store.requests(pipeline.name)
     assert {request.status for request in requests} <= {
         RequestStatus.DONE,

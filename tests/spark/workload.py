@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
-from tests.spark.pipelines import Pipeline
+from tests.beside import beside
+from tests.servers.given import SqlServer
 
 TABLES = ("orders", "names", "parts")
 
 
-def fill(pipeline: Pipeline, rows: int) -> None:
+class Written(Protocol):
+    """A pipeline, for who writes to its source."""
+
+    source: SqlServer
+    source_database: str
+
+
+def fill(pipeline: Written, rows: int) -> None:
     """Make three tables: an integer key with holes, a text key, a composite key."""
     with pipeline.source.connect(pipeline.source_database) as connection:
         cursor = connection.cursor()
@@ -37,28 +45,21 @@ def fill(pipeline: Pipeline, rows: int) -> None:
 
 
 @contextmanager
-def writing(pipeline: Pipeline, *, every_s: float = 0.002, keys: int = 4000) -> Iterator[None]:
+def writing(pipeline: Written, *, every_s: float = 0.002, keys: int = 4000) -> Iterator[None]:
     """Insert, update, delete and move keys all the while."""
     seed = random.randrange(1 << 32)
     print(f"writer's seed: {seed}")
     rng = random.Random(seed)
-    stop = threading.Event()
+    with pipeline.source.connect(pipeline.source_database, autocommit=False) as connection:
 
-    def write() -> None:
-        with pipeline.source.connect(pipeline.source_database, autocommit=False) as connection:
-            while not stop.wait(every_s):
-                with connection.cursor() as cursor:
-                    for statement in statements(rng, keys):
-                        cursor.execute(statement)
-                connection.commit()
+        def write() -> None:
+            with connection.cursor() as cursor:
+                for statement in statements(rng, keys):
+                    cursor.execute(statement)
+            connection.commit()
 
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+        with beside(write, every_s=every_s):
+            yield
 
 
 def statements(rng: random.Random, keys: int) -> list[str]:

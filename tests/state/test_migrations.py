@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import inspect, text
+from sqlalchemy import Connection, inspect, text
 
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.state import migrate
@@ -23,9 +25,19 @@ from tests.behaviours.state_behaviours import SHOP
 from tests.servers.given import SqlServer
 
 
+@contextmanager
+def connected(dsn: str) -> Iterator[Connection]:
+    engine = open_engine(dsn)
+    try:
+        with engine.connect() as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
 def differences(dsn: str) -> list[object]:
     open_store(dsn).close()
-    with open_engine(dsn).connect() as connection:
+    with connected(dsn) as connection:
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
         return list(compare_metadata(context, metadata))
 
@@ -49,7 +61,7 @@ MADE_UP = """
 import sqlalchemy as sa
 from alembic import op
 
-revision, down_revision = "0003", "0002"
+revision, down_revision = "9998", "{before}"
 
 
 def upgrade() -> None:
@@ -72,19 +84,19 @@ def test_on_mysql_a_store_of_an_older_release_is_migrated_and_keeps_its_rows(
 def migrate_by_one(dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a release with one more migration open a store of this one."""
     open_store(dsn).close()
-    with open_engine(dsn).begin() as connection:
+    with connected(dsn) as connection, connection.begin():
         connection.execute(text("INSERT INTO cdc_plan VALUES ('shop', '{}', '[]')"))
     later = tmp_path / "migrations"
     shutil.copytree(migrate._MIGRATIONS, later)
-    (later / "versions" / "0003_made_up.py").write_text(MADE_UP)
+    (later / "versions" / "9998_made_up.py").write_text(MADE_UP.format(before=migrate.HEAD))
     monkeypatch.setattr(migrate, "_MIGRATIONS", later)
-    monkeypatch.setattr(migrate, "HEAD", "0003")
+    monkeypatch.setattr(migrate, "HEAD", "9998")
     for _ in range(2):
         open_store(dsn).close()
-    with open_engine(dsn).connect() as connection:
+    with connected(dsn) as connection:
         rows = connection.execute(text("SELECT pipeline, made_up FROM cdc_plan")).all()
         (version,) = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalars()
-    assert ([tuple(row) for row in rows], version) == ([("shop", 7)], "0003")
+    assert ([tuple(row) for row in rows], version) == ([("shop", 7)], "9998")
 
 
 def test_on_sqlite_a_store_of_before_requests_gets_them(tmp_path: Path) -> None:
@@ -101,7 +113,7 @@ def ask_a_store_of_before(dsn: str) -> None:
     """Bring a store of the first release up to date, which has a pipeline with a plan."""
     config = Config()
     config.set_main_option("script_location", str(migrate._MIGRATIONS))
-    with open_engine(dsn).connect() as connection:
+    with connected(dsn) as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, "0001")
         pipeline = "('shop', 'run', 'streaming', 7, 'plan-1', 'me', 0, '', 5)"
@@ -120,7 +132,7 @@ def ask_a_store_of_before(dsn: str) -> None:
 def test_a_store_of_a_newer_release_is_refused(tmp_path: Path) -> None:
     dsn = f"sqlite:///{tmp_path / 'state.db'}"
     open_store(dsn).close()
-    with open_engine(dsn).begin() as connection:
+    with connected(dsn) as connection, connection.begin():
         connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
     with pytest.raises(RefusedError, match="newer release"):
         open_store(dsn)

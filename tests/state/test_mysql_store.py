@@ -10,6 +10,7 @@ import pytest
 from airflow_cdc_provider.core.errors import RefusedError, StateUnreachableError
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
 from tests.behaviours.request_behaviours import RequestStoreBehaviour
+from tests.behaviours.sample_behaviours import SampleBehaviour
 from tests.behaviours.state_behaviours import StateStoreBehaviour
 from tests.servers.given import SqlServer
 
@@ -32,6 +33,10 @@ class TestMySqlStore(StateStoreBehaviour):
 
 class TestMySqlRequests(RequestStoreBehaviour):
     """All behaviours of requests, on MySQL."""
+
+
+class TestMySqlSamples(SampleBehaviour):
+    """All behaviours of samples and overviews, on MySQL."""
 
 
 def test_stores_that_are_opened_at_once_all_succeed(dsn: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
 from tests.behaviours.request_behaviours import RequestStoreBehaviour
+from tests.behaviours.sample_behaviours import SampleBehaviour
 from tests.behaviours.state_behaviours import SHOP, StateStoreBehaviour
 
 
@@ -33,6 +34,10 @@ class TestSqliteStore(StateStoreBehaviour):
 
 class TestSqliteRequests(RequestStoreBehaviour):
     """All behaviours of requests, on SQLite."""
+
+
+class TestSqliteSamples(SampleBehaviour):
+    """All behaviours of samples and overviews, on SQLite."""
 
 
 def test_what_one_process_wrote_another_one_reads(dsn: str, store: SqlStateStore) -> None:

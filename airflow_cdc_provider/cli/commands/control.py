@@ -8,7 +8,6 @@ from airflow_cdc_provider.cli.commands.tables import tables_of
 from airflow_cdc_provider.cli.lookup import Lookup
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps import control
-from airflow_cdc_provider.pipeline.steps.changing_tables import reset_tables
 from airflow_cdc_provider.views.display import Screen
 
 _SURE = "What was read of {} is forgotten and read again, which may take long. Are you sure?"
@@ -23,10 +22,7 @@ def reset(options: Options, lookup: Lookup, screen: Screen) -> bool:
     names = ", ".join(map(str, tables))
 
     def begin(run: Run) -> str:
-        if set(tables) == {state.table for state in run.store.tables(run.name)}:
-            return control.reset(run)
-        reset_tables(run, tables)
-        return f"{names} begins again with the next run; the other tables are not read again"
+        return control.begin_again(run, tables)
 
     questions = (f"Read {names} of {{}} again, as defined now?", _SURE)
     return for_each(options, lookup, screen, begin, questions)

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from airflow_cdc_provider.cli.commands.each import for_each
 from airflow_cdc_provider.cli.commands.opening import Options, status_of
+from airflow_cdc_provider.cli.commands.tables import tables_of
 from airflow_cdc_provider.cli.lookup import Lookup
+from airflow_cdc_provider.core.requests import Request
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps import pausing
+from airflow_cdc_provider.pipeline.steps.table_stops import (
+    outcome_of,
+    pause_tables,
+    resume_tables,
+)
 from airflow_cdc_provider.views.display import Screen
 
 
 def pause(options: Options, lookup: Lookup, screen: Screen) -> bool:
-    """Ask the owners to stop."""
+    """Ask the owners to stop, or to leave tables alone."""
+    tables = tables_of(options)
 
     def ask(run: Run) -> str:
+        if tables:
+            return _outcome(options, run, screen, pause_tables(run, tables))
         return pausing.pause(
             run, wait_s=options.wait_s, on_tick=lambda: screen.progress(status_of(run))
         )
@@ -22,8 +32,15 @@ def pause(options: Options, lookup: Lookup, screen: Screen) -> bool:
 
 
 def resume(options: Options, lookup: Lookup, screen: Screen) -> bool:
-    """Allow pipelines to run again."""
-    return for_each(options, lookup, screen, pausing.resume)
+    """Allow pipelines to run again, or bring tables back."""
+    tables = tables_of(options)
+
+    def ask(run: Run) -> str:
+        if tables:
+            return _outcome(options, run, screen, resume_tables(run, tables))
+        return pausing.resume(run)
+
+    return for_each(options, lookup, screen, ask)
 
 
 def restart(options: Options, lookup: Lookup, screen: Screen) -> bool:
@@ -35,3 +52,9 @@ def restart(options: Options, lookup: Lookup, screen: Screen) -> bool:
         )
 
     return for_each(options, lookup, screen, ask)
+
+
+def _outcome(options: Options, run: Run, screen: Screen, request: Request) -> str:
+    return outcome_of(
+        run, request, wait_s=options.wait_s, on_tick=lambda: screen.progress(status_of(run))
+    )

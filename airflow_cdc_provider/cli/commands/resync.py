@@ -6,20 +6,30 @@ from airflow_cdc_provider.cli.commands.opening import Options, confirm, opened
 from airflow_cdc_provider.cli.commands.waiting import wait_until_done
 from airflow_cdc_provider.cli.lookup import Lookup
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
-from airflow_cdc_provider.core.requests import Scope
+from airflow_cdc_provider.core.requests import RequestStatus, Scope
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps import requests as steps
 from airflow_cdc_provider.pipeline.steps.backfilling import backfill_scope
-from airflow_cdc_provider.pipeline.steps.estimating import Estimate, estimate
+from airflow_cdc_provider.pipeline.steps.estimating import estimate
 from airflow_cdc_provider.views.display import Screen
-from airflow_cdc_provider.views.requests import Form, request_form, request_line
+from airflow_cdc_provider.views.requests import (
+    Form,
+    estimate_form,
+    estimate_lines,
+    request_form,
+    request_line,
+)
 
 
 def resync(options: Options, lookup: Lookup, screen: Screen) -> bool:
     """Ask for rows to be read again while their tables flow on."""
     with opened(options, lookup, screen) as run:
         scope = steps.resync_scope(
-            run, options.table or (), from_key=options.from_key, to_key=options.to_key
+            run,
+            options.table or (),
+            from_key=options.from_key,
+            to_key=options.to_key,
+            where=options.where,
         )
         _ask(options, run, scope, screen)
     return True
@@ -29,13 +39,12 @@ def backfill(options: Options, lookup: Lookup, screen: Screen) -> bool:
     """Ask for the rows to be read again whose column lies in an interval."""
     with opened(options, lookup, screen) as run:
         wanted = {"--table": options.table, "--column": options.column}
-        wanted |= {"--from": options.start, "--to": options.end}
         lacking = [option for option, value in wanted.items() if not value]
         if lacking:
             raise RefusedError(
                 f"a backfill needs {', '.join(lacking)}",
                 risk=NOTHING_CHANGED,
-                remedy="name the table, the column, the first value and the first that is not read",
+                remedy="name the table and the column; --from, --to or both say which values",
             )
         scope = backfill_scope(
             run, options.table, options.column, start=options.start, end=options.end
@@ -46,15 +55,17 @@ def backfill(options: Options, lookup: Lookup, screen: Screen) -> bool:
 
 def _ask(options: Options, run: Run, scope: Scope, screen: Screen) -> None:
     found = estimate(run, scope)
-    for line in _estimate_lines(found):
+    for line in estimate_lines(found):
         screen.say(line)
-    form: Form = {"pipeline": str(run.name), "estimate": _estimate_form(found)}
+    form: Form = {"pipeline": str(run.name), "estimate": estimate_form(found)}
     if options.dry_run:
         screen.result({**form, "request": None}, ["nothing was asked"])
         return
     confirm(options, screen, _question(options, run, scope))
-    asked = steps.ask_resync(run, scope, request_id=options.id, estimated_rows=found.source_rows)
-    told = "waiting for it" if options.wait else steps.who_carries_out(run)
+    asked = steps.ask_resync(run, scope, request_id=options.id, estimated=found)
+    told = steps.who_carries_out(run, asked)
+    if options.wait and asked.status is not RequestStatus.WAITING:
+        told = "waiting for it"
     screen.say(f"request {asked.request_id}: {told}")
     if options.wait:
         asked = wait_until_done(run, asked, screen)
@@ -64,22 +75,3 @@ def _ask(options: Options, run: Run, scope: Scope, screen: Screen) -> None:
 def _question(options: Options, run: Run, scope: Scope) -> str:
     what = str(scope) if options.table else f"all {len(scope.tables)} tables of {run.name}"
     return f"Read {what} again, while the stream goes on?"
-
-
-def _estimate_lines(found: Estimate) -> list[str]:
-    return [
-        f"{each.table}: {_rows(each.source_rows)} at the source, "
-        f"{_rows(each.sink_rows)} at the sink"
-        for each in found.tables
-    ]
-
-
-def _rows(rows: int | None) -> str:
-    return "many rows, not counted," if rows is None else f"about {rows:,} rows"
-
-
-def _estimate_form(found: Estimate) -> list[Form]:
-    return [
-        {"table": str(each.table), "source_rows": each.source_rows, "sink_rows": each.sink_rows}
-        for each in found.tables
-    ]

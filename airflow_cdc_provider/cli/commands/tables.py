@@ -52,6 +52,9 @@ def remove(options: Options, lookup: Lookup, screen: Screen) -> bool:
             confirm(options, screen, "Drop this at the sink, for good?")
         targets = ", ".join(map(str, remove_tables(run, tables, drop_targets=dropped)))
         names = ", ".join(map(str, tables))
+        if not targets:
+            done = f"{names} was removed before, and nothing was left to do"
+            return say_done(run.name, screen, f"{done}; what is at the sink was not looked at")
         fate = f"{targets} is dropped" if dropped else f"The rows in {targets} stay"
         return say_done(run.name, screen, f"{names} is not copied any more. {fate}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import count, cycle
@@ -16,12 +16,10 @@ from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.job import Job
+from airflow_cdc_provider.engine.requests.side_by_side import ReaderRoom
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-READERS = 2
-"""One reads ahead while what the other has read is joined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +41,17 @@ class ReadAhead:
     """
 
     def __init__(
-        self, job: Job, schema: TableSchema, splits: Iterator[SnapshotSplit], number: int
+        self,
+        job: Job,
+        readers: Sequence[SplitReader],
+        splits: Iterator[SnapshotSplit],
+        number: int,
     ) -> None:
         self._job = job
         self._splits = splits
         self._numbers = count(number)
         self._halves: deque[SnapshotSplit] = deque()
-        self._readers = open_readers(job, schema)
+        self._readers = readers
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="cdc-reads-again")
 
     def close(self) -> None:
@@ -92,16 +94,15 @@ def halves_of(job: Job, split: SnapshotSplit) -> tuple[SnapshotSplit, SnapshotSp
     )
 
 
-def open_readers(job: Job, schema: TableSchema) -> list[SplitReader]:
-    """Open as many readers of a table as there is room for, one or two."""
-    return [job.source().split_reader(_reading(job, schema, reader)) for reader in _readers(job)]
+def open_readers(job: Job, schema: TableSchema, numbers: Sequence[int]) -> list[SplitReader]:
+    """Open readers of a table."""
+    return [job.source().split_reader(_reading(job, schema, number)) for number in numbers]
 
 
-def _readers(job: Job) -> range:
-    """Return the readers that `max_connections` and the ids on the source leave room for."""
+def room_for_readers(job: Job) -> ReaderRoom:
+    """Return what `max_connections` and the ids on the source leave for requests."""
     spec, each = job.spec, job.source().connections_a_reader(backfill=True)
-    most = min((spec.max_connections - 1) // each, spec.server_id_last - spec.server_id_first)
-    return range(max(1, min(READERS, most)))
+    return ReaderRoom(spec.max_connections, spec.server_id_last - spec.server_id_first, each)
 
 
 def _reading(job: Job, schema: TableSchema, number: int) -> SplitReading:

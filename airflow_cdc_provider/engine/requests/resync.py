@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import chain, count
@@ -30,11 +30,12 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.requests import Request
+from airflow_cdc_provider.core.splits import Chosen, Interval
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.job import Job
-from airflow_cdc_provider.engine.requests.interval_reads import (
-    IntervalReads,
+from airflow_cdc_provider.engine.requests.chosen_reads import (
+    ChosenReads,
     listed_reads,
     missing_from,
     pieces_of,
@@ -66,10 +67,16 @@ class Surroundings:
 
 
 class Resync:
-    """Carries out one request, from where the sink's ledger says that it is."""
+    """Carries out one request, from where the sink's ledger says that it is.
 
-    def __init__(self, around: Surroundings, request: Request) -> None:
+    `readers` are the numbers of the readers that it may open.
+    """
+
+    def __init__(self, around: Surroundings, request: Request, readers: Sequence[int]) -> None:
         self.request = request
+        self.schemas: Mapping[TableId, TableSchema] = {}
+        """Its tables as it last began to read them."""
+        self._numbers = readers
         self._around = around
         self._job = around.job
         self._noted_s = 0.0
@@ -77,7 +84,7 @@ class Resync:
 
     def run(self) -> None:
         """Read and join what is left of all its tables."""
-        schemas = self._job.schemas()
+        schemas = self._own_schemas()
         for table in self.request.scope.tables:
             if table not in schemas:
                 raise _not_in_plan(table)
@@ -88,25 +95,28 @@ class Resync:
         with closing(self._job.sink().open_joins()) as sink:
             for number, table in enumerate(self.request.scope.tables, start=1):
                 joined = self._count(sink, tables_done=number - 1)
+                self._go_on_or_give_up()  # it may have been cancelled while nobody was at work
                 self._table(sink, schemas[table], joined)
             self._count(sink, tables_done=len(self.request.scope.tables))
 
     def _table(self, sink: JoinSink, schema: TableSchema, joined: Sequence[JoinedSplit]) -> None:
+        _require_interval(schema, self.request.scope.chosen)
         mine = [each.split for each in joined if each.split.table == schema.table]
         scope, rows = self.request.scope, self._job.spec.request_split_rows
         with ExitStack() as stack:
             boundaries = stack.enter_context(self._job.source().boundaries(rows))
-            reads: ReadAhead | IntervalReads
-            if scope.interval is None:
+            readers = open_readers(self._job, schema, self._numbers)
+            reads: ReadAhead | ChosenReads
+            if scope.chosen is None:
                 left = left_of(scope.parts, [split for split in mine if not split.listed])
                 splits = chain.from_iterable(
                     splits_of(schema, keys, boundaries(schema, keys.start)) for keys in left
                 )
-                reads = ReadAhead(self._job, schema, splits, next_number(mine))
+                reads = ReadAhead(self._job, readers, splits, next_number(mine))
             else:
-                cuts = stack.enter_context(self._job.source().interval_cuts(rows))
-                pieces = pieces_of(schema, scope.interval, mine, (cuts, boundaries))
-                reads = IntervalReads(self._job, schema, sink, pieces, next_number(mine))
+                cuts = stack.enter_context(self._job.source().value_cuts(rows))
+                pieces = pieces_of(schema, scope, mine, (cuts, boundaries))
+                reads = ChosenReads(self._job, readers, sink, pieces, next_number(mine))
             for read in stack.enter_context(closing(reads)):
                 self._join(sink, schema, read)
 
@@ -127,7 +137,7 @@ class Resync:
                     read.split,
                     read.report,
                     rows_at,
-                    within=request.scope.parts if request.scope.interval is None else (),
+                    within=request.scope.parts if request.scope.chosen is None else (),
                 )
 
         while (position := join()) is None:
@@ -150,7 +160,7 @@ class Resync:
         drifted: that one is next. A row that is right holds no other's value, so there is an end.
         """
         self._is_leaving = True
-        schemas, stream = self._job.schemas(), self._stream()
+        schemas, stream = self._own_schemas(), self._stream()
         with closing(self._job.sink().open_joins()) as sink:
             for table in self.request.scope.tables:
                 if table in schemas and stream and stream.progress_of(table) is not None:
@@ -166,12 +176,18 @@ class Resync:
             joined = [each.split for each in sink.joined(key) if each.split.table == table]
             like = replace(joined[0], keys=KeyRange())
             with ExitStack() as stack:
-                readers = open_readers(self._job, schema)
+                readers = open_readers(self._job, schema, self._numbers)
                 for reader in readers:
                     stack.callback(reader.close)
                 for read in listed_reads(readers[0], like, keys, count(next_number(joined))):
                     self._join(sink, schema, read)
             back = pa.concat_tables([back, keys])
+
+    def _own_schemas(self) -> Mapping[TableId, TableSchema]:
+        planned = self._job.schemas()
+        tables = self.request.scope.tables
+        self.schemas = {table: planned[table] for table in tables if table in planned}
+        return self.schemas
 
     def _stream(self) -> StreamSplit | None:
         with closing(self._job.sink().open_ledger()) as ledger:
@@ -211,6 +227,19 @@ class Resync:
         is_unwanted = self.request.is_cancel_wanted and not self._is_leaving
         if self._around.is_ending() or is_unwanted:
             raise GivenUpError
+
+
+def _require_interval(schema: TableSchema, chosen: Chosen | None) -> None:
+    """Refuse an interval of a column that the table has lost since it was asked for."""
+    if not isinstance(chosen, Interval):
+        return
+    if chosen.column not in {column.name for column in schema.copied_columns}:
+        raise RefusedError(
+            f"{schema.table} has no column {chosen.column} any more",
+            where="interval of the request",
+            risk="none: what was joined stays, and nothing else was changed",
+            remedy="ask for an interval of a column that it has now, or `resync` the table",
+        )
 
 
 def _not_in_plan(table: TableId) -> RefusedError:

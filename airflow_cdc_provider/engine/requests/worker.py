@@ -1,10 +1,11 @@
 """Carrying out what was asked, beside the stream, by whoever owns the pipeline.
 
-A thread of the stream job looks for open requests and carries out one after the other, oldest
-first. What fails is the request's failure, never the stream's: its error stands in its row. What
-may pass is tried again from where the sink's ledger says that the request is. When the job ends,
-or is killed, a request stays where it is, for the next owner; one that is to be cancelled ends with
-the job, and where the stream failed for good the others say so in their rows.
+A thread of the stream job looks for open requests, and begins each in a thread of its own, oldest
+first, as `side_by_side` lets them. What fails is the request's failure, never the stream's: its
+error stands in its row. What may pass is tried again from where the sink's ledger says that the
+request is. When the job ends, or is killed, a request stays where it is, for the next owner; one
+that is to be cancelled ends with the job, and where the stream failed for good the others say so in
+their rows.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from airflow_cdc_provider.core.errors import (
     CdcError,
@@ -24,21 +26,31 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStatus
+from airflow_cdc_provider.core.stopped_tables import StoppedTable
 from airflow_cdc_provider.engine.backoff import BackOff
 from airflow_cdc_provider.engine.job import Job
+from airflow_cdc_provider.engine.requests.reads import room_for_readers
 from airflow_cdc_provider.engine.requests.resync import GivenUpError, Resync, Surroundings
+from airflow_cdc_provider.engine.requests.side_by_side import ReaderRoom, may_begin
 from airflow_cdc_provider.engine.stream.following import Following
 
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 2.0
+_LEAVE_WITHIN_S = 60.0
 _CANCELLED = "cancelled; what was joined stays"
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    request: Request
+    thread: threading.Thread
 
 
 class RequestWorker:
     """Carries out requests while it is open; a context manager.
 
-    `on_idle` is called each time that nothing is left to do.
+    `first` is called before it looks for requests, `on_idle` each time that nothing is left to do.
     """
 
     def __init__(
@@ -46,14 +58,20 @@ class RequestWorker:
         job: Job,
         following: Following,
         *,
+        first: Callable[[], None] = lambda: None,
         on_idle: Callable[[], None] = lambda: None,
     ) -> None:
         self._job = job
         self._following = following
         self._passed_over = following.passed_over
+        self._first = first
         self._on_idle = on_idle
         self._back_off = BackOff()
         self._closing = threading.Event()
+        self._woken = threading.Event()
+        self._lock = threading.Lock()
+        self._room: ReaderRoom | None = None
+        self._running: dict[str, _Running] = {}
         self._around = Surroundings(job, self._push, self._is_ending, following.changing)
         self._thread = threading.Thread(target=self._run, name="cdc-requests", daemon=True)
 
@@ -63,10 +81,17 @@ class RequestWorker:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         self._closing.set()
-        self._thread.join(timeout=60)
+        self._woken.set()
+        until = time.monotonic() + _LEAVE_WITHIN_S
+        self._thread.join(timeout=_LEAVE_WITHIN_S)
+        with self._lock:
+            threads = [each.thread for each in self._running.values()]
+        for thread in threads:
+            thread.join(timeout=max(0.0, until - time.monotonic()))
         with suppress(CdcError):
             for request in self._open():
-                self._leave(request, error)
+                with suppress(CdcError):  # of one; the others end all the same
+                    self._leave(request, error)
 
     def _leave(self, request: Request, error: BaseException | None) -> None:
         """End what is to be cancelled; say of what stays why it waits, if the stream failed."""
@@ -84,31 +109,96 @@ class RequestWorker:
             return any(sink.freed_keys(request.ledger_key, table).num_rows for table in tables)
 
     def _run(self) -> None:
-        while not self._is_ending():
-            try:
-                for request in self._open():
-                    self._carry_out(request)
-                self._on_idle()
-            except GivenUpError:
+        while True:
+            self._woken.clear()
+            if self._is_ending():
                 return
+            try:
+                self._first()
+                self._begin_those_that_may()
             except FencedError as fenced:
                 self._following.end(fenced)
                 return
             except CdcError as error:
                 log.warning("requests wait: cause=%s", self._scrubbed(error))
-            self._closing.wait(_LOOK_EVERY_S)
+            self._woken.wait(_LOOK_EVERY_S)
+
+    def _begin_those_that_may(self) -> None:
+        with self._lock:
+            running = tuple(each.request for each in self._running.values())
+        to_do = self._flowing()
+        if not to_do and not running:
+            self._on_idle()
+            return
+        for request in tuple(may_begin(to_do, running)):
+            readers = self._take_readers(request)
+            if not readers:
+                return
+            thread = threading.Thread(
+                target=self._run_one, args=(request, readers), name="cdc-request", daemon=True
+            )
+            with self._lock:
+                self._running[request.request_id] = _Running(request, thread)
+            thread.start()
+
+    def _take_readers(self, request: Request) -> Sequence[int]:
+        with self._lock:
+            self._room = self._room or room_for_readers(self._job)
+            return self._room.take(request)
+
+    def _run_one(self, request: Request, readers: Sequence[int]) -> None:
+        is_over = False
+        try:
+            self._carry_out(request, readers)
+            is_over = True
+        except GivenUpError:
+            pass  # the job ends
+        except FencedError as fenced:
+            self._following.end(fenced)
+        except CdcError as error:
+            log.warning(
+                "request waits: request=%s cause=%s", request.request_id, self._scrubbed(error)
+            )
+        finally:
+            with self._lock:
+                if self._room is not None:
+                    self._room.give_back(request)
+                del self._running[request.request_id]
+            if is_over:
+                self._woken.set()  # else it is looked at again in a while
 
     def _is_ending(self) -> bool:
         return self._closing.is_set() or self._following.ending.is_set()
 
-    def _open(self) -> tuple[Request, ...]:
-        return self._job.store.requests(self._job.spec.pipeline, only_open=True)
+    def _flowing(self) -> list[Request]:
+        """Return what can be carried out: the stream leaves none of its tables alone."""
+        requests = [request for request in self._open() if request.kind.reads_rows]
+        if not requests:
+            return []
+        with closing(self._job.sink().open_ledger()) as ledger:
+            stopped = {each.table: each for each in ledger.stopped()}
+        flowing = []
+        for request in requests:
+            waits = [stopped[table] for table in request.scope.tables if table in stopped]
+            if waits and not request.is_cancel_wanted:
+                self._note_waiting(request, waits[0])
+            else:
+                flowing.append(request)
+        return flowing
 
-    def _carry_out(self, request: Request) -> None:
+    def _note_waiting(self, request: Request, stopped: StoppedTable) -> None:
+        text = f"waits: the stream leaves {stopped.table} alone; `resume` it"
+        if request.error != text:
+            self._job.store.note_request(self._job.spec.generation, replace(request, error=text))
+
+    def _open(self) -> tuple[Request, ...]:
+        return self._job.store.to_do(self._job.spec.pipeline)
+
+    def _carry_out(self, request: Request, readers: Sequence[int]) -> None:
         if request.status is RequestStatus.ASKED:
-            request = self._move(request, RequestStatus.READING)
+            request = self._job.move_request(request, RequestStatus.READING)
             self._tell(f"{request.kind.value} {request.request_id} begins: {request.scope}")
-        resync = Resync(self._around, request)
+        resync = Resync(self._around, request, readers)
         try:
             self._try(resync, resync.run)
             self._note_read(request)
@@ -120,6 +210,11 @@ class RequestWorker:
             raise
         except CdcError as error:
             self._give_up(resync, RequestStatus.FAILED, self._scrubbed(error))
+        except Exception:  # noqa: BLE001 - whoever waits must hear of a mistake of ours, too
+            trace = self._job.servers.secrets.scrub(traceback.format_exc())
+            log.error("request fails: request=%s %s", request.request_id, trace)
+            last = trace.strip().splitlines()[-1]
+            self._give_up(resync, RequestStatus.FAILED, f"a mistake in this program: {last}")
         else:
             self._end(resync.request, RequestStatus.DONE)
 
@@ -145,8 +240,9 @@ class RequestWorker:
             try:
                 act()
                 return
-            except (RetryableError, TableChangedError) as error:
-                # the stream makes a change of the table's its own when it comes there
+            except CdcError as error:
+                if not self._may_pass(error, resync):
+                    raise
                 if resync.request.splits > done:
                     failures, since, done = 0, time.monotonic(), resync.request.splits
                 failures += 1
@@ -157,6 +253,21 @@ class RequestWorker:
                     "request is tried again: request=%s cause=%s", resync.request.request_id, text
                 )
                 resync.wait(text, self._back_off.wait_s(failures))
+
+    def _may_pass(self, error: CdcError, resync: Resync) -> bool:
+        """Tell whether trying again may help, as where a table is another one by now.
+
+        The stream makes a change of a table's its own when it comes there.
+        """
+        if isinstance(error, (RetryableError, TableChangedError)):
+            return True
+        if isinstance(error, FencedError):
+            return False
+        known = resync.schemas
+        with suppress(CdcError), self._job.source().catalogue() as catalogue:
+            now = catalogue.schemas([*known])
+            return any(now[table].fingerprint != known[table].fingerprint for table in now)
+        return False
 
     def _note_read(self, request: Request) -> None:
         """Tell the ledger that all rows of tables that were added are there."""
@@ -172,23 +283,12 @@ class RequestWorker:
             self._job.store.mark_table(spec.pipeline, spec.generation, table, TablePhase.CONSISTENT)
 
     def _end(self, request: Request, status: RequestStatus, error: str = "") -> None:
-        self._move(request, status, error)
+        self._job.move_request(request, status, error)
         with suppress(CdcError), closing(self._job.sink().open_joins()) as sink:
             sink.forget(request.ledger_key)
         text = f"{request.kind.value} {request.request_id} {status.value}: {request.rows:,} rows"
         level = "error" if status is RequestStatus.FAILED else "info"
         self._tell(f"{text}; {error}" if error else text, level=level)
-
-    def _move(self, request: Request, to: RequestStatus, error: str = "") -> Request:
-        spec = self._job.spec
-        return self._job.store.move_request(
-            spec.pipeline,
-            spec.generation,
-            request.request_id,
-            expected=request.status,
-            to=to,
-            error=error,
-        )
 
     def _tell(self, text: str, *, level: str = "info") -> None:
         with suppress(CdcError):

@@ -15,7 +15,12 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from airflow_cdc_provider.core.errors import CdcError, FencedError, IntegrityError
+from airflow_cdc_provider.core.errors import (
+    CdcError,
+    FencedError,
+    IntegrityError,
+    TableChangedError,
+)
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.keys import Key
 from airflow_cdc_provider.core.lifecycle import SplitStatus, TablePhase
@@ -70,15 +75,24 @@ class SplitAssigner:
     """Hands out a pipeline's splits under one generation; called from many threads."""
 
     def __init__(
-        self, store: StateStore, name: PipelineName, generation: int, *, most_attempts: int = 6
+        self,
+        store: StateStore,
+        name: PipelineName,
+        generation: int,
+        *,
+        most_attempts: int = 6,
+        begins_again: bool = False,
     ) -> None:
         self.queue = SplitQueue()
+        self.changed: set[TableId] = set()
+        """Tables that were changed while they were read, and begin again later."""
         self.numbers = SplitNumbers()
         self.progress = Progress()
         self._store = store
         self._name = name
         self._generation = generation
         self._most_attempts = most_attempts
+        self._begins_again = begins_again
         self._writing = threading.RLock()
 
     def load(self) -> None:
@@ -89,7 +103,13 @@ class SplitAssigner:
         splits = self._store.splits(self._name)
         for state in splits:
             self.numbers.used(state.split)
-        left = [state.split for state in splits if state.status in _TO_READ]
+        tables = self._store.tables(self._name)
+        aside = {each.table for each in tables if each.phase is TablePhase.CHANGED}
+        left = [
+            state.split
+            for state in splits
+            if state.status in _TO_READ and state.split.table not in aside
+        ]
         for split in left:
             if _is_cut(split, left):
                 self._mark(split, SplitStatus.CUT)
@@ -152,12 +172,27 @@ class SplitAssigner:
         self.refuse_table(split.table, error)
 
     def refuse_table(self, table: TableId, error: CdcError) -> None:
-        """Give up a table; the others go on."""
+        """Give up a table, or set it aside if it was changed; the others go on."""
+        self.queue.fail_table(table, error)
+        if self._begins_again and isinstance(error, TableChangedError):
+            self.set_aside(table)
+            return
         with self._writing:
             self._store.mark_table(
                 self._name, self._generation, table, TablePhase.FAILED, str(error)
             )
-        self.queue.fail_table(table, error)
+
+    def set_aside(self, table: TableId) -> None:
+        """Let a table that was changed begin again once the others are handed off."""
+        with self._writing:
+            if table in self.changed:
+                return
+            self._store.mark_table(self._name, self._generation, table, TablePhase.CHANGED)
+            self.changed.add(table)
+        text = f"{table} was changed at the source while it was read"
+        self._store.tell(
+            self._name, f"{text}: it begins again when the others are handed off", level="warning"
+        )
 
     def plan(self, splits: Sequence[SnapshotSplit]) -> None:
         """Store newly planned splits and let them be claimed."""

@@ -16,11 +16,13 @@ the splits in work, never a finished one, because the ledger in the sink has tho
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import logging
 import secrets
 import socket
 import threading
+from dataclasses import dataclass
 
 from airflow_cdc_provider.core.codec import (
     key_from_json,
@@ -28,7 +30,8 @@ from airflow_cdc_provider.core.codec import (
     split_from_json,
     split_to_json,
 )
-from airflow_cdc_provider.core.errors import CdcError
+from airflow_cdc_provider.core.errors import AssignerPortError, CdcError
+from airflow_cdc_provider.core.jobspec import ANY_PORT
 from airflow_cdc_provider.engine.snapshot.assigner import SplitAssigner
 from airflow_cdc_provider.engine.snapshot.certificates import own_certificate
 from airflow_cdc_provider.engine.snapshot.door import AssignerAddress, Message, greet
@@ -38,19 +41,30 @@ from airflow_cdc_provider.engine.snapshot.split_queue import NoClaim
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class DriverPlace:
+    """Where the driver listens for its readers."""
+
+    host: str
+    """The address under which they reach it."""
+    bind: str = ""
+    """The address of its own that it listens at, if that is another one."""
+    ports: range = ANY_PORT
+
+
 class AssignerServer:
     """Serves one assigner while it is open; a context manager."""
 
-    def __init__(self, assigner: SplitAssigner, *, host: str) -> None:
+    def __init__(self, assigner: SplitAssigner, place: DriverPlace) -> None:
         self._assigner = assigner
         self._context, certificate = own_certificate()
-        self._listener = socket.create_server((host, 0), backlog=64)
+        self._listener = _listener(place)
         self._readers = itertools.count(1)
         self._open: set[socket.socket] = set()
         self._threads: set[threading.Thread] = set()
         self._closing = threading.Event()
         port: int = self._listener.getsockname()[1]
-        self.address = AssignerAddress(host, port, secrets.token_bytes(32), certificate)
+        self.address = AssignerAddress(place.host, port, secrets.token_bytes(32), certificate)
 
     def __enter__(self) -> AssignerServer:
         threading.Thread(target=self._accept, name="cdc-assigner", daemon=True).start()
@@ -59,7 +73,7 @@ class AssignerServer:
     def __exit__(self, *_: object) -> None:
         self._closing.set()
         with contextlib.suppress(OSError):  # wakes the thread that waits in accept()
-            socket.create_connection((self.address.host, self.address.port), timeout=1).close()
+            socket.create_connection(self._listener.getsockname()[:2], timeout=1).close()
         self._listener.close()
         for connection in tuple(self._open):
             with contextlib.suppress(OSError):
@@ -134,6 +148,26 @@ class AssignerServer:
             "split": split_to_json(claim.split),
             "attempt": claim.attempt,
         }
+
+
+def _listener(place: DriverPlace) -> socket.socket:
+    """Listen on the first of the ports that is free."""
+    host, ports, problem = place.bind or place.host, place.ports, ""
+    for port in ports:
+        try:
+            return socket.create_server((host, port), backlog=64)
+        except OSError as error:
+            problem = error.strerror or str(error)
+            if error.errno != errno.EADDRINUSE:
+                break
+    which = f"{ports.start}-{ports.stop - 1}" if len(ports) > 1 else str(ports.start)
+    raise AssignerPortError(
+        f"the driver cannot listen for its readers at {host}, port {which}: {problem}",
+        where="spark.assigner_port",
+        risk="none: nothing was read",
+        remedy="end what listens there, or give a wider range: each snapshot that runs at the "
+        "same time on this host needs a port; without the key any free port is taken",
+    )
 
 
 def _keep_alive(connection: socket.socket) -> None:

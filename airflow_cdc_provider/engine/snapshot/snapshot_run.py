@@ -14,7 +14,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Protocol
 
 from airflow_cdc_provider.columns.source_port import SplitReading
@@ -26,6 +26,7 @@ from airflow_cdc_provider.core.errors import (
     SparkLostError,
 )
 from airflow_cdc_provider.core.history import Held, held_by_reports
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
 from airflow_cdc_provider.core.stream_split import smallest
 from airflow_cdc_provider.engine.backoff import BackOff
@@ -35,7 +36,7 @@ from airflow_cdc_provider.engine.ownership import Ownership
 from airflow_cdc_provider.engine.reconcile import reconcile
 from airflow_cdc_provider.engine.retries import Retries
 from airflow_cdc_provider.engine.snapshot.assigner import SplitAssigner
-from airflow_cdc_provider.engine.snapshot.assigner_server import AssignerServer
+from airflow_cdc_provider.engine.snapshot.assigner_server import AssignerServer, DriverPlace
 from airflow_cdc_provider.engine.snapshot.planner import Planner
 from airflow_cdc_provider.engine.snapshot.reader_task import ReaderTask
 
@@ -50,8 +51,8 @@ class Readers(Protocol):
     """Runs readers somewhere."""
 
     @property
-    def driver_host(self) -> str:
-        """The address under which they reach this process."""
+    def driver(self) -> DriverPlace:
+        """Where this process listens for them."""
 
     @property
     def at_once(self) -> int | None:
@@ -74,6 +75,8 @@ def run_snapshot(job: Job, readers: Readers, *, back_off: BackOff | None = None)
         if assigner.queue.stopped_by is not None:
             raise assigner.queue.stopped_by
         if not is_again:
+            if job.sink().abilities.begins_tables_again:
+                _set_changed_aside(job, assigner)
             _raise_failures(job, assigner)
             return _result(job, assigner, started)
 
@@ -83,7 +86,8 @@ def _own_and_read(
 ) -> tuple[SplitAssigner, bool]:
     """Read until nothing is left or the end is asked for; True to begin again."""
     spec = job.spec
-    assigner = SplitAssigner(job.store, spec.pipeline, spec.generation)
+    begins_again = job.sink().abilities.begins_tables_again
+    assigner = SplitAssigner(job.store, spec.pipeline, spec.generation, begins_again=begins_again)
     ending, again = threading.Event(), threading.Event()
 
     def end(fenced: FencedError | None) -> None:
@@ -145,13 +149,14 @@ def _read(
             job.store.mark_table(spec.pipeline, spec.generation, table.table, TablePhase.SNAPSHOT)
             if table.planning_done:
                 assigner.note_if_read(table.table)
+    tables = job.store.tables(spec.pipeline)
     planner = Planner(
         assigner,
-        job.store.tables(spec.pipeline),
+        [table for table in tables if table.phase is not TablePhase.CHANGED],
         lambda: job.source().boundaries(spec.split_rows),
         stored=lambda table: job.store.splits(spec.pipeline, table.table),
     )
-    with planner, AssignerServer(assigner, host=readers.driver_host) as server:
+    with planner, AssignerServer(assigner, readers.driver) as server:
         task = _task(job, server)
         count = reader_count(job, readers.at_once, each, planning=planner.is_needed)
         log.info("snapshot starts: pipeline=%s readers=%d", spec.pipeline, count)
@@ -216,8 +221,24 @@ def _run_rounds(
         ending.wait(wait_s)
 
 
-def _raise_failures(job: Job, assigner: SplitAssigner) -> None:
+def _set_changed_aside(job: Job, assigner: SplitAssigner) -> None:
+    """Set tables aside that could not be read, and are not defined as they were planned."""
+    failed, planned = _failed(assigner), job.schemas()
+    if not failed:
+        return
+    with suppress(CdcError), job.source().catalogue() as catalogue:
+        for table, now in catalogue.schemas(sorted(failed)).items():
+            if now.fingerprint != planned[table].fingerprint:
+                assigner.set_aside(table)
+
+
+def _failed(assigner: SplitAssigner) -> dict[TableId, CdcError]:
     failed = assigner.queue.failed_tables
+    return {table: failed[table] for table in failed if table not in assigner.changed}
+
+
+def _raise_failures(job: Job, assigner: SplitAssigner) -> None:
+    failed = _failed(assigner)
     if not failed:
         return
     table, error = next(iter(sorted(failed.items())))

@@ -6,11 +6,15 @@ import logging
 from contextlib import closing
 
 from airflow_cdc_provider.columns.sink_port import Sink, SinkLedger
+from airflow_cdc_provider.core.errors import only_of
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.ports import StateStore
+from airflow_cdc_provider.core.requests import RequestKind
 from airflow_cdc_provider.core.schema_changes import SchemaChange
+from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.requests.unread import ask_for_unread
+from airflow_cdc_provider.engine.stream.leaving_tables import let_go
 
 log = logging.getLogger(__name__)
 
@@ -19,8 +23,11 @@ def finish_changes(
     store: StateStore, sink: Sink, ledger: SinkLedger, name: PipelineName, generation: int
 ) -> None:
     """Bring changes that were begun to their end, as the pipeline's owner."""
+    stream: StreamSplit | None = None
     for change in ledger.open_changes():
-        _finish(store, sink, ledger, (name, generation), change)
+        stream = _finish(store, sink, ledger, (name, generation), change)
+    if stream is not None:
+        ask_for_unread(store, name, generation, stream, by="stream")
 
 
 def _finish(
@@ -29,13 +36,17 @@ def _finish(
     ledger: SinkLedger,
     owner: tuple[PipelineName, int],
     change: SchemaChange,
-) -> None:
+) -> StreamSplit:
     name, generation = owner
-    with closing(sink.open_tables()) as tables:
-        tables.change(change)
     table, phase = change.table, TablePhase.CONSISTENT
+    if change.leaves:
+        _give_up(store, name, table, kinds=frozenset(RequestKind))
+        return let_go(store, sink, ledger, generation, change)
+    with closing(sink.open_tables()) as tables, only_of(table):
+        tables.change(change)
     if change.rereads:
-        _give_up(store, name, table)
+        # these would call rows read that were read before; others go on with the new definition
+        _give_up(store, name, table, kinds=frozenset({RequestKind.ADD}))
         phase = TablePhase.SNAPSHOT
     store.change_plan(name, generation, added=[change.after])
     store.mark_table(name, generation, table, phase)
@@ -43,13 +54,15 @@ def _finish(
     store.store_hand_off(name, generation, stream)
     store.tell(name, _told(change), level="warning" if change.rereads else "info")
     log.info("table changed: table=%s rereads=%s", table, change.rereads)
-    ask_for_unread(store, name, generation, stream, by="stream")
+    return stream
 
 
-def _give_up(store: StateStore, name: PipelineName, table: TableId) -> None:
+def _give_up(
+    store: StateStore, name: PipelineName, table: TableId, *, kinds: frozenset[RequestKind]
+) -> None:
     """Cancel what was asked of a table before it was changed."""
     for request in store.requests(name, only_open=True):
-        if table in request.scope.tables:
+        if request.kind in kinds and table in request.scope.tables:
             store.cancel_request(name, request.request_id)
 
 

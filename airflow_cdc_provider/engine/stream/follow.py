@@ -17,11 +17,13 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from airflow_cdc_provider.columns.sink_port import StreamCounts
 from airflow_cdc_provider.columns.source_port import LogReading
 from airflow_cdc_provider.core.errors import (
+    CdcError,
     RetryableError,
     SnapshotRequiredError,
     SparkLostError,
@@ -40,11 +42,14 @@ from airflow_cdc_provider.engine.reconcile import reconcile
 from airflow_cdc_provider.engine.requests.unread import ask_for_unread
 from airflow_cdc_provider.engine.requests.worker import RequestWorker
 from airflow_cdc_provider.engine.retries import Retries
+from airflow_cdc_provider.engine.stream.coming_tables import tell_coming
 from airflow_cdc_provider.engine.stream.finished_changes import finish_changes
 from airflow_cdc_provider.engine.stream.following import Following
 from airflow_cdc_provider.engine.stream.heartbeat import Heartbeat
 from airflow_cdc_provider.engine.stream.schema_changes import SchemaChanges
+from airflow_cdc_provider.engine.stream.stopped_tables import StoppedTables, require_none_stopped
 from airflow_cdc_provider.engine.stream.stream_task import StreamTask
+from airflow_cdc_provider.engine.stream.table_looks import TableLooks
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +90,8 @@ def run_stream(
     while following.is_again:
         following = following.again()
         _own_and_follow(job, following, follower, back_off)
+    if job.spec.stream_mode is StreamMode.BOUNDED and not following.ending.is_set():
+        require_none_stopped(job, following.stopped)
     return _result(job, following, started)
 
 
@@ -109,7 +116,11 @@ def _follow_to_the_end(
     try:
         before = retries.call(lambda: _begin(job, following))
         following.before = following.before or before
-        with _beating(job, following), _requests(job, following):
+        with (
+            _beating(job, following),
+            _requests(job, following),
+            TableLooks(job, following),
+        ):
             _Tries(job, following, follower, retries).run_to_the_end()
             retries.call(lambda: _pass_over(job, following))
         retries.call(lambda: _committed(job, following))
@@ -149,7 +160,7 @@ def _result(job: Job, following: Following, started: float) -> JobResult:
         changes=counts.changes - before.changes,
         transactions=counts.transactions - before.transactions,
         position=str(split.start),
-        consistent=not split.inconsistent,
+        consistent=not (split.inconsistent or following.stopped),
     )
 
 
@@ -173,7 +184,7 @@ def _beating(job: Job, following: Following) -> Heartbeat:
 def _requests(job: Job, following: Following) -> AbstractContextManager[object]:
     """Carry out what is asked, beside the stream."""
     if job.spec.stream_mode is StreamMode.CONTINUOUS:
-        return RequestWorker(job, following)
+        return RequestWorker(job, following, first=StoppedTables(job, following).bring_further)
     if not following.carries_out:
         return nullcontext()
 
@@ -224,19 +235,30 @@ class _Tries:
                     raise
                 self._retries.tell("stream restarts from the ledger", error)
                 self._following.ending.wait(self._retries.back_off.wait_s(failures))
+            except CdcError as error:
+                self._leave_alone(error)
         if self._following.fenced is not None:
             raise self._following.fenced
+
+    def _leave_alone(self, error: CdcError) -> None:
+        """Begin again without the tables that an error is about; raise what is everybody's."""
+        if not StoppedTables(self._job, self._following).stop(error):
+            raise error
+        self._following.begin_again()
 
     def _change_tables(self, stopped_by: TableChangedError) -> None:
         """Make a change of the source's tables at the sink, and follow with what they are now."""
         if stopped_by.args == self._changed_by:
             raise stopped_by  # it was made, and stands in the way all the same
         self._changed_by = stopped_by.args
-        self._retries.call(
-            lambda: SchemaChanges(self._job, self._following, self._task.reading).make(stopped_by)
-        )
+        self._retries.call(lambda: self._make_change(stopped_by))
         self._task = _task(self._job, self._following)
         self._follower = self._open_follower(self._task, self._following)
+
+    def _make_change(self, stopped_by: TableChangedError) -> None:
+        changes = SchemaChanges(self._job, self._following, self._task.reading)
+        with closing(self._job.sink().open_ledger()) as ledger:
+            changes.make(stopped_by, ledger, ledger.stream())
 
     def _follow(self, stream: StreamSplit) -> bool:
         # also where nothing is to be read, and so nobody would look at the log
@@ -271,10 +293,12 @@ def _take_over(job: Job, following: Following) -> StreamCounts:
         ledger.take_over(spec.generation)
         reconcile(job.store, ledger, spec.pipeline, spec.generation)
         finish_changes(job.store, job.sink(), ledger, spec.pipeline, spec.generation)
+        StoppedTables(job, following).heed(ledger)
         split, counts = ledger.stream(), ledger.counts()
     if split is None:
         raise _not_handed_off(job)
     ask_for_unread(job.store, spec.pipeline, spec.generation, split, by="stream")
+    following.on_coming = partial(tell_coming, job)
     following.tables = frozenset(progress.table for progress in split.tables)
     for table in split.passed(split.start).inconsistent:
         job.store.mark_table(spec.pipeline, spec.generation, table, TablePhase.CATCHING_UP)
@@ -284,7 +308,7 @@ def _take_over(job: Job, following: Following) -> StreamCounts:
 def _committed(job: Job, following: Following) -> StreamSplit:
     """Return the stream as the ledger has it, and note what was committed since the hand-off."""
     with closing(job.sink().open_ledger()) as ledger:
-        split, counts = ledger.stream(), ledger.counts()
+        split, counts, following.stopped = ledger.stream(), ledger.counts(), ledger.stopped()
     if split is None:
         raise _not_handed_off(job)
     split = split.passed(split.start)
@@ -308,6 +332,7 @@ def _task(job: Job, following: Following) -> StreamTask:
             reader_id=spec.server_id_first,
             max_batch_changes=spec.max_batch_changes,
             zero_dates=spec.zero_dates,
+            picks=spec.picks,
         ),
         max_batch_s=spec.max_batch_s,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from airflow_cdc_provider.columns.sink_port import StreamCounts
@@ -12,6 +12,7 @@ from airflow_cdc_provider.core.codec import quiet_log_from_json
 from airflow_cdc_provider.core.errors import CdcError, FencedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.stopped_tables import StoppedTable
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.stream.passed_over import PassedOver
 from airflow_cdc_provider.engine.stream.stream_task import ERROR
@@ -36,6 +37,14 @@ class Following:
     """Of the micro-batch that failed last, or the fencing."""
     carries_out: bool = False
     """A bounded run ends once what was asked of the pipeline is done."""
+    coming_back: frozenset[TableId] = frozenset()
+    """Stopped tables that are read beside the stream, to come back."""
+    caught_up: frozenset[TableId] = frozenset()
+    """Those of them that have come to the end of the log."""
+    stopped: tuple[StoppedTable, ...] = ()
+    """Tables that the stream leaves alone, when the ledger was last read."""
+    on_coming: Callable[[Sequence[TableId]], None] = lambda _: None
+    """Hears the names of tables that came at the source, captured ones too."""
     before: StreamCounts | None = None
     """What earlier runs had committed; None until this one has begun."""
     committed: tuple[StreamSplit, StreamCounts] | None = None
@@ -53,7 +62,13 @@ class Following:
 
     def again(self) -> Following:
         """Return what the next one begins with."""
-        return Following(bound=self.bound, carries_out=self.carries_out, before=self.before)
+        return Following(
+            bound=self.bound,
+            carries_out=self.carries_out,
+            coming_back=self.coming_back,
+            caught_up=self.caught_up,
+            before=self.before,
+        )
 
     @property
     def fenced(self) -> FencedError | None:
@@ -67,3 +82,5 @@ class Following:
                 self.error = CdcError.from_json(form)
                 raise self.error
             self.passed_over.log = quiet_log_from_json(form["quiet"])
+            if form["coming"]:
+                self.on_coming(tuple(map(TableId.parse, form["coming"])))

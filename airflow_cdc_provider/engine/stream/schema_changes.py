@@ -13,11 +13,13 @@ process that is killed anywhere leaves a change that the next owner brings to it
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 
 from airflow_cdc_provider.columns.changes import ChangeBatch, Statement
+from airflow_cdc_provider.columns.sink_port import SinkLedger
 from airflow_cdc_provider.columns.source_port import LogReading, PreflightQuestion
 from airflow_cdc_provider.core.errors import SchemaMovedError, TableChangedError
 from airflow_cdc_provider.core.findings import Level
@@ -36,10 +38,14 @@ from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.stream.finished_changes import finish_changes
 from airflow_cdc_provider.engine.stream.following import Following
+from airflow_cdc_provider.engine.stream.leaving_tables import leaving_table
 from airflow_cdc_provider.engine.stream.selection import CapturedTables
 
 _READ_S = 5.0
 """How long one batch of the look ahead may be read."""
+COMES_BACK_S = 5.0
+"""A table that is dropped or renamed has another in its place soon, as a rule."""
+_LOOK_EVERY_S = 0.5
 
 
 @dataclass(slots=True)
@@ -69,19 +75,22 @@ class SchemaChanges:
         self._reading = reading
         self._captured = CapturedTables(job.plans(), {})
 
-    def make(self, stopped_by: TableChangedError) -> None:
-        """Make the change that the stream stands before; what may not be made is raised."""
+    def make(
+        self,
+        stopped_by: TableChangedError,
+        ledger: SinkLedger,
+        stream: StreamSplit | None,
+    ) -> None:
+        """Make the change that a stream stands before; what may not be made is raised."""
         job, sink = self._job, self._job.sink()
-        if not sink.abilities.changes_tables:
+        if not sink.abilities.changes_tables or stream is None:
             raise stopped_by
-        with closing(sink.open_ledger()) as ledger:
-            stream = ledger.stream()
-            if stream is None:
-                raise stopped_by
-            if not ledger.open_changes():
-                ledger.begin_changes(self._changes(stream, stopped_by))
-            with self._following.changing:
-                finish_changes(job.store, sink, ledger, job.spec.pipeline, job.spec.generation)
+        if not ledger.open_changes():
+            ledger.begin_changes(self._changes(stream, stopped_by))
+        with self._following.changing:
+            finish_changes(job.store, sink, ledger, job.spec.pipeline, job.spec.generation)
+            followed = ledger.stream() or stream
+            self._following.tables = frozenset(each.table for each in followed.tables)
 
     def _changes(
         self, stream: StreamSplit, stopped_by: TableChangedError
@@ -90,10 +99,42 @@ class SchemaChanges:
         if not tables:
             raise stopped_by
         said, now = self._look_ahead(stream, tables)
-        return tuple(
+        until_s = time.monotonic() + COMES_BACK_S
+        while len(now) < len(tables) and time.monotonic() < until_s:
+            if self._following.ending.wait(_LOOK_EVERY_S):
+                raise _being_changed(tables, f"catalogue of {self._job.source()}")
+            said, now = self._look_ahead(stream, tables)
+        changes = tuple(
             self._change(stream, table, said[table], now.get(table), stopped_by)
             for table in sorted(tables)
         )
+        if self._captured.plans.keys() <= {change.table for change in changes if change.leaves}:
+            raise stopped_by.saying(
+                f"{stopped_by.what}; no table of the pipeline is left; `drop` it"
+            )
+        return changes
+
+    def anew(self, stream: StreamSplit, table: TableId, why: str) -> SchemaChange:
+        """Return the change that takes a table as it is now, and has its rows read again."""
+        before, through, statement = self._catalogue([table]), stream.start, ""
+        reading = replace(self._reading, every_statement=True)
+        for batch in self._read(stream, reading):
+            barrier = batch.barrier
+            if barrier is not None and batch.end is not None and barrier.effect.names(table):
+                through, statement = batch.end, barrier.sql[:300]
+        now = self._catalogue_as(before, [table])
+        if table not in now:
+            raise _not_taken(table, "it is not at the source any more")
+        plan = self._captured.plans[table]
+        after = replace(plan, schema=now[table])
+        found = self._job.source().difference(plan.schema, after.schema, ())
+        refused = found.refused or self._refused(after)
+        if refused:
+            raise _not_taken(table, refused)
+        with closing(self._job.sink().open_tables()) as tables:
+            found = found.onto(tables.columns(plan)).read_again(why)
+        keeps = self._job.spec.schema_changes.drop_column is Policy.IGNORE
+        return SchemaChange(plan, after, found, through, statement, keeps_dropped=keeps)
 
     # --- what the log and the catalogue say ---------------------------------------------------
 
@@ -119,16 +160,17 @@ class SchemaChanges:
         reading = replace(self._reading, schemas=schemas, every_statement=True)
         for batch in self._read(stream, reading):
             self._note(batch, stream, said)
+        return said, self._catalogue_as(before, tables)
+
+    def _catalogue_as(
+        self, before: Mapping[TableId, TableSchema], tables: Collection[TableId]
+    ) -> Mapping[TableId, TableSchema]:
+        """Return the definitions that tables have now, which are still those of before."""
         now = self._catalogue(tables)
         same = self._job.source().is_same
         if before.keys() != now.keys() or not all(same(before[t], now[t]) for t in now):
-            raise SchemaMovedError(
-                f"{', '.join(map(str, sorted(tables)))} is being changed right now",
-                where=f"catalogue of {self._job.source()}",
-                risk="none: nothing was done about it yet",
-                remedy="nothing: it is looked at again",
-            )
-        return said, now
+            raise _being_changed(tables, f"catalogue of {self._job.source()}")
+        return now
 
     def _read(self, stream: StreamSplit, reading: LogReading) -> Iterator[ChangeBatch]:
         source = self._job.source()
@@ -174,11 +216,14 @@ class SchemaChanges:
         now: TableSchema | None,
         stopped_by: TableChangedError,
     ) -> SchemaChange:
-        if now is None:
-            raise _stopped(stopped_by, f"{table} is not at the source any more")
         if not said.found or said.through is None:
-            raise _stopped(stopped_by, f"the log does not say what became of {table}")
+            raise _stopped(stopped_by, f"the log does not say what became of {table}", table)
         plan = self._captured.plans[table]
+        if now is None:
+            leaving = leaving_table(plan, said.found, said.through, self._job.spec.schema_changes)
+            if leaving is None:
+                raise _stopped(stopped_by, f"{table} is not at the source any more", table)
+            return leaving
         after = replace(plan, schema=now)
         change = SchemaChange(
             before=plan,
@@ -189,7 +234,7 @@ class SchemaChanges:
         )
         refused = change.difference.refused or self._refused(after)
         if refused:
-            raise _stopped(stopped_by, f"{table}: {refused}")
+            raise _stopped(stopped_by, f"{table}: {refused}", table)
         return self._by_policy(change, said, stream, stopped_by)
 
     def _difference(self, before: TablePlan, after: TablePlan, said: _Statements) -> Difference:
@@ -217,13 +262,14 @@ class SchemaChanges:
         if truncates:
             found = replace(found, moved="")
         elif said.truncates and policy.truncate is Policy.IGNORE:
-            raise _stopped(stopped_by, f"{change.table} was truncated, and not that alone")
+            why = f"{change.table} was truncated, and not that alone"
+            raise _stopped(stopped_by, why, change.table)
         if not in_step:
             found = found.read_again("not all of its rows were in step yet")
         kinds = found.kinds | ({ChangeKind.TRUNCATE} if said.truncates else frozenset())
         for kind in sorted(kinds):
             if policy.of(kind) is Policy.STOP:
-                raise _stopped(stopped_by, f"schema_changes says {kind.value}: stop")
+                raise _stopped(stopped_by, f"schema_changes says {kind.value}: stop", change.table)
         if policy.rows is Policy.IGNORE:
             found = replace(found, moved="")
         return replace(
@@ -271,5 +317,23 @@ def _only_truncates(found: Difference, said: _Statements) -> bool:
     return said.truncates and len(said.found) == 1 and found.kinds <= {ChangeKind.ROWS}
 
 
-def _stopped(error: TableChangedError, why: str) -> TableChangedError:
-    return error.saying(f"{error.what}; {why}")
+def _being_changed(tables: Collection[TableId], where: str) -> SchemaMovedError:
+    return SchemaMovedError(
+        f"{', '.join(map(str, sorted(tables)))} is being changed right now",
+        where,
+        "none: nothing was done about it yet",
+        "nothing: it is looked at again",
+    )
+
+
+def _stopped(error: TableChangedError, why: str, table: TableId) -> TableChangedError:
+    return error.saying(f"{error.what}; {why}").about(table)
+
+
+def _not_taken(table: TableId, why: str) -> TableChangedError:
+    return TableChangedError(
+        f"{table}: {why}",
+        where=f"definition of {table}",
+        risk="none: nothing was changed, and it stays as it is at the sink",
+        remedy=f"mend it at the source, or `reset` it with --table {table}",
+    ).about(table)

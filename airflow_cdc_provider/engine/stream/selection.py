@@ -14,6 +14,7 @@ to the place before the statement, and the table's change is an error.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -53,8 +54,8 @@ class Work:
     """What of a batch is to be applied from one position."""
 
     tables: tuple[TableWork, ...]
-    changes: int
-    """Row changes before they were merged."""
+    changes_of: Mapping[TableId, int]
+    """Each table's row changes before they were merged; tables without any are left out."""
     transactions: int
     committed_us: int
 
@@ -65,6 +66,11 @@ class CapturedTables:
     def __init__(self, plans: Sequence[TablePlan], columns: Mapping[TableId, pa.Schema]) -> None:
         self.plans: Mapping[TableId, TablePlan] = {plan.schema.table: plan for plan in plans}
         self._schemas = columns
+
+    @property
+    def followed(self) -> tuple[TablePlan, ...]:
+        """Return the plans of the tables whose changes are read."""
+        return tuple(self.plans[table] for table in self._schemas if table in self.plans)
 
     def plan_of(self, changes: TableChanges) -> TablePlan:
         """Return the plan of a table; changes of another shape than planned are refused."""
@@ -83,8 +89,8 @@ class CapturedTables:
                 f"{_difference(wanted, found)}",
                 where=f"table {changes.table}",
                 risk="values could land in the wrong column; nothing of the batch was kept",
-                remedy="`reset` the pipeline with its new definition; its tables are read again",
-            )
+                remedy=f"`reset` it with --table {changes.table}: only that is read again",
+            ).about(changes.table)
         return plan
 
     def columns_of(self, table: TableId) -> pa.Schema:
@@ -170,7 +176,7 @@ class Selection:
             risk="none yet: what came before the statement is committed, nothing behind it",
             remedy="make the same change at the sink, or drop its table there, as after a RENAME; "
             f"then `reset` it with {arguments}: only that is read again",
-        )
+        ).about(*tables)
 
     def work(self, position: LogPosition, stream: StreamSplit) -> Work:
         """Return what is to be applied by a slot that is at `position`."""
@@ -223,9 +229,12 @@ class Selection:
     def _select(self, position: LogPosition, stream: StreamSplit) -> Work:
         parts = self.kept(position, stream)
         points = self.points_beyond(position)
+        counts: Counter[TableId] = Counter()
+        for plan, kept in parts:
+            counts[plan.schema.table] += len(kept)
         return Work(
             tables=_merged(parts),
-            changes=sum(len(kept) for _, kept in parts),
+            changes_of=counts,
             transactions=len(points),
             committed_us=points[-1].committed_us if points else 0,
         )

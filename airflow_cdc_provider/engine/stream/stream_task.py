@@ -167,15 +167,19 @@ def apply_changes(
     sink: ChangeSink | None = None
     is_whole = False
     changes = 0
+    coming: tuple[TableId, ...] = ()
     try:
         sink = kept.take(turn) or task.open_changes()
         sink.quiet = quiet
         for encoded in joined(_parts(rows)):
-            committed = sink.apply(decode(encoded))
+            batch = decode(encoded)
+            committed = sink.apply(batch)
+            coming += batch.barrier.effect.coming if batch.barrier is not None else ()
             changes += committed.changes if committed is not None else 0
         is_whole = True
         log.debug("micro-batch applied: turn=%s changes=%d", turn, changes)
-        yield _applied_row(APPLIED, {"changes": changes, "quiet": quiet_log_to_json(sink.quiet)})
+        told = {"quiet": quiet_log_to_json(sink.quiet), "coming": [str(table) for table in coming]}
+        yield _applied_row(APPLIED, {"changes": changes, **told})
     except CdcError as error:
         yield _applied_row(ERROR, error.to_json())
     finally:

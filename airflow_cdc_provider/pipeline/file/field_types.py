@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from pydantic import BeforeValidator, WithJsonSchema
 
@@ -97,6 +99,18 @@ def _folder_path(value: Any) -> Any:
     return path.rstrip("/")
 
 
+def _ports(value: Any) -> str:
+    text = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
+    found = _RANGE.fullmatch(text.strip())
+    first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+    if not 1024 <= first <= last <= 65_535:
+        raise WrongValueError(
+            f"{value!r} is not a port from 1024 to 65535 or a range of them",
+            "write it as 47000 or 47000-47019",
+        )
+    return f"{first}-{last}"
+
+
 def _stream_start(value: Any) -> Any:
     if value in ("earliest", "latest") or (
         isinstance(value, dict) and value.keys() <= {"position", "gtid", "timestamp"}
@@ -135,7 +149,22 @@ def _where(value: Any) -> Any:
     return value
 
 
+def _time_zone(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        ZoneInfo(value)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        near = difflib.get_close_matches(value, available_timezones(), n=1, cutoff=0.6)
+        raise WrongValueError(
+            f"{value!r} is no time zone that is known here",
+            f"did you mean {near[0]}?" if near else "write its IANA name, as in Europe/Berlin",
+        ) from None
+    return value
+
+
 Name = Annotated[str, BeforeValidator(_name)]
+TimeZone = Annotated[str, BeforeValidator(_time_zone)]
 Pattern = Annotated[str, BeforeValidator(_pattern)]
 Routes = Annotated[dict[str, str], BeforeValidator(_route)]
 EnvironmentName = Annotated[str, BeforeValidator(_environment_name)]
@@ -143,6 +172,11 @@ ConnectionId = Annotated[str, BeforeValidator(_connection_id)]
 ServerIds = Annotated[
     str,
     BeforeValidator(_server_ids),
+    WithJsonSchema({"type": ["string", "integer"], "pattern": r"^[0-9]+\s*(-\s*[0-9]+)?$"}),
+]
+Ports = Annotated[
+    str,
+    BeforeValidator(_ports),
     WithJsonSchema({"type": ["string", "integer"], "pattern": r"^[0-9]+\s*(-\s*[0-9]+)?$"}),
 ]
 SinkType = Annotated[Literal["mysql", "changelog"], BeforeValidator(_sink_type)]

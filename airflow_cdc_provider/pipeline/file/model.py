@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from airflow_cdc_provider.core.endpoint import Folder
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
-from airflow_cdc_provider.core.jobspec import ApplyMode, StreamMode
+from airflow_cdc_provider.core.jobspec import ANY_PORT, ApplyMode, StreamMode
 from airflow_cdc_provider.core.schema_changes import SchemaPolicy
 from airflow_cdc_provider.pipeline.file.field_types import (
     ConnectionId,
@@ -23,11 +23,13 @@ from airflow_cdc_provider.pipeline.file.field_types import (
     NoCondition,
     NoTopology,
     Pattern,
+    Ports,
     Routes,
     ServerIds,
     SinkType,
     StreamStart,
     StreamStop,
+    TimeZone,
 )
 from airflow_cdc_provider.pipeline.file.patterns import Route, TablePattern, parse_routes
 from airflow_cdc_provider.pipeline.file.problems import WrongValueError
@@ -249,6 +251,11 @@ class StreamSection(Section):
     max_batch: MaxBatch = Field(
         default_factory=MaxBatch, description="When a batch of changes is committed at the sink."
     )
+    table_errors: Literal["isolate", "stop"] = Field(
+        default="isolate",
+        description="`isolate`: a table that cannot go on stops where it stands, and the others "
+        "flow on. `stop`: the stream ends for all, so that their rows are of one position.",
+    )
 
     @property
     def stream_mode(self) -> StreamMode:
@@ -290,10 +297,65 @@ class SchemaChangesSection(Section):
         description="Rows come or go without being logged: partitions are dropped or exchanged, "
         "another table is renamed into its place. The table's rows are read again.",
     )
+    drop_table: AnyPolicy = Field(
+        default="ignore",
+        description="The table is dropped, and none takes its name within five seconds: it is not "
+        "copied any more. `ignore`: its rows at the sink stay; `apply`: they are dropped with the "
+        "sink's table.",
+    )
+    rename_table: ApplyOrStop = Field(
+        default="apply",
+        description="The table gets another name, and none takes its own: it is not copied any "
+        "more, and what becomes of its rows at the sink is what `drop_table` says. Under its new "
+        "name it is a new table, see `source.new_tables`.",
+    )
 
     @property
     def policy(self) -> SchemaPolicy:
         return SchemaPolicy.from_json(self.model_dump())
+
+
+class RequestsSection(Section):
+    """What is asked of the pipeline while it lives: resync, backfill, repair."""
+
+    approve_above_rows: int | None = Field(
+        default=None,
+        ge=0,
+        description="A request that is about more rows than this, at the source or at the sink, "
+        "waits until somebody approves it; so does one whose rows are not counted. Without it "
+        "none waits.",
+        examples=[1_000_000],
+    )
+
+
+class BackfillTable(Section):
+    """How the windows of `<pipeline>__backfill` find a table's rows."""
+
+    column: str = Field(
+        min_length=1,
+        description="The column whose values lie in a window: a TIMESTAMP, DATETIME or DATE, or a "
+        "whole number.",
+        examples=["created_at"],
+    )
+    timezone: TimeZone | None = Field(
+        default=None,
+        description="Of a DATETIME or DATE: the time zone in which its values are written, as "
+        "`Europe/Berlin` or `UTC`. A TIMESTAMP has none: it is a moment.",
+        examples=["Europe/Berlin"],
+    )
+    epoch: Literal["seconds", "milliseconds", "microseconds"] | None = Field(
+        default=None,
+        description="Of a whole number: what it counts since 1970-01-01 00:00:00 UTC.",
+    )
+
+    @model_validator(mode="after")
+    def _tells_time_one_way(self) -> Self:
+        if self.timezone is not None and self.epoch is not None:
+            raise WrongValueError(
+                "a column is in a time zone, or counts since 1970, not both",
+                "write timezone for a DATETIME or DATE, epoch for a whole number",
+            )
+        return self
 
 
 class SparkSection(Section):
@@ -315,6 +377,19 @@ class SparkSection(Section):
         "does it itself, and a continuous stream's driver: up to 64 MB of log, or 200,000 rows of "
         "at most 50 tables.",
     )
+    assigner_port: Ports | None = Field(
+        default=None,
+        description="Where a cluster's readers reach the driver to be given splits: a port, or "
+        "`first-last`, of which the first free one is taken; without it any free port.",
+        examples=["47000-47019"],
+    )
+
+    @property
+    def assigner_ports(self) -> range:
+        if self.assigner_port is None:
+            return ANY_PORT
+        first, _, last = self.assigner_port.partition("-")
+        return range(int(first), int(last) + 1)
 
 
 class PipelineFile(Section):
@@ -344,6 +419,15 @@ class PipelineFile(Section):
         default_factory=SchemaChangesSection,
         description="What is done when a copied table's definition changes: `apply` it at the "
         "sink, `ignore` it there, or `stop` the stream for a person.",
+    )
+    requests: RequestsSection = Field(
+        default_factory=RequestsSection, description="What is asked of the pipeline while it lives."
+    )
+    backfill: dict[Pattern, BackfillTable] = Field(
+        default_factory=dict,
+        description="Tables that `<pipeline>__backfill` reads again, a window of time each run: "
+        '`"shop.orders": {column: created_at}`.',
+        examples=[{"shop.orders": {"column": "created_at"}}],
     )
     topology: NoTopology = Field(
         default=None, description="Two-way sync: not in this release; `null`."

@@ -6,7 +6,7 @@ do not exist, is checked by preflight, and named with the same lines (`expansion
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.pipeline.file.model import PipelineFile
@@ -32,6 +32,7 @@ def check_file(file: PipelineFile) -> Iterator[Found]:
     yield from _not_onto_itself(file)
     yield from _exactly_once(file)
     yield from _table_settings(file)
+    yield from _backfills(file)
     yield from _spark_settings(file)
     if file.stream.writers > 1 and file.stream.apply != "merged":
         yield (
@@ -112,13 +113,27 @@ def _exactly_once(file: PipelineFile) -> Iterator[Found]:
 
 
 def _table_settings(file: PipelineFile) -> Iterator[Found]:
-    for name in file.snapshot.tables:
-        if not file.picks(TableId.parse(name)):
+    yield from _not_picked(file, file.snapshot.tables, ("snapshot", "tables"))
+    yield from _not_picked(file, file.backfill, ("backfill",))
+
+
+def _not_picked(file: PipelineFile, names: Iterable[str], path: Path) -> Iterator[Found]:
+    for name in names:
+        if "*" in name or not file.picks(TableId.parse(name)):
             yield (
-                ("snapshot", "tables", name),
+                (*path, name),
                 f"{name} is not among the pipeline's tables",
                 "name one table of source.tables, without *",
             )
+
+
+def _backfills(file: PipelineFile) -> Iterator[Found]:
+    if file.backfill and file.sink.folder is not None:
+        yield (
+            ("backfill",),
+            f"a sink of type {file.sink.type} takes no rows again: it keeps what it was given",
+            "remove it",
+        )
 
 
 def _spark_settings(file: PipelineFile) -> Iterator[Found]:

@@ -14,25 +14,37 @@ from airflow_cdc_provider.pipeline.steps.requests import planned_schema, resync_
 from airflow_cdc_provider.pipeline.steps.sink import source_of
 
 
-def backfill_scope(run: Run, table: str, column: str, *, start: str, end: str) -> Scope:
-    """Return the scope of a backfill; `end` is the first value that is not read."""
+def backfill_scope(
+    run: Run, table: str, column: str, *, start: str | None, end: str | None
+) -> Scope:
+    """Return the scope of a backfill; `end` is the first value that is not read.
+
+    None is an open end, and one of both may be.
+    """
     (named,) = resync_scope(run, [table]).tables
     schema = planned_schema(run, named)
-    found = _column(schema, column)
+    if start is None and end is None:
+        raise _refused(
+            "an interval has an end on one side at least",
+            "give --from, --to or both; `resync` reads the whole table, NULLs included",
+        )
+    found = interval_column(schema, column)
     interval = Interval(
         found.name,
         _value(run, schema, found, "--from", start),
         _value(run, schema, found, "--to", end),
     )
-    if not (interval.start,) < (interval.end,):
+    values = interval.values
+    if values.start is not None and values.end is not None and not values.start < values.end:
         raise _refused(
             f"no value of {found.name} lies from {start} up to {end}",
             "give the smaller value as --from; --to is not read itself",
         )
-    return Scope((named,), interval=interval)
+    return Scope((named,), chosen=interval)
 
 
-def _column(schema: TableSchema, name: str) -> Column:
+def interval_column(schema: TableSchema, name: str) -> Column:
+    """Return a column whose values may bound an interval; refuse any other."""
     copied = {column.name: column for column in schema.copied_columns}
     found = copied.get(name)
     if found is None:
@@ -50,7 +62,11 @@ def _column(schema: TableSchema, name: str) -> Column:
     return found
 
 
-def _value(run: Run, schema: TableSchema, column: Column, option: str, text: str) -> KeyPart:
+def _value(
+    run: Run, schema: TableSchema, column: Column, option: str, text: str | None
+) -> KeyPart | None:
+    if text is None:
+        return None
     try:
         return source_of(run).value_of(schema, column.name, text)
     except ValueError as error:

@@ -16,6 +16,6 @@ from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up
 
 def carry_out(run: Run, *, on_tick: Callable[[], None] = lambda: None) -> JobEnd | None:
     """Carry out every open request and catch up with the log; None if there is none."""
-    if not run.store.requests(run.name, only_open=True):
+    if not run.store.to_do(run.name):
         return None
     return catch_up(run, on_tick=on_tick)

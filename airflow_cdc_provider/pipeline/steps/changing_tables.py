@@ -11,13 +11,14 @@ nobody has, and refuses to go on without a table of the plan that is on its way.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 
 from airflow_cdc_provider.columns.sink_port import SinkLedger
 from airflow_cdc_provider.core.errors import (
     NOTHING_CHANGED,
     RefusedError,
     SnapshotRequiredError,
+    TablesStoppedError,
 )
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
@@ -43,6 +44,9 @@ from airflow_cdc_provider.pipeline.steps.tables import (
     require_keys,
     require_separate,
 )
+
+_REMOVED = "not copied any more: "
+_EVENTS_READ = 1_000
 
 CatchUp = Callable[[Run], object]
 """Brings the sink to the end of the source's log."""
@@ -104,7 +108,8 @@ def _begin(run: Run, pick: Pick, reach: CatchUp | None = None) -> tuple[TableId,
     with closing(open_ledger(run)) as ledger:
         _own(run, ledger)
         ledger.change_tables(removed=[plan.schema.table for plan in begun])
-    (reach or catch_up)(run)
+    with suppress(TablesStoppedError):  # others that stand still do not stand in the way
+        (reach or catch_up)(run)
     with closing(open_ledger(run)) as ledger:
         generation = _own(run, ledger)
         # what the log holds behind the stream's position is the stream's: they are looked at now
@@ -127,10 +132,10 @@ def _begin(run: Run, pick: Pick, reach: CatchUp | None = None) -> tuple[TableId,
 
 def targets_of(run: Run, tables: Collection[TableId]) -> dict[TableId, int | None]:
     """Return the sink's tables of tables that may be removed, and how many rows each has."""
-    planned = {state.table: state.plan for state in run.store.tables(run.name)}
-    _require_gone(run, planned, tables)
+    known = _sink_tables(run)
+    _require_gone(run, known, tables)
     with closing(open_targets(run)) as targets:
-        return {planned[t].sink_table: targets.rows(planned[t].sink_table) for t in tables}
+        return {known[table]: targets.rows(known[table]) for table in tables if table in known}
 
 
 def remove_tables(
@@ -139,25 +144,43 @@ def remove_tables(
     """Let the stream give up tables that the file does not pick any more.
 
     Returns the sink's tables that nobody writes to any more. Their rows stay, or are dropped with
-    them: once the stream has let go, and while the claim still keeps others away.
+    them: once the stream has let go, and while the claim still keeps others away. What was cut off
+    in the middle is brought to its end, and what is done already is left as it is.
     """
-    planned = {state.table: state.plan for state in run.store.tables(run.name)}
-    _require_gone(run, planned, tables)
+    known = _sink_tables(run)
+    _require_gone(run, known, tables)
+    begun = [table for table in tables if table in known]
+    if not begun:
+        return ()
     with closing(open_ledger(run)) as ledger:
         generation = _own(run, ledger)
         stream = ledger.change_tables(removed=tables)
         run.store.change_plan(run.name, generation, removed=tables)
         run.store.store_hand_off(run.name, generation, stream)
-        kept = [plan for table, plan in planned.items() if table not in tables]
-        gone = sorted(planned[table].sink_table for table in tables)
+        names = ", ".join(map(str, sorted(begun)))
+        run.store.tell(run.name, f"{_REMOVED}{names}", level="warning")
+        kept = [state.plan for state in run.store.tables(run.name)]
+        gone = sorted(known[table] for table in begun)
         try:
             if drop_targets:
                 _drop(run, generation, gone, {plan.sink_table for plan in kept})
         finally:
             release_tables(run, generation, keep=kept)
-    names = ", ".join(map(str, sorted(tables)))
-    run.store.tell(run.name, f"not copied any more: {names}", level="warning")
     return tuple(gone)
+
+
+def _sink_tables(run: Run) -> dict[TableId, TableId]:
+    """Return where each table goes: of the plan, and those whose claims are not given back."""
+    with closing(open_targets(run)) as targets:
+        claimed = dict(targets.routes())
+    planned = {state.table: state.plan.sink_table for state in run.store.tables(run.name)}
+    return {**claimed, **planned}
+
+
+def _was_removed(run: Run, table: TableId) -> bool:
+    told = (event.text for event in run.store.events(run.name, _EVENTS_READ))
+    removed = (text.removeprefix(_REMOVED) for text in told if text.startswith(_REMOVED))
+    return any(str(table) in names.split(", ") for names in removed)
 
 
 def _drop(
@@ -187,7 +210,7 @@ def settle_tables(run: Run, generation: int, ledger: SinkLedger) -> None:
     strangers = [table for table in stream.unread if table not in planned]
     if strangers:
         stream = ledger.change_tables(removed=strangers)
-    _require_streamed(run, planned, stream)
+    _require_streamed(run, planned - {each.table for each in ledger.stopped()}, stream)
     ask_for_unread(run.store, run.name, generation, stream, by=run.owner)
 
 
@@ -275,11 +298,11 @@ def _claim(run: Run, generation: int, begun: Sequence[TablePlan], sink: str) -> 
     claim_tables(run, generation, [*others, *begun], known=known)
 
 
-def _require_gone(run: Run, planned: Collection[TableId], tables: Collection[TableId]) -> None:
+def _require_gone(run: Run, known: Collection[TableId], tables: Collection[TableId]) -> None:
     origin = run.store.origin(run.name)
     fold = origin is not None and origin.names_fold_case
     for table in tables:
-        if table not in planned:
+        if table not in known and not _was_removed(run, table):
             raise _refused(run, f"{table} is not copied", "leave it out")
         if run.model.picks(table, ignore_case=fold):
             raise _refused(
@@ -287,7 +310,7 @@ def _require_gone(run: Run, planned: Collection[TableId], tables: Collection[Tab
                 f"the file still picks {table}",
                 "take it out of source.tables, or put it into source.exclude",
             )
-    if len(set(tables)) == len(planned):
+    if {state.table for state in run.store.tables(run.name)} <= set(tables):
         raise _refused(run, "these are all of its tables", "`drop` the pipeline")
 
 

@@ -24,16 +24,12 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.findings import Finding, Level, PipelineCode, sorted_findings
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.stopped_tables import StoppedTable
 from airflow_cdc_provider.core.table_facts import TableKind
 from airflow_cdc_provider.pipeline.file.rules import CONNECTIONS_A_READER
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.claims import own_tables
-from airflow_cdc_provider.pipeline.steps.ended import (
-    ended_with,
-    require_not_ended,
-    way_on,
-    what_of,
-)
+from airflow_cdc_provider.pipeline.steps.ended import ended_with, require_not_ended, way_on
 from airflow_cdc_provider.pipeline.steps.file_changes import (
     Copied,
     dropped,
@@ -41,13 +37,20 @@ from airflow_cdc_provider.pipeline.steps.file_changes import (
     require_unchanged,
 )
 from airflow_cdc_provider.pipeline.steps.servers import require_sink, sink_identity
-from airflow_cdc_provider.pipeline.steps.sink import open_targets, sink_of, source_of
+from airflow_cdc_provider.pipeline.steps.sink import (
+    isolates_tables,
+    open_targets,
+    sink_of,
+    source_of,
+)
 from airflow_cdc_provider.pipeline.steps.tables import (
     Captured,
     captured_tables,
     require_separate,
     shared_targets,
 )
+from airflow_cdc_provider.pipeline.steps.windows import backfill_findings
+from airflow_cdc_provider.state.wishes import what_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +115,17 @@ def check(run: Run) -> CheckReport:
     sink = sink_identity(run)
     with closing(open_targets(run)) as targets:
         claimed, changing = tuple(targets.routes()), targets.changing()
+        stopped = {each.table: each for each in targets.stopped()}
         not_copied, gone = differences(run, captured.plans, claimed=claimed)
         require_unchanged(run, claimed=claimed, left_out=not_copied)
         require_sink(run, sink, targets.plan_id())
         late = {*not_copied, *_late_versioned(captured, planned_tables(run, claimed))}
-        planned, later = captured.without(late), captured.only(late)
+        planned, later = captured.without({*late, *stopped}), captured.only(late)
         require_separate(run.loaded, planned.plans)
         found = [*_ended(run), *_not_as_planned(run, captured, not_copied, gone)]
+        found += _stopped(stopped.values())
         found += _targets(run, targets, planned.plans, own_tables(run, sink))
+        found += backfill_findings(run, captured.plans)
         of_later = list(_targets(run, targets, later.plans, frozenset()))
     found += _preflight(
         run,
@@ -131,8 +137,9 @@ def check(run: Run) -> CheckReport:
             readers=run.model.snapshot.max_connections // CONNECTIONS_A_READER,
             is_snapshot_done=run.store.is_handed_off(run.name),
         ),
-        at_sink=_as_streamed(run, planned.plans, changing),
+        at_sink=_as_planned(run, planned.plans, changing),
     )
+    found = list(_without_one_table(run, planned, found))
     if late:
         found += _if_reset([*of_later, *_preflight_of_later(run, later)], found)
     return CheckReport(
@@ -156,6 +163,13 @@ def require_addable(run: Run, later: Captured) -> None:
     """Refuse tables that preflight would refuse before a new plan."""
     findings = sorted_findings([*_preflight_of_later(run, later)])
     CheckReport(str(run.name), later.plans, findings).require_fit()
+
+
+def require_copyable(run: Run, changed: Captured) -> None:
+    """Refuse tables that are defined otherwise by now, and that a new plan could not have so."""
+    question = PreflightQuestion(changed.plans, changed.picked)
+    findings = _preflight(run, question, at_sink=())
+    CheckReport(str(run.name), changed.plans, sorted_findings(findings)).require_fit()
 
 
 def differences(
@@ -195,15 +209,13 @@ def _preflight(
     return (*seen.findings, *sink_of(run).preflight(plans, seen))
 
 
-def _as_streamed(
+def _as_planned(
     run: Run, plans: Sequence[TablePlan], changing: Collection[TableId]
 ) -> tuple[TablePlan, ...]:
-    """Return tables as the stream has them: it makes a change of the source's where it meets it.
+    """Return tables as the plan has them: a change of the source's is made at the sink later.
 
     Those in the middle of a change are left out: the sink may have them either way.
     """
-    if not run.store.is_handed_off(run.name):
-        return tuple(plans)
     known = {state.table: state.plan for state in run.store.tables(run.name)}
     return tuple(
         known.get(plan.schema.table, plan) for plan in plans if plan.schema.table not in changing
@@ -235,6 +247,36 @@ def _if_reset(findings: Iterable[Finding], found: Collection[Finding]) -> Iterat
         if finding.level is Level.BLOCK and finding not in found:
             why = f"it is not copied, and `add` would be refused: {finding.why}"
             yield replace(finding, level=Level.WARN, why=why)
+
+
+def _stopped(tables: Iterable[StoppedTable]) -> Iterator[Finding]:
+    for each in tables:
+        told = CdcError.parse(each.error)
+        yield Finding(
+            PipelineCode.TABLE_STOPPED,
+            Level.WARN,
+            str(each.table),
+            "a person paused it" if each.is_paused else f"it stopped with {told.code} {told.what}",
+            "a table that flows",
+            "its rows stand still at the sink; it is not looked at here",
+            f"`resume` with --table {each.table}" if each.is_paused else told.remedy,
+        )
+
+
+def _without_one_table(
+    run: Run, planned: Captured, findings: Iterable[Finding]
+) -> Iterator[Finding]:
+    """Turn what stops one table of a stream into a warning, if others are left to flow."""
+    found = list(findings)
+    broken = {finding.only for finding in found if finding.level is Level.BLOCK} - {""}
+    is_streamed = isolates_tables(run) and run.store.is_handed_off(run.name)
+    may_flow = is_streamed and len(broken) < len(planned.plans)
+    for finding in found:
+        if may_flow and finding.level is Level.BLOCK and finding.only:
+            why = f"{finding.why}; a run stops this table, and the others flow on"
+            yield replace(finding, level=Level.WARN, why=why)
+        else:
+            yield finding
 
 
 def _ended(run: Run) -> Iterator[Finding]:
@@ -288,8 +330,10 @@ def _not_as_planned(
             str(table),
             "it is in the plan, and not at the source any more",
             "the tables of the plan",
-            "the snapshot cannot read it; the stream stops where it was dropped or renamed",
-            "bring it back, or `reset` the pipeline: all tables are read again",
+            "the snapshot cannot read it; where the log says that it went, the stream lets go of "
+            "it, or stops, as schema_changes says",
+            "bring it back if that is not meant; without a stream `reset` the pipeline: all tables "
+            "are read again",
         )
     origin = run.store.origin(run.name)
     if origin is not None and origin.source != captured.server_uuid:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import closing
 
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.pipeline.run import Run, take_over
+from airflow_cdc_provider.pipeline.steps.changing_tables import reset_tables
 from airflow_cdc_provider.pipeline.steps.claims import release_tables
 from airflow_cdc_provider.pipeline.steps.planning import new_plan
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, sink_of
@@ -28,6 +31,15 @@ def reset(run: Run) -> str:
         "replaced split by split by the next run; splits and position of the old plan are "
         "forgotten in state and ledger."
     )
+
+
+def begin_again(run: Run, tables: Collection[TableId]) -> str:
+    """Reset some tables; all of them, or none that is named, are the pipeline's own reset."""
+    if not tables or set(tables) == {state.table for state in run.store.tables(run.name)}:
+        return reset(run)
+    reset_tables(run, tables)
+    names = ", ".join(map(str, tables))
+    return f"{names} begins again with the next run; the other tables are not read again"
 
 
 def drop(run: Run) -> str:

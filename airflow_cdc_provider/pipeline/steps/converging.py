@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from airflow_cdc_provider.core.errors import FencedError, StateMovedError
+from airflow_cdc_provider.core.errors import FencedError, PausedError, StateMovedError
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.requests import RequestKind, RequestStatus
+from airflow_cdc_provider.core.jobspec import JobKind
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.checking import require_fit
 from airflow_cdc_provider.pipeline.steps.finishing import (
@@ -115,8 +115,13 @@ def run_continuously(
         work = _Work(run, options, watcher or Watcher(), spark)
         planned, read = _until_handed_off(work)
         work.watcher.on_step("stream")
-        while (ended := _stream(work)) is None:
-            planned = _planned(work)
+        ended = _stream(work)
+        while ended is None:
+            try:
+                planned = _planned(work)
+                ended = _stream(work)
+            except PausedError:  # between two streams, as it might have been in one
+                ended = JobEnd.stopped(run.name, JobKind.STREAM)
         return Convergence(planned, read, ended, finish_tables(run))
 
 
@@ -143,24 +148,18 @@ class _Finisher:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._is_done = False
-        self._read = 0
+        self._added_us = 0
 
     def look(self) -> None:
         """Finish the tables if it is time: also those that were read again since."""
         stream = self._run.store.stream(self._run.name)
         if stream is None or not stream.heartbeat_us:
             return
-        read = self._read_beside()
-        if read != self._read:
-            self._is_done, self._read = False, read
+        added_us = self._run.store.added_us(self._run.name)
+        if added_us != self._added_us:
+            self._is_done, self._added_us = False, added_us
         if not self._is_done and not stream.inconsistent:
             self._is_done = not finish_tables(self._run)
-
-    def _read_beside(self) -> int:
-        """Count the tables that were read beside the stream."""
-        requests = self._run.store.requests(self._run.name)
-        done = (each for each in requests if each.status is RequestStatus.DONE)
-        return sum(each.kind is RequestKind.ADD for each in done)
 
 
 def _until_handed_off(work: _Work) -> tuple[PlanSummary, JobEnd | None]:

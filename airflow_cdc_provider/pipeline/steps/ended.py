@@ -12,6 +12,7 @@ from airflow_cdc_provider.core.errors import CdcError, StreamEndedError, TableCh
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.records import PipelineState
 from airflow_cdc_provider.pipeline.run import Run
+from airflow_cdc_provider.state.wishes import what_of
 
 
 def ended_with(run: Run) -> str:
@@ -34,12 +35,6 @@ def require_not_ended(run: Run) -> None:
         )
 
 
-def what_of(error: str) -> str:
-    """Return what happened and where, without the advice an error carries."""
-    told = CdcError.parse(error)
-    return str(type(told)(told.what, told.where))
-
-
 def way_on(run: Run) -> str:
     """Say what a person can do."""
     told = CdcError.parse(ended_with(run))
@@ -50,17 +45,6 @@ def way_on(run: Run) -> str:
         "gone, by a newer release of this product for instance, `resume` lets the next run go on "
         "from the last commit"
     )
-
-
-def set_aside(run: Run) -> bool:
-    """Let what failed be tried once more, a stream that ended too; tell whether there was any."""
-    state = run.store.ensure(run.name)
-    if state.phase is not Phase.FAILED or not state.plan_id:
-        return False
-    before = Phase.HANDED_OFF if run.store.is_handed_off(run.name) else Phase.PLANNING
-    run.store.move(run.name, state.generation, expected=Phase.FAILED, to=before)
-    run.store.tell(run.name, f"to be tried again: {what_of(state.error)}", level="warning")
-    return True
 
 
 def _is_final(state: PipelineState) -> bool:

@@ -18,7 +18,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import Key, KeyRange, bounding_whole
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.requests import Scope
-from airflow_cdc_provider.core.splits import Interval
+from airflow_cdc_provider.core.splits import Chosen, Condition
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.requests.ranges import inside
 from airflow_cdc_provider.pipeline.run import Run
@@ -51,6 +51,18 @@ class Estimate:
         """Return the rows of all tables, None if one is not known."""
         return _added(each.source_rows for each in self.tables)
 
+    @property
+    def most_rows(self) -> int | None:
+        """Return the rows of the side that has more, which may be deleted; None if not known."""
+        sink_rows = _added(each.sink_rows for each in self.tables)
+        if self.source_rows is None or sink_rows is None:
+            return None
+        return max(self.source_rows, sink_rows)
+
+    def is_above(self, most: int) -> bool:
+        """Tell whether a request may be about more rows; one that is not counted is."""
+        return self.most_rows is None or self.most_rows > most
+
 
 def estimate(run: Run, scope: Scope) -> Estimate:
     """Look at both sides; nothing is changed."""
@@ -80,19 +92,20 @@ class _Looks:
             raise _no_sink_table(plan)
         pair = TablePair(plan.schema, definition)
         here, there = self.source.table(pair), self.sink.table(pair)
-        if scope.interval is not None:
-            rows = (_counted(side, KeyRange(), scope.interval) for side in (here, there))
-            return TableEstimate(plan.schema.table, *rows)
-        ranges = scope.parts
+        if isinstance(scope.chosen, Condition):
+            for side in (here, there):
+                side.require(scope.chosen)
         return TableEstimate(
             plan.schema.table,
-            _added(self._at_source(here, plan.schema, keys) for keys in ranges),
-            _added(_counted(there, keys) for keys in ranges),
+            _added(self._at_source(here, plan.schema, keys, scope) for keys in scope.parts),
+            _added(_counted(there, keys, scope.chosen) for keys in scope.parts),
         )
 
-    def _at_source(self, side: TableSide, schema: TableSchema, keys: KeyRange) -> int | None:
-        rows = _counted(side, keys)
-        if rows is None and bounding_whole(schema.key_kinds):
+    def _at_source(
+        self, side: TableSide, schema: TableSchema, keys: KeyRange, scope: Scope
+    ) -> int | None:
+        rows = _counted(side, keys, scope.chosen)
+        if rows is None and scope.chosen is None and bounding_whole(schema.key_kinds):
             return self._about(side, keys, self.boundaries(schema, keys.start))
         return rows
 
@@ -116,8 +129,8 @@ def _added(rows: Iterable[int | None]) -> int | None:
     return total
 
 
-def _counted(side: TableSide, keys: KeyRange, interval: Interval | None = None) -> int | None:
-    rows = side.count(keys, interval, most=_COUNTED + 1)
+def _counted(side: TableSide, keys: KeyRange, chosen: Chosen | None) -> int | None:
+    rows = side.count(keys, chosen, most=_COUNTED + 1)
     return rows if rows <= _COUNTED else None
 
 

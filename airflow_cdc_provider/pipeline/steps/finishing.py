@@ -22,9 +22,11 @@ log = logging.getLogger(__name__)
 
 def finish_tables(run: Run) -> tuple[TableId, ...]:
     """Add the keys if all tables are consistent; return those that are not, none if it is done."""
-    waiting = inconsistent_tables(run)
+    stream, stopped = _stream_and_stopped(run)
+    waiting = _waiting(run, stream)
     if not waiting:
-        plans = [state.plan for state in run.store.tables(run.name)]
+        # of those that are stopped the rows are of another position, or the targets gone
+        plans = [each.plan for each in run.store.tables(run.name) if each.table not in stopped]
         with KeptLease(run), closing(open_table_builder(run)) as builder:
             remarks = builder.finish(plans)
         for remark in remarks:
@@ -35,15 +37,12 @@ def finish_tables(run: Run) -> tuple[TableId, ...]:
 
 def inconsistent_tables(run: Run) -> tuple[TableId, ...]:
     """Return the tables whose consistent point has not passed, all of them before hand-off."""
-    stream = _stream(run)
-    if stream is None:
-        return tuple(state.table for state in run.store.tables(run.name))
-    return stream.inconsistent
+    return _waiting(run, _stream_and_stopped(run)[0])
 
 
 def not_consistent(run: Run, *, stopped: bool) -> NotConsistentError:
     """Return the error that says what is still to pass."""
-    stream = _stream(run)
+    stream, _ = _stream_and_stopped(run)
     if stream is None:
         return NotConsistentError(f"pipeline {run.name} is not handed off")
     if stream.unread:
@@ -75,7 +74,14 @@ def _unread(run: Run, stream: StreamSplit) -> NotConsistentError:
     )
 
 
-def _stream(run: Run) -> StreamSplit | None:
+def _waiting(run: Run, stream: StreamSplit | None) -> tuple[TableId, ...]:
+    if stream is None:
+        return tuple(state.table for state in run.store.tables(run.name))
+    return stream.inconsistent
+
+
+def _stream_and_stopped(run: Run) -> tuple[StreamSplit | None, frozenset[TableId]]:
     with closing(open_ledger(run)) as ledger:
-        stream = ledger.stream()
-    return None if stream is None else stream.passed(stream.start)
+        stream, stopped = ledger.stream(), ledger.stopped()
+    passed = None if stream is None else stream.passed(stream.start)
+    return passed, frozenset(each.table for each in stopped)

@@ -2,24 +2,31 @@
 
 Only the ledger is asked, because only what it holds was committed with the rows. The hand-off is
 refused unless every table's planning has ended and each of its splits is in the ledger; that the
-splits cover every key once is checked by `core.stream_split`.
+splits cover every key once is checked by `core.stream_split`. Tables that were changed while they
+were read begin again beside the stream (`changed_tables`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 
-from airflow_cdc_provider.core.errors import StateMovedError, TableChangedError
+from airflow_cdc_provider.columns.sink_port import SinkLedger
+from airflow_cdc_provider.core.errors import StateMovedError
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase
+from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.stream_split import hand_off as turn_into_stream
 from airflow_cdc_provider.engine.reconcile import reconcile
-from airflow_cdc_provider.pipeline.run import Run, take_over
+from airflow_cdc_provider.engine.requests.unread import ask_for_unread
+from airflow_cdc_provider.engine.stream.finished_changes import finish_changes
+from airflow_cdc_provider.pipeline.run import Run, is_streamed, take_over
+from airflow_cdc_provider.pipeline.steps.changed_tables import changed_while_read
 from airflow_cdc_provider.pipeline.steps.ended import require_not_ended
 from airflow_cdc_provider.pipeline.steps.file_changes import require_unchanged
-from airflow_cdc_provider.pipeline.steps.sink import open_ledger
+from airflow_cdc_provider.pipeline.steps.sink import open_ledger, sink_of
 
 Reports = Sequence[tuple[SnapshotSplit, SplitReport]]
 
@@ -30,52 +37,60 @@ def hand_off(run: Run) -> StreamSplit:
     # splits read under another backfill would be taken for what they are not
     require_unchanged(run)
     with closing(open_ledger(run)) as ledger:
+        if is_streamed(run) and (handed_off := ledger.stream()) is not None:
+            return handed_off
         generation = take_over(run, ledger).generation
         reconcile(run.store, ledger, run.name, generation)
-        stream = ledger.stream()
-        if stream is not None:
-            return stream
-        reports = ledger.reports()
-        _require_all(run, reports)
-        stream = _stream_of(run, reports)
-        ledger.store_stream(stream)
-        run.store.store_hand_off(run.name, generation, stream)
-        phase = run.store.ensure(run.name).phase
-        run.store.move(run.name, generation, expected=phase, to=Phase.HANDED_OFF)
-        for table in run.store.tables(run.name):
-            run.store.mark_table(run.name, generation, table.table, TablePhase.CATCHING_UP)
-        run.store.tell(run.name, f"handed off at {stream.start}")
+        stream = ledger.stream() or _hand_off(run, ledger, generation)
+        finish_changes(run.store, sink_of(run, generation), ledger, run.name, generation)
+        ask_for_unread(run.store, run.name, generation, stream, by=run.owner)
         return stream
 
 
-def _stream_of(run: Run, reports: Reports) -> StreamSplit:
+def _hand_off(run: Run, ledger: SinkLedger, generation: int) -> StreamSplit:
+    reports = ledger.reports()
+    changes = changed_while_read(run, reports)
+    changed = {change.table for change in changes}
+    reports = [each for each in reports if each[0].table not in changed]
+    _require_all(run, reports, but_for=changed)
+    stream = _stream_of(run, reports, changes)
+    ledger.store_stream(stream, changes)
+    run.store.store_hand_off(run.name, generation, stream)
+    phase = run.store.ensure(run.name).phase
+    run.store.move(run.name, generation, expected=phase, to=Phase.HANDED_OFF)
+    for table in run.store.tables(run.name):
+        if table.table not in changed:
+            run.store.mark_table(run.name, generation, table.table, TablePhase.CATCHING_UP)
+    run.store.tell(run.name, f"handed off at {stream.start}")
+    return stream
+
+
+def _stream_of(run: Run, reports: Reports, changes: Sequence[SchemaChange]) -> StreamSplit:
     backfill = run.model.snapshot.backfill
     finished = [
         FinishedSplit.of(split, report, backfilled=split.is_backfilled(wanted=backfill))
         for split, report in reports
     ]
-    return turn_into_stream(finished, backfilled=backfill)
+    added = {change.table: change.through for change in changes}
+    if not finished:  # all were changed, so all begin at one place
+        return StreamSplit(changes[0].through, None, ()).with_tables(added, ())
+    return turn_into_stream(finished, backfilled=backfill).with_tables(added, ())
 
 
-def _require_all(run: Run, reports: Reports) -> None:
+def _require_all(run: Run, reports: Reports, *, but_for: Collection[TableId]) -> None:
     held = {split.split_id for split, _ in reports}
-    planned = {state.table: state for state in run.store.tables(run.name)}
-    for split, report in reports:
-        table = planned.get(split.table)
-        if table is not None and report.fingerprint != table.plan.schema.fingerprint:
-            raise TableChangedError(
-                f"{split.table} had another definition when {split.split_id} was read",
-                where=f"hand-off of {run.name}",
-                risk="rows of two definitions would stand side by side",
-                remedy="`reset` the pipeline: it reads the tables as they are now",
-            )
+    tables = run.store.tables(run.name)
     unread = [
         state.split.split_id
         for state in run.store.splits(run.name)
-        if state.status is not SplitStatus.CUT and state.split.split_id not in held
+        if state.status is not SplitStatus.CUT
+        and state.split.split_id not in held
+        and state.split.table not in but_for
     ]
-    unplanned = [str(name) for name, table in planned.items() if not table.planning_done]
-    if unread or unplanned or not planned:
+    unplanned = [
+        str(each.table) for each in tables if not each.planning_done and each.table not in but_for
+    ]
+    if unread or unplanned or not tables:
         missing = [*unread[:5], *unplanned[:5]] or ["a plan"]
         raise StateMovedError(
             f"the snapshot is not done: missing {', '.join(missing)}"

@@ -80,7 +80,7 @@ def _make_files(folder: Path, spec: JobSpec) -> tuple[JobFiles, BinaryIO]:
     files = JobFiles(
         folder / f"{stem}.json", hashlib.sha256(text).hexdigest(), folder / f"{stem}.log"
     )
-    with _created(files.spec) as written:
+    with created_private(files.spec) as written:
         written.write(text)
     return files, _created_log(files.log)
 
@@ -90,7 +90,7 @@ def _stem(spec: JobSpec, what: str) -> str:
 
 
 def _created_log(path: Path) -> BinaryIO:
-    log = _created(path)
+    log = created_private(path)
     with suppress(OSError):  # a file system without locks: what cannot be locked is not removed
         fcntl.flock(log, fcntl.LOCK_SH)  # goes when the last process that has the log open ends
     return log
@@ -107,7 +107,8 @@ def default_folder() -> Path:
     return Path(base) / "airflow-provider-cdc" / "jobs"
 
 
-def _created(path: Path) -> BinaryIO:
+def created_private(path: Path) -> BinaryIO:
+    """Create a file that only this user may read, and open it for writing."""
     return os.fdopen(os.open(path, _NEW, 0o600), "wb")
 
 
@@ -148,6 +149,10 @@ def _unusable(path: Path, why: str) -> RefusedError:
 
 
 def _remove_old(folder: Path) -> None:
+    for servers in folder.glob("*.servers"):  # with passwords; of a job whose starter was killed
+        with suppress(OSError):
+            if _is_left(servers.with_suffix(".log")):
+                servers.unlink()
     before = time.time() - KEEP_DAYS * 24 * 3600  # noqa: TID251 - files carry this clock's time
     for log in folder.glob("*.log"):
         with suppress(OSError):  # another run may be removing it too

@@ -19,11 +19,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from airflow_cdc_provider.core.errors import CdcError, RetryableError
+from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
-from airflow_cdc_provider.engine.job_result import JobResult
+from airflow_cdc_provider.core.table_picks import TablePicks
+from airflow_cdc_provider.engine.job_result import JobResult, Outcome
 from airflow_cdc_provider.pipeline.file.model import PipelineFile
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.job_files import (
@@ -41,6 +43,12 @@ _POLL_S = 0.2
 _TAIL_BYTES = 64 * 1024
 
 
+class Launcher(Protocol):
+    """Starts a job in another way than as a process of our own beside this one."""
+
+    def __call__(self, run: Run, spec: JobSpec, options: SparkOptions, /) -> JobProcess: ...
+
+
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
     """Where and how a job runs."""
@@ -51,15 +59,21 @@ class SparkOptions:
     """Where the jobs' files go, in a folder for each pipeline; the user's own state if None."""
     always: bool = False
     """Small work too is done by a Spark job."""
+    launcher: Launcher | None = None
 
     @classmethod
     def of(
-        cls, model: PipelineFile, *, master: str | None = None, log_folder: Path | None = None
+        cls,
+        model: PipelineFile,
+        *,
+        master: str | None = None,
+        log_folder: Path | None = None,
+        launcher: Launcher | None = None,
     ) -> SparkOptions:
         """Take what the pipeline file says; a `master` given here goes before it."""
         conf = {name: _conf_text(value) for name, value in model.spark.conf.items()}
         in_file = conf.pop("spark.master", DEFAULT_MASTER)
-        return cls(master or in_file, conf, log_folder, model.spark.always)
+        return cls(master or in_file, conf, log_folder, model.spark.always, launcher)
 
 
 def _conf_text(value: str | float) -> str:
@@ -84,6 +98,12 @@ class JobEnd:
         return cls(result.outcome.value, json.loads(result.to_json()), None, is_needed=False)
 
     @classmethod
+    def stopped(cls, name: PipelineName, kind: JobKind) -> JobEnd:
+        """Return the end of a job that was asked to stop before it began."""
+        result = JobResult(str(name), 0, kind.value, Outcome.STOPPED)
+        return cls(result.outcome.value, json.loads(result.to_json()), None)
+
+    @classmethod
     def done_here(cls, result: JobResult) -> JobEnd:
         """Return the end of a job that this process did itself."""
         return cls(result.outcome.value, json.loads(result.to_json()), None)
@@ -103,7 +123,7 @@ def _spec(
     model: PipelineFile, generation: int, kind: JobKind, *, mode: str | None = None
 ) -> JobSpec:
     stream = model.stream if mode is None else model.stream.model_copy(update={"mode": mode})
-    ids = model.source.server_ids
+    ids, ports = model.source.server_ids, model.spark.assigner_ports
     return JobSpec(
         pipeline=model.name,
         generation=generation,
@@ -111,6 +131,8 @@ def _spec(
         sink_type=model.sink.type,
         server_id_first=ids.start,
         server_id_last=ids.stop - 1,
+        assigner_port_first=ports.start,
+        assigner_port_last=ports.stop - 1,
         max_connections=model.snapshot.max_connections,
         split_rows=model.snapshot.split_rows,
         backfill=model.snapshot.backfill,
@@ -122,6 +144,8 @@ def _spec(
         max_batch_s=stream.max_batch.seconds,
         driver_log_bytes=0 if model.spark.always else SMALL_LOG_BYTES,
         schema_changes=model.schema_changes.policy,
+        isolates_tables=stream.table_errors == "isolate",
+        picks=TablePicks(model.source.tables, model.source.exclude),
         zero_dates=model.source.zero_dates,
     )
 
@@ -175,6 +199,8 @@ class JobProcess:
 
 def submit(run: Run, spec: JobSpec, options: SparkOptions) -> JobProcess:
     """Start a job in a process group of its own, if its master answers."""
+    if options.launcher is not None:
+        return options.launcher(run, spec, options)
     require_master(options.master)
     files, output = make_job_files(options.log_folder or default_folder(), spec)
     environment = {**os.environ, **run.servers.environment(), **spark_environment(options)}

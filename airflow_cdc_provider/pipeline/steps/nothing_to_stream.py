@@ -1,11 +1,12 @@
 """Whether a catch-up has anything to do: where it has not, no Spark is started.
 
 It has nothing to do where the ledger's position is at the end of the source's log and every table
-is consistent there. The first position after a snapshot may have no place in the log; where it has
-all that the log held at the splits' H, it is at the last H's place as well. The source is then
-asked what a stream job would ask of it: whether the log is still the one that was read, and whether
-the server has all that the sink holds. Whatever speaks against it, an answer that does not come
-too, is left to the job, which tells it and tries again as it always does.
+is consistent there, but for those that a person has paused. The first position after a snapshot may
+have no place in the log; where it has all that the log held at the splits' H, it is at the last H's
+place as well. The source is then asked what a stream job would ask of it: whether the log is still
+the one that was read, and whether the server has all that the sink holds. Whatever speaks against
+it, an answer that does not come too, is left to the job, which tells it and tries again as it
+always does.
 
 A distributed transaction that is prepared and not committed does not matter here. The position has
 passed its rows, and its commit will be new log, whose reader looks for them.
@@ -40,10 +41,12 @@ def nothing_to_stream(run: Run, generation: int) -> JobResult | None:
     """
     started = time.monotonic()
     with closing(open_ledger(run)) as ledger:
-        stored, counts = ledger.stream(), ledger.counts()
+        stored, counts, stopped = ledger.stream(), ledger.counts(), ledger.stopped()
     state = run.store.ensure(run.name)
     if stored is None or state.phase not in _MAY_STREAM:
         return None
+    if not all(each.is_paused for each in stopped):
+        return None  # a job tries these again
     stream = stored.passed(stored.start)
     highs = [high for progress in stored.tables for high in progress.consistent_at]
     end = _end_if_reached(run, stream, stream.start.placed_by(highs))
@@ -58,7 +61,7 @@ def nothing_to_stream(run: Run, generation: int) -> JobResult | None:
         seconds=round(time.monotonic() - started, 3),
         tables=len(stream.tables),
         position=str(stream.start),
-        consistent=True,
+        consistent=not stopped,
     )
 
 
@@ -84,8 +87,9 @@ def _tell(
     run: Run, generation: int, stream: StreamSplit, counts: StreamCounts, end: LogPosition
 ) -> None:
     store, name = run.store, run.name
+    flowing = {progress.table for progress in stream.tables}
     for table in store.tables(name):
-        if table.phase is not TablePhase.CONSISTENT:
+        if table.table in flowing and table.phase is not TablePhase.CONSISTENT:
             store.mark_table(name, generation, table.table, TablePhase.CONSISTENT)
     told = StreamState(
         position=stream.start,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.pipeline.run import Run, lease_is_live, lease_left_s
-from airflow_cdc_provider.pipeline.steps.ended import set_aside
+from airflow_cdc_provider.state.wishes import set_aside
 
 _POLL_S = 0.5
 _NOT_RUN = "{} has not run yet, as far as this state store knows"
@@ -35,7 +35,7 @@ def pause(run: Run, *, wait_s: float = 0.0, on_tick: Callable[[], None] = lambda
 
 def resume(run: Run) -> str:
     """Allow the pipeline to run again; the next run or the schedule starts it."""
-    again, has_run = set_aside(run), _has_run(run)
+    again, has_run = set_aside(run.store, run.name), _has_run(run)
     run.store.want(run.name, Wanted.RUN)
     if not has_run:
         return f"{_NOT_RUN.format(run.name)}. It may run again."

@@ -21,17 +21,19 @@ Splits are planned by the snapshot job, while readers already read.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
 from airflow_cdc_provider.columns.sink_port import SinkLedger
+from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.records import PlanOrigin, TablePlan
-from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.reconcile import reconcile
+from airflow_cdc_provider.engine.requests.drifted import ask_for_drifted
 from airflow_cdc_provider.engine.stream.finished_changes import finish_changes
+from airflow_cdc_provider.engine.stream.leaving_alone import stopped_by, stopped_text
 from airflow_cdc_provider.pipeline.run import Run, take_over
 from airflow_cdc_provider.pipeline.steps.changing_tables import CatchUp, settle_tables
 from airflow_cdc_provider.pipeline.steps.checking import CheckReport, check, differences
@@ -46,6 +48,7 @@ from airflow_cdc_provider.pipeline.steps.following_file import follow_file
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.pipeline.steps.servers import origin_now, require_sink, source_is_new
 from airflow_cdc_provider.pipeline.steps.sink import (
+    isolates_tables,
     open_ledger,
     open_table_builder,
     open_targets,
@@ -156,7 +159,9 @@ def _plan(run: Run, ledger: SinkLedger, found: _Found) -> PlanSummary:
     state = take_over(run, ledger)
     held, stream, warning = ledger.plan_id(), ledger.stream(), ""
     if held and held != state.plan_id and stream is not None:
-        adopted = _tables_of_stream(stream, found.tables)
+        streamed = {progress.table for progress in stream.tables}
+        streamed |= {each.table for each in ledger.stopped()}
+        adopted = _tables_of_stream(streamed, found.tables)
         if adopted is not None:
             _adopt(run, state.generation, held, _Found(adopted, found.origin))
             warning = _another_plan(run, held, state.plan_id, then="it is taken over")
@@ -199,7 +204,11 @@ def _go_on(run: Run, ledger: SinkLedger, generation: int, found: _Found) -> Plan
         finish_changes(run.store, sink_of(run, generation), ledger, run.name, generation)
     planned = tuple(state.plan for state in run.store.tables(run.name))
     not_copied, gone = differences(run, found.tables)
-    _require_copyable(run, [plan for plan in found.tables if plan.schema.table not in not_copied])
+    kept = [plan for plan in found.tables if plan.schema.table not in not_copied]
+    if correction.handed_off:  # the stream meets a change of theirs, and stops that table alone
+        require_separate(run.loaded, kept)
+    else:
+        _require_copyable(run, kept)
     phase = run.store.ensure(run.name).phase
     if not correction.handed_off and phase in {Phase.NEW, Phase.FAILED}:
         run.store.move(run.name, generation, expected=phase, to=Phase.PLANNING)
@@ -208,7 +217,7 @@ def _go_on(run: Run, ledger: SinkLedger, generation: int, found: _Found) -> Plan
     run.store.keep_origin(run.name, generation, _origin(run, found.origin, not_copied), not_copied)
     # the ledger holds this very plan, so its tables are ours, claimed or not yet
     claim_tables(run, generation, planned, known=own_tables(run, found.origin.sink))
-    created = _create_tables(run, planned)
+    created = _make_targets(run, ledger, planned)
     settle_tables(run, generation, ledger)
     return PlanSummary(
         plan_id=run.store.ensure(run.name).plan_id,
@@ -262,10 +271,9 @@ def _make(run: Run, ledger: SinkLedger, generation: int, found: _Found) -> PlanS
 
 
 def _tables_of_stream(
-    stream: StreamSplit, tables: Sequence[TablePlan]
+    streamed: Collection[TableId], tables: Sequence[TablePlan]
 ) -> tuple[TablePlan, ...] | None:
     """Return the plans of exactly the tables the ledger streams, None if one is missing."""
-    streamed = {progress.table for progress in stream.tables}
     plans = tuple(plan for plan in tables if plan.schema.table in streamed)
     return plans if len(plans) == len(streamed) else None
 
@@ -276,6 +284,24 @@ def _adopt(run: Run, generation: int, plan_id: str, found: _Found) -> None:
     run.store.move(run.name, generation, expected=phase, to=Phase.PLANNING)
     for table in found.tables:
         run.store.finish_planning(run.name, generation, table.schema.table)
+
+
+def _make_targets(run: Run, ledger: SinkLedger, tables: Sequence[TablePlan]) -> tuple[str, ...]:
+    """Make the tables that are missing; one of a stream's that cannot be is stopped alone."""
+    isolates = isolates_tables(run)
+    stopped = {each.table for each in ledger.stopped()}
+    while True:
+        left = [plan for plan in tables if plan.schema.table not in stopped]
+        try:
+            return _create_tables(run, left)
+        except CdcError as error:
+            found = stopped_by(ledger, error) if isolates else ()
+            if not found:
+                raise
+            ask_for_drifted(run.store, run.name, found)
+            ledger.stop_tables(found, str(error))
+            run.store.tell(run.name, stopped_text(found, str(error)), level="error")
+            stopped.update(found)
 
 
 def _create_tables(run: Run, tables: Sequence[TablePlan]) -> tuple[str, ...]:

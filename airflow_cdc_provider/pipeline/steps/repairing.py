@@ -15,7 +15,7 @@ from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.requests import Request, Scope
 from airflow_cdc_provider.core.verify_report import TableVerdict, VerifyReport
 from airflow_cdc_provider.pipeline.run import Run
-from airflow_cdc_provider.pipeline.steps.estimating import estimate
+from airflow_cdc_provider.pipeline.steps.estimating import Estimate, estimate
 from airflow_cdc_provider.pipeline.steps.requests import ask_resync, new_id
 
 
@@ -25,23 +25,25 @@ class Repair:
 
     verdict: TableVerdict
     scope: Scope
-    rows: int | None
-    """Rows that are read for it, about; None if they were not counted."""
+    estimated: Estimate
+    """How many rows it is about."""
+
+    @property
+    def rows(self) -> int | None:
+        """Return the rows that are read for it, about; None if they were not counted."""
+        return self.estimated.source_rows
 
 
 def repairs(run: Run, report: VerifyReport) -> tuple[Repair, ...]:
     """Return what makes the compared tables equal; nothing is asked for."""
     scopes = {verdict: _scope(verdict) for verdict in report.tables if verdict.differing}
-    return tuple(
-        Repair(verdict, scope, estimate(run, scope).source_rows)
-        for verdict, scope in scopes.items()
-    )
+    return tuple(Repair(verdict, scope, estimate(run, scope)) for verdict, scope in scopes.items())
 
 
 def ask_repairs(run: Run, found: Sequence[Repair]) -> tuple[Request, ...]:
     """Ask for all of it."""
     return tuple(
-        ask_resync(run, each.scope, request_id=new_id("repair"), estimated_rows=each.rows)
+        ask_resync(run, each.scope, request_id=new_id("repair"), estimated=each.estimated)
         for each in found
     )
 

@@ -13,9 +13,11 @@ import re
 import secrets
 import socket
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack, closing, suppress
+from dataclasses import replace
 
+from airflow_cdc_provider.columns.verify_port import TablePair
 from airflow_cdc_provider.core.errors import (
     NOTHING_CHANGED,
     CdcError,
@@ -23,16 +25,20 @@ from airflow_cdc_provider.core.errors import (
     LeaseHeldError,
     RefusedError,
     RequestEndedError,
+    RequestWaitsError,
     RetryableError,
+    TablesStoppedError,
 )
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import Key, KeyRange, comparable
-from airflow_cdc_provider.core.lifecycle import Wanted
+from airflow_cdc_provider.core.lifecycle import LEFT_ALONE, Wanted
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStatus, Scope
+from airflow_cdc_provider.core.splits import Condition, Interval
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.pipeline.run import Run, lease_is_live
 from airflow_cdc_provider.pipeline.steps.ended import require_not_ended
+from airflow_cdc_provider.pipeline.steps.estimating import Estimate, estimate
 from airflow_cdc_provider.pipeline.steps.file_changes import require_unchanged
 from airflow_cdc_provider.pipeline.steps.sink import open_table_builder, sink_of, source_of
 
@@ -50,20 +56,27 @@ def resync_scope(
     *,
     from_key: str | None = None,
     to_key: str | None = None,
+    where: str | None = None,
 ) -> Scope:
     """Return what is to be read again, all tables without a name; refuse what cannot be.
 
     A key's parts are separated by commas; `to_key` is the first that is not read. None is an open
-    end, and the empty text is no key: whoever wrote it meant one.
+    end, and the empty text is no key: whoever wrote it meant one. `where` is a condition in the
+    source's own SQL, on the columns of that one table.
     """
     plans = _plans(run)
     named = tuple(_named(run, plans, name) for name in dict.fromkeys(tables)) or tuple(plans)
     ranges: tuple[KeyRange, ...] = ()
+    is_part = from_key is not None or to_key is not None or where is not None
+    if is_part and (not tables or len(named) > 1):
+        raise _refused(
+            "a range of keys is one table's, and so is a condition",
+            "name that one table with --table",
+        )
+    schema = plans[named[0]].schema
     if from_key is not None or to_key is not None:
-        if not tables or len(named) > 1:
-            raise _refused("a range of keys is one table's", "name that one table with --table")
-        ranges = (_range(run, plans[named[0]].schema, from_key, to_key),)
-    scope = Scope(named, ranges)
+        ranges = (_range(run, schema, from_key, to_key),)
+    scope = Scope(named, ranges, None if where is None else _condition(run, schema, where))
     _require_as_planned(run, [plans[table] for table in scope.tables])
     return scope
 
@@ -74,18 +87,20 @@ def ask_resync(
     *,
     request_id: str = "",
     asked_by: str = "",
-    estimated_rows: int | None = None,
+    estimated: Estimate | None = None,
+    approve_above_rows: int | None = None,
 ) -> Request:
     """Ask for rows to be read again; everything is checked once more before it is stored.
 
-    Of an interval it is a backfill.
+    Of an interval of a column it is a backfill. One that is about more rows than the file, or who
+    asks, allows unasked waits to be approved; what nobody estimated is estimated then.
     """
     if request_id and not _ID.fullmatch(request_id):
         raise _refused(
             f"{request_id[:80]!r} is no id of a request",
             "write up to 64 letters, digits and . _ : + -, a letter or digit first",
         )
-    kind = RequestKind.RESYNC if scope.interval is None else RequestKind.BACKFILL
+    kind = RequestKind.BACKFILL if isinstance(scope.chosen, Interval) else RequestKind.RESYNC
     request = Request(
         run.name,
         request_id or new_id(kind.value),
@@ -93,13 +108,40 @@ def ask_resync(
         scope,
         asked_by or this_person(),
         asked_us=run.store.now_us(),
-        estimated_rows=estimated_rows,
+        estimated_rows=None if estimated is None else estimated.source_rows,
     )
     # one that is known is returned, or refused, whatever has become of its tables since
     if run.store.request(run.name, request.request_id) is None:
         plans = _plans(run)
         _require_as_planned(run, [_planned(run, plans, table) for table in scope.tables])
+        _require_condition(run, scope)
+        most = smallest(run.model.requests.approve_above_rows, approve_above_rows)
+        request = _waiting_if_large(run, request, estimated, most)
     return run.store.ask(request)
+
+
+def approve(run: Run, request_id: str, *, by: str = "") -> Request:
+    """Let a request begin that waits for it."""
+    before = known(run, request_id)
+    approved = run.store.approve_request(run.name, request_id)
+    if before.status is RequestStatus.WAITING:
+        run.store.tell(run.name, f"request {request_id} approved by {by or this_person()}")
+    return approved
+
+
+def smallest(*limits: int | None) -> int | None:
+    """Return the smallest of some limits; None is no limit."""
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _waiting_if_large(
+    run: Run, request: Request, estimated: Estimate | None, most: int | None
+) -> Request:
+    if most is None:
+        return request
+    estimated = estimated or estimate(run, request.scope)
+    status = RequestStatus.WAITING if estimated.is_above(most) else RequestStatus.ASKED
+    return replace(request, status=status, estimated_rows=estimated.source_rows)
 
 
 def planned_schema(run: Run, table: TableId) -> TableSchema:
@@ -124,19 +166,30 @@ def wait_for(
     Where nobody owns the pipeline, `work` takes it over and carries out what waits.
     """
     tries = 0
-    while (request := _known(run, request_id)).status.is_open:
+    while (request := known(run, request_id)).status.is_open:
         on_tick(request)
-        if not is_owned(run):
+        if request.status.is_to_do and not is_owned(run):
+            _require_not_paused(run, request)
             if tries == _MOST_TRIES:
-                raise _left(request)
+                raise left(request)
             tries += 1
             # another one may be faster, or come in between: then it does the work
-            with suppress(LeaseHeldError, FencedError):
+            with suppress(LeaseHeldError, FencedError, TablesStoppedError):
                 work()
         time.sleep(_POLL_S)
     if request.status is not RequestStatus.DONE:
-        raise _ended(request)
+        raise ended(request)
     return request
+
+
+def _require_not_paused(run: Run, request: Request) -> None:
+    if run.store.ensure(run.name).wanted is Wanted.STOP:
+        raise RequestWaitsError(
+            f"request {request.request_id} is stored, and {run.name} is paused",
+            where=f"request of {request.scope}",
+            risk="none: it begins with the first run after `resume`",
+            remedy=f"`resume` {run.name} and run it; `cancel` gives the request up",
+        )
 
 
 def is_owned(run: Run) -> bool:
@@ -144,8 +197,13 @@ def is_owned(run: Run) -> bool:
     return lease_is_live(run, run.store.ensure(run.name))
 
 
-def who_carries_out(run: Run) -> str:
+def who_carries_out(run: Run, request: Request | None = None) -> str:
     """Say who will do what is asked."""
+    if request is not None and request.status is RequestStatus.WAITING:
+        return (
+            f"it is about more than {run.model.requests.approve_above_rows:,} rows, and waits: "
+            f"`approve` lets it begin, `cancel` gives it up"
+        )
     state = run.store.ensure(run.name)
     if state.wanted is Wanted.STOP:
         return f"{run.name} is paused: the first run after `resume` carries it out"
@@ -230,8 +288,38 @@ def _key(run: Run, schema: TableSchema, option: str, text: str | None) -> Key | 
         ) from None
 
 
+def _condition(run: Run, schema: TableSchema, text: str) -> Condition:
+    try:
+        return source_of(run).condition_of(schema, text)
+    except ValueError as error:
+        raise _refused(
+            f"--where: {error}",
+            f"write one condition on columns of {schema.table}, as in a WHERE, of comparisons and "
+            "plain functions",
+        ) from None
+
+
+def _require_condition(run: Run, scope: Scope) -> None:
+    """Refuse a condition that one of the servers cannot judge."""
+    if not isinstance(scope.chosen, Condition):
+        return
+    (table,) = scope.tables
+    plan = {state.table: state.plan for state in run.store.tables(run.name)}[table]
+    _condition(run, plan.schema, scope.chosen.text)
+    with ExitStack() as stack:
+        source = stack.enter_context(closing(source_of(run).open_side()))
+        sink = stack.enter_context(closing(sink_of(run).open_side()))
+        definition = sink.definition(plan.sink_table)
+        if definition is None:  # what was compared just now is gone
+            raise _refused(f"{plan.sink_table} is not there", "bring the table back, and ask again")
+        pair = TablePair(plan.schema, definition)
+        for side in (source, sink):
+            side.table(pair).require(scope.chosen)
+
+
 def _require_as_planned(run: Run, plans: Sequence[TablePlan]) -> None:
-    """Refuse tables that are not those that were planned, at the source or at the sink."""
+    """Refuse tables that are stopped, or not those that were planned, at the source or the sink."""
+    _require_flowing(run, {plan.schema.table for plan in plans})
     with source_of(run).catalogue() as catalogue:
         now = catalogue.schemas([plan.schema.table for plan in plans])
     for planned in (plan.schema for plan in plans):
@@ -251,7 +339,18 @@ def _require_as_planned(run: Run, plans: Sequence[TablePlan]) -> None:
         builder.require_fit(plans)
 
 
-def _known(run: Run, request_id: str) -> Request:
+def _require_flowing(run: Run, tables: Collection[TableId]) -> None:
+    for state in run.store.tables(run.name):
+        if state.table in tables and state.phase in LEFT_ALONE:
+            why = CdcError.parse(state.error).what if state.error else "a person paused it"
+            raise _refused(
+                f"the stream leaves {state.table} alone: {why}",
+                f"`resume` with --table {state.table} brings it back; ask again then",
+            )
+
+
+def known(run: Run, request_id: str) -> Request:
+    """Return a request that was asked before."""
     request = run.store.request(run.name, request_id)
     if request is None:
         raise _refused(
@@ -261,7 +360,8 @@ def _known(run: Run, request_id: str) -> Request:
     return request
 
 
-def _left(request: Request) -> RetryableError:
+def left(request: Request) -> RetryableError:
+    """Return the error of whoever waits for a request that nobody gets done."""
     return RetryableError(
         f"request {request.request_id} is still {request.status.value}, and nobody is at work",
         where=f"request of {request.scope}",
@@ -270,7 +370,8 @@ def _left(request: Request) -> RetryableError:
     )
 
 
-def _ended(request: Request) -> RequestEndedError:
+def ended(request: Request) -> RequestEndedError:
+    """Return the error of whoever waits for a request that did not end well."""
     cause = CdcError.parse(request.error)
     is_cancelled = request.status is RequestStatus.CANCELLED
     why = f": {request.error if is_cancelled else cause.what}" if request.error else ""

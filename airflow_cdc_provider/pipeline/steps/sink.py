@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from airflow_cdc_provider.columns.sink_port import (
     Owner,
     Sink,
@@ -11,6 +13,7 @@ from airflow_cdc_provider.columns.sink_port import (
     Targets,
 )
 from airflow_cdc_provider.columns.source_port import Source
+from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.systems.registry import open_sink, open_source
 
@@ -20,11 +23,17 @@ def source_of(run: Run) -> Source:
     return open_source(run.servers.source)
 
 
-def sink_of(run: Run, generation: int = 0) -> Sink:
+def sink_of(run: Run, generation: int = 0, plans: Sequence[TablePlan] = ()) -> Sink:
     """Return the sink; only under a generation that owns may it write."""
     owner = Owner(run.name, generation)
     settings = SinkSettings(zero_dates=run.model.source.zero_dates)
-    return open_sink(run.model.sink.type, run.servers.sink, owner, (), settings)
+    return open_sink(run.model.sink.type, run.servers.sink, owner, plans, settings)
+
+
+def isolates_tables(run: Run) -> bool:
+    """Tell whether one table of the stream may stop while the others flow."""
+    is_wanted = run.model.stream.table_errors == "isolate"
+    return is_wanted and sink_of(run).abilities.isolates_tables
 
 
 def open_ledger(run: Run) -> SinkLedger:
@@ -34,7 +43,8 @@ def open_ledger(run: Run) -> SinkLedger:
 
 def open_table_builder(run: Run) -> TableBuilder:
     """Open what makes the sink's tables."""
-    return sink_of(run).open_tables()
+    plans = tuple(state.plan for state in run.store.tables(run.name))
+    return sink_of(run, plans=plans).open_tables()
 
 
 def open_targets(run: Run, generation: int = 0) -> Targets:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
 from airflow_cdc_provider.core.keys import bounding_whole
-from airflow_cdc_provider.core.lifecycle import SplitStatus
+from airflow_cdc_provider.core.lifecycle import SplitStatus, TablePhase
 from airflow_cdc_provider.engine.job_result import JobResult
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.jobs import (
@@ -112,7 +112,7 @@ def carried_out_here(run: Run, spec: JobSpec) -> JobHere | None:
 
     However much log waits: what is asked is done beside a stream that this process follows.
     """
-    asked = run.store.requests(run.name, only_open=True)
+    asked = run.store.to_do(run.name)
     if not asked:
         return None
     names = ", ".join(request.request_id for request in asked)
@@ -157,9 +157,17 @@ def _rows_left(run: Run) -> str:
     counted, as the rows of a table that is not planned yet.
     """
     done = {SplitStatus.FINISHED, SplitStatus.CUT}
-    unread = [each.split for each in run.store.splits(run.name) if each.status not in done]
+    tables = {
+        state.table: state
+        for state in run.store.tables(run.name)
+        if state.phase is not TablePhase.CHANGED
+    }
+    unread = [
+        each.split
+        for each in run.store.splits(run.name)
+        if each.status not in done and each.split.table in tables
+    ]
     rows = sum(run.model.snapshot.split_rows for split in unread if split.keys.end is not None)
-    tables = {state.table: state for state in run.store.tables(run.name)}
     starts = {split.table: split.keys.start for split in unread if split.keys.end is None}
     starts |= {table: None for table, state in tables.items() if not state.planning_done}
     schemas = {table: tables[table].plan.schema for table in starts}
@@ -167,8 +175,13 @@ def _rows_left(run: Run) -> str:
         bounding_whole(schema.key_kinds) for schema in schemas.values()
     ):
         return ""
-    with source_of(run).boundaries(_ROWS_A_LOOK) as boundaries:
+    source = source_of(run)
+    with source.catalogue() as catalogue:
+        now = catalogue.schemas([*schemas])
+    with source.boundaries(_ROWS_A_LOOK) as boundaries:
         for table, schema in schemas.items():
+            if table in now and now[table].fingerprint != schema.fingerprint:
+                continue  # it was changed, and is not read before it begins again
             looks = max(0, SMALL_ROWS - rows) // _ROWS_A_LOOK + 1
             rows += sum(_ROWS_A_LOOK for _ in islice(boundaries(schema, starts[table]), looks))
     rest = f"and fewer than {_ROWS_A_LOOK:,} more in each of {len(schemas)} tables"

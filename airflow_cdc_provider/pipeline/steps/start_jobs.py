@@ -10,11 +10,11 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 
-from airflow_cdc_provider.core.errors import RefusedError, StateMovedError
+from airflow_cdc_provider.core.errors import PausedError, StateMovedError
 from airflow_cdc_provider.core.jobspec import JobSpec
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.engine.reconcile import reconcile
-from airflow_cdc_provider.pipeline.run import Run, take_over
+from airflow_cdc_provider.pipeline.run import Run, is_streamed, take_over
 from airflow_cdc_provider.pipeline.steps.claims import claim_tables
 from airflow_cdc_provider.pipeline.steps.ended import require_not_ended
 from airflow_cdc_provider.pipeline.steps.file_changes import require_unchanged
@@ -112,6 +112,8 @@ def catch_up(
 
 
 def _snapshot_to_do(run: Run) -> JobSpec | None:
+    if is_streamed(run):
+        return None
     ready = _make_ready(run)
     return None if ready.handed_off else snapshot_spec(run.model, ready.generation)
 
@@ -130,7 +132,7 @@ def _stream_to_do(run: Run, mode: str | None) -> JobSpec:
 
 def _catching_up_to_do(run: Run) -> JobSpec | JobEnd:
     spec = _stream_to_do(run, "bounded")
-    if run.store.requests(run.name, only_open=True):
+    if run.store.to_do(run.name):
         return spec
     done = nothing_to_stream(run, spec.generation)
     return spec if done is None else JobEnd.without_job(done)
@@ -142,7 +144,7 @@ def _here(run: Run, spec: JobSpec, options: SparkOptions) -> JobHere | None:
 
 def _make_ready(run: Run) -> Readiness:
     if run.store.ensure(run.name).wanted is Wanted.STOP:
-        raise RefusedError(
+        raise PausedError(
             f"pipeline {run.name} is paused",
             where=f"state of {run.name}",
             risk="none: nothing was started",

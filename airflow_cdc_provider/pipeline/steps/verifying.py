@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 
 from airflow_cdc_provider.core.errors import (
@@ -18,6 +18,7 @@ from airflow_cdc_provider.core.errors import (
     IncomparablePositionsError,
     RefusedError,
     RetryableError,
+    TablesStoppedError,
 )
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase
@@ -26,7 +27,7 @@ from airflow_cdc_provider.core.verify_report import VerifyReport
 from airflow_cdc_provider.engine.verify.verify import verify as compare
 from airflow_cdc_provider.pipeline.run import Run, lease_is_live
 from airflow_cdc_provider.pipeline.steps.file_changes import require_unchanged
-from airflow_cdc_provider.pipeline.steps.sink import open_ledger, sink_of, source_of
+from airflow_cdc_provider.pipeline.steps.sink import open_ledger, open_targets, sink_of, source_of
 from airflow_cdc_provider.pipeline.steps.tables import picked_now
 
 SETTLE_S = 120.0
@@ -64,14 +65,22 @@ def verify(
         )
 
     def recheck() -> None:
-        if catch_up is not None and not _streams(run):
-            catch_up()
-        elif not wait_for_stream(run, timeout_s=settle_s) and refuse_late:
+        may_wait = catch_up is None or _streams(run)
+        if may_wait and wait_for_stream(run, timeout_s=settle_s):
+            return
+        if catch_up is not None:  # also where a stream has ended meanwhile
+            with suppress(TablesStoppedError):  # the report says which these are
+                catch_up()
+        elif refuse_late:
             raise _late(run)
 
     found = compare(source_of(run), sink_of(run), plans, tables=tables, recheck=recheck)
     planned = {plan.schema.table for plan in plans}
-    return replace(found, not_copied=tuple(sorted(set(picked_now(run)) - planned)))
+    compared = {verdict.table for verdict in found.tables}
+    with closing(open_targets(run)) as targets:
+        stopped = tuple(each.table for each in targets.stopped() if each.table in compared)
+    not_copied = tuple(sorted(set(picked_now(run)) - planned))
+    return replace(found, not_copied=not_copied, stopped=stopped)
 
 
 def wait_for_stream(run: Run, *, timeout_s: float) -> bool:

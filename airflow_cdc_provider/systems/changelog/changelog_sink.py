@@ -103,6 +103,16 @@ class ChangelogSink:
             origin=self._origin,
         )
 
+    def open_stopped(
+        self, table: TableId, _columns: Mapping[TableId, pa.Schema], /
+    ) -> ChangelogChangeSink:
+        raise RefusedError(
+            f"a change log's tables flow together, and {table} would be brought further alone",
+            where=str(self.folder),
+            risk=NOTHING_STARTED,
+            remedy="`reset` the pipeline",
+        )
+
     @property
     def _root(self) -> Path:
         return Path(self.folder.path)

@@ -16,6 +16,7 @@ the last, and only the last one commits.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -55,9 +56,14 @@ class _Pending:
     sealed: dict[str, list[SealedFile]] = field(default_factory=dict)
     passed: Passed = field(default_factory=Passed)
     has_parts: bool = False
-    changes: int = 0
+    changes_of: Counter[TableId] = field(default_factory=Counter)
     transactions: int = 0
     committed_us: int = 0
+
+    @property
+    def changes(self) -> int:
+        """Return how many row changes it has."""
+        return self.changes_of.total()
 
     def seal(self) -> None:
         """Seal all files."""
@@ -181,6 +187,7 @@ class ChangelogChangeSink:
                     for folder, files in pending.sealed.items()
                 },
                 "changes": pending.changes,
+                "changes_of": {str(table): n for table, n in sorted(pending.changes_of.items())},
                 "transactions": pending.transactions,
                 "source_committed_us": pending.committed_us,
             }
@@ -194,7 +201,8 @@ class ChangelogChangeSink:
         kept = selection.kept(pending.position, pending.stream)
         tables = [events_of(changes, plan.schema.primary_key) for plan, changes in kept]
         points = selection.points_beyond(pending.position)
-        pending.changes += sum(len(changes) for _, changes in kept)
+        for plan, changes in kept:
+            pending.changes_of[plan.schema.table] += len(changes)
         pending.transactions += len(points) - (1 if pending.has_parts and points else 0)
         pending.committed_us = max(pending.committed_us, points[-1].committed_us if points else 0)
         if not tables and not pending.passed.total:

@@ -6,7 +6,12 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from airflow_cdc_provider.columns.sink_port import NO_TABLES, Owner, StreamCounts
+from airflow_cdc_provider.columns.sink_port import (
+    NO_TABLES,
+    Owner,
+    StreamCounts,
+    TableChangeCount,
+)
 from airflow_cdc_provider.core.codec import position_to_json, stream_to_text
 from airflow_cdc_provider.core.errors import (
     NOTHING_CHANGED,
@@ -19,6 +24,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.schema_changes import SchemaChange
+from airflow_cdc_provider.core.stopped_tables import StoppedTable
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.systems.changelog.layout import TRANSACTION, generation_of, table_folder
 from airflow_cdc_provider.systems.changelog.manifest import Manifest
@@ -91,8 +97,14 @@ class ChangelogLedger:
         lag_us = max(0, counts.committed_us - known) if known else None
         return StreamCounts(counts.batches, counts.changes, counts.transactions, lag_us)
 
-    def store_stream(self, stream: StreamSplit) -> None:
+    def table_changes(self) -> Mapping[TableId, TableChangeCount]:
+        """Return how much of each source table was changed."""
+        return dict(self._manifest.read().changed)
+
+    def store_stream(self, stream: StreamSplit, begun: Sequence[SchemaChange] = ()) -> None:
         """Store the stream split at hand-off; refused if the ledger already streams further."""
+        if begun:
+            self.begin_changes(begun)
 
         def judge(state: LogState) -> Record | None:
             self._manifest.require_owner(state, self._owner.generation)
@@ -125,6 +137,22 @@ class ChangelogLedger:
     def end_change(self, change: SchemaChange) -> StreamSplit:
         """Refuse: a change log's tables stay as they were planned."""
         raise self._refusal([change.table])
+
+    def stopped(self) -> tuple[StoppedTable, ...]:
+        """Return none: a change log's tables flow together."""
+        return ()
+
+    def stop_tables(self, tables: Collection[TableId], _error: str = "", /) -> StreamSplit:
+        """Refuse: a change log's tables flow together."""
+        raise self._refusal(tables)
+
+    def say_of_stopped(self, table: TableId, _error: str, /) -> None:
+        """Refuse: a change log's tables flow together."""
+        raise self._refusal([table])
+
+    def rejoin(self, table: TableId) -> StreamSplit:
+        """Refuse: a change log's tables flow together."""
+        raise self._refusal([table])
 
     def _refusal(self, tables: Iterable[TableId]) -> RefusedError:
         names = ", ".join(map(str, tables))

@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from airflow_cdc_provider.columns.sink_port import TableChangeCount
 from airflow_cdc_provider.core.codec import (
     position_from_json,
+    position_to_json,
     report_from_json,
     report_to_json,
     split_from_json,
@@ -63,6 +65,8 @@ class LogState:
     splits: dict[str, PublishedSplit] = field(default_factory=dict)
     stream: StreamSplit | None = None
     counts: Counts = field(default_factory=Counts)
+    changed: dict[TableId, TableChangeCount] = field(default_factory=dict)
+    """How much of each source table was changed."""
     changes: dict[str, list[SealedFile]] = field(default_factory=dict)
     """Files of changes in log order, by folder."""
 
@@ -98,7 +102,7 @@ class LogState:
     def _start_plan(self, plan_id: str) -> None:
         self.plan_id = plan_id
         self.splits, self.stream = {}, None
-        self.counts, self.changes = Counts(), {}
+        self.counts, self.changes, self.changed = Counts(), {}, {}
 
     def _move(self, record: Record) -> None:
         if self.stream is None:
@@ -120,6 +124,11 @@ class LogState:
         counts.transactions += record["transactions"]
         counts.source_committed_us = max(counts.source_committed_us, record["source_committed_us"])
         counts.committed_us = record["at_us"]
+        position = position_from_json(record["position"])
+        for name, count in record.get("changes_of", {}).items():
+            table = TableId.parse(name)
+            before = self.changed[table].changes if table in self.changed else 0
+            self.changed[table] = TableChangeCount(before + count, position)
 
     def files(self, folder: str) -> Iterator[SealedFile]:
         """Yield a folder's files in the order in which they are to be read."""
@@ -158,6 +167,10 @@ class LogState:
             "splits": [published_to(each) for each in self.splits.values()],
             "stream": None if self.stream is None else stream_to_text(self.stream),
             "counts": asdict(self.counts),
+            "changed": [
+                [str(table), each.changes, position_to_json(each.position)]
+                for table, each in self.changed.items()
+            ],
             "changes": {
                 folder: [asdict(each) for each in files] for folder, files in self.changes.items()
             },
@@ -176,6 +189,10 @@ class LogState:
             splits={each.split.split_id: each for each in published},
             stream=None if form["stream"] is None else stream_from_text(form["stream"]),
             counts=Counts(**form["counts"]),
+            changed={
+                TableId.parse(table): TableChangeCount(changes, position_from_json(position))
+                for table, changes, position in form.get("changed", ())
+            },
             changes={
                 folder: [SealedFile(**each) for each in files]
                 for folder, files in form["changes"].items()

@@ -15,6 +15,8 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import comparable
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.schema_changes import SchemaChange
+from airflow_cdc_provider.core.stopped_tables import StoppedTable
+from airflow_cdc_provider.core.table_drift import TableDrift
 from airflow_cdc_provider.systems.changelog.files import explained
 from airflow_cdc_provider.systems.changelog.layout import table_folder
 from airflow_cdc_provider.systems.changelog.ledger import not_exact
@@ -39,6 +41,10 @@ class ChangelogTargets:
     def changing(self) -> frozenset[TableId]:
         """Return none: a change log's tables stay as they were planned."""
         return frozenset()
+
+    def stopped(self) -> tuple[StoppedTable, ...]:
+        """Return none: a change log's tables flow together."""
+        return ()
 
     def routes(self) -> tuple[tuple[TableId, TableId], ...]:
         """Return what this pipeline copies where, by its claims; nothing is created."""
@@ -130,10 +136,18 @@ class ChangelogTables:
             if not comparable(plan.schema.key_kinds):
                 raise not_exact(str(plan.schema.table))
 
+    def require_creatable(self, plans: Sequence[TablePlan]) -> None:
+        """Refuse what cannot be held, as nothing else is to be made."""
+        self.require_fit(plans)
+
     def create_missing(self, plans: Sequence[TablePlan]) -> dict[TableId, bool]:
         """Return that each table is there."""
         self.require_fit(plans)
         return {plan.sink_table: False for plan in plans}
+
+    def drifted(self, plans: Sequence[TablePlan]) -> tuple[TableDrift, ...]:  # noqa: ARG002
+        """Return none: files have no definition that somebody could change."""
+        return ()
 
     def columns(self, plan: TablePlan) -> frozenset[str]:
         """Return the columns that were planned."""

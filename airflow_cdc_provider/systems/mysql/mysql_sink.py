@@ -45,6 +45,7 @@ ABILITIES = SinkAbilities(
     verifiable=True,
     joins=True,
     changes_tables=True,
+    isolates_tables=True,
 )
 
 
@@ -89,7 +90,7 @@ class MySqlSink:
         return MySqlTargets(self._session("claiming tables"), self.owner)
 
     def open_tables(self) -> MySqlTableBuilder:
-        return MySqlTableBuilder(self._session("making tables"), self.owner)
+        return MySqlTableBuilder(self._session("making tables"), self.owner, self.plans)
 
     def open_splits(self) -> MySqlSplitSink:
         from airflow_cdc_provider.systems.mysql.sink.split_sink import (  # noqa: PLC0415
@@ -108,17 +109,30 @@ class MySqlSink:
         return MySqlJoinSink(session, self.owner, self.plans, zero_dates=self._zero_dates)
 
     def open_changes(self, columns: Mapping[TableId, pa.Schema]) -> MySqlChangeSink:
+        slots = self.settings.writers if self.settings.apply is ApplyMode.MERGED else 1
+        return self._changes(columns, slots=slots)
+
+    def open_stopped(self, table: TableId, columns: Mapping[TableId, pa.Schema]) -> MySqlChangeSink:
+        return self._changes(columns, stopped=table)
+
+    def _changes(
+        self,
+        columns: Mapping[TableId, pa.Schema],
+        *,
+        slots: int = 1,
+        stopped: TableId | None = None,
+    ) -> MySqlChangeSink:
         from airflow_cdc_provider.engine.stream.selection import CapturedTables  # noqa: PLC0415
         from airflow_cdc_provider.systems.mysql.sink.change_sink import (  # noqa: PLC0415
             MySqlChangeSink,
         )
 
-        slots = self.settings.writers if self.settings.apply is ApplyMode.MERGED else 1
         return MySqlChangeSink(
             lambda: self._session("applying changes"),
             self.owner,
             CapturedTables(self.plans, columns),
             slots=slots,
+            stopped=stopped,
         )
 
     @property

@@ -27,16 +27,18 @@ from airflow_cdc_provider.core.keys import Key, KeyPart
 from airflow_cdc_provider.core.logged_events import LogView
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.schema_changes import Difference
-from airflow_cdc_provider.core.splits import Interval, SnapshotSplit
+from airflow_cdc_provider.core.splits import Chosen, Condition, SnapshotSplit
 from airflow_cdc_provider.core.statement_effect import StatementEffect
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.table_facts import TableFacts
 from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.core.windows import Clock
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
 from airflow_cdc_provider.systems.mysql.dialect.column_types import ZeroDates
+from airflow_cdc_provider.systems.mysql.dialect.conditions import condition_of
 from airflow_cdc_provider.systems.mysql.dialect.create_statement import without_counter
 from airflow_cdc_provider.systems.mysql.dialect.definition_changes import difference
-from airflow_cdc_provider.systems.mysql.dialect.key_text import key_of, value_of
+from airflow_cdc_provider.systems.mysql.dialect.key_text import clock_of, key_of, value_of
 from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition, own
 from airflow_cdc_provider.systems.mysql.preflight.preflight import source_look
 from airflow_cdc_provider.systems.mysql.server.capabilities import (
@@ -47,11 +49,11 @@ from airflow_cdc_provider.systems.mysql.server.capabilities import (
 from airflow_cdc_provider.systems.mysql.server.catalogue import picked_tables, reserved_for
 from airflow_cdc_provider.systems.mysql.server.connection import Role, connect
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
-from airflow_cdc_provider.systems.mysql.source.interval_cuts import interval_cuts
 from airflow_cdc_provider.systems.mysql.source.key_bounds import boundaries, split_middle
 from airflow_cdc_provider.systems.mysql.source.lineage import taken_over
 from airflow_cdc_provider.systems.mysql.source.log_end import MySqlLogEnd
 from airflow_cdc_provider.systems.mysql.source.log_start import check_start
+from airflow_cdc_provider.systems.mysql.source.value_cuts import value_cuts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,12 +106,6 @@ class MySqlSource:
     def connect(self, *, purpose: str) -> ServerConnection:
         return connect(self.endpoint, purpose=purpose)
 
-    def describe(self) -> str:
-        with closing(connect(self.endpoint, purpose="identity")) as connection:
-            found = read_capabilities(connection)
-        version = ".".join(str(part) for part in found.version)
-        return f"{found.flavour.value} {version}, server {found.server_uuid}"
-
     @contextmanager
     def catalogue(self) -> Iterator[MySqlCatalogue]:
         with closing(connect(self.endpoint, purpose="plan")) as connection:
@@ -157,19 +153,25 @@ class MySqlSource:
             yield find
 
     @contextmanager
-    def interval_cuts(self, split_rows: int) -> Iterator[Cuts]:
+    def value_cuts(self, split_rows: int) -> Iterator[Cuts]:
         with closing(connect(self.endpoint, purpose="planning splits")) as connection:
 
-            def find(schema: TableSchema, interval: Interval) -> Iterator[KeyPart] | None:
-                return interval_cuts(connection, schema.table, interval, split_rows)
+            def find(schema: TableSchema, chosen: Chosen) -> Iterator[KeyPart] | None:
+                return value_cuts(connection, schema.table, chosen, split_rows)
 
             yield find
 
     def value_of(self, schema: TableSchema, column: str, text: str) -> KeyPart:
         return value_of(schema.column(column), text)
 
+    def clock_of(self, schema: TableSchema, column: str) -> Clock | None:
+        return clock_of(schema.column(column))
+
     def key_of(self, schema: TableSchema, texts: Sequence[str]) -> Key:
         return key_of(schema, texts)
+
+    def condition_of(self, schema: TableSchema, text: str) -> Condition:
+        return condition_of(schema, text)
 
     def middle_of(self, split: SnapshotSplit) -> Key:
         with closing(connect(self.endpoint, purpose="cutting a split")) as connection:
@@ -204,6 +206,7 @@ class MySqlSource:
             zero_dates=ZeroDates(reading.zero_dates),
             schemas=reading.schemas.get,
             every_statement=reading.every_statement,
+            picks=reading.picks,
         )
 
     def look_at_log(

@@ -8,6 +8,7 @@ from airflow_cdc_provider.columns.sink_port import Owner, SinkSettings
 from airflow_cdc_provider.core.endpoint import Endpoint, SinkPlace
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.server_look import Part, ServerLook
 from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink
 from airflow_cdc_provider.systems.mysql.mysql_source import MySqlSource
 
@@ -29,3 +30,12 @@ def sink(
             remedy="name the server as the sink",
         )
     return MySqlSink(place, owner, tuple(plans), settings)
+
+
+def look(endpoint: Endpoint, part: Part) -> ServerLook:
+    """Look at a server for the part it is to play, whatever its tables are."""
+    from airflow_cdc_provider.systems.mysql.preflight.one_server import (  # noqa: PLC0415
+        look_at_server,
+    )
+
+    return look_at_server(endpoint, part)

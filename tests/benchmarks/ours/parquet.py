@@ -22,7 +22,7 @@ from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.snapshot.assigner import SplitAssigner
-from airflow_cdc_provider.engine.snapshot.assigner_server import AssignerServer
+from airflow_cdc_provider.engine.snapshot.assigner_server import AssignerServer, DriverPlace
 from airflow_cdc_provider.engine.snapshot.door import AssignerAddress
 from airflow_cdc_provider.engine.snapshot.planner import Planner
 from airflow_cdc_provider.engine.snapshot.remote_assigner import RemoteAssigner
@@ -69,7 +69,7 @@ def _snapshot(run: Run, spark: SparkSession, folder: Path) -> int:
         lambda: open_source(source).boundaries(split_rows),
         stored=lambda planned: run.store.splits(run.name, planned.table),
     )
-    with planner, AssignerServer(assigner, host="127.0.0.1") as server:
+    with planner, AssignerServer(assigner, DriverPlace("127.0.0.1")) as server:
         return _read(spark, server.address, source, table.plan.schema, folder)
 
 

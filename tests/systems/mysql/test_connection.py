@@ -68,6 +68,9 @@ DEFAULTS = {
     "sql_big_selects": (0, 1),
     "sql_quote_show_create": (0, 1),
     "sql_auto_is_null": (1, 0),
+    "net_read_timeout": (1, 3600),
+    "net_write_timeout": (1, 3600),
+    "wait_timeout": (5, 28800),
 }
 SINK_DEFAULTS = {"unique_checks": (0, 1), "sql_safe_updates": (1, 0), "sql_notes": (0, 1)}
 
@@ -97,6 +100,22 @@ def test_a_session_depends_on_no_default_of_the_server(server: SqlServer, name: 
     with set_globally(server, {name: theirs}), opened(server) as connection:
         (found,) = query(connection, f"SELECT @@session.{name}")[0]
     assert found == ours
+
+
+@pytest.mark.parametrize("name", ["mysql_server", "mariadb_server"])
+def test_a_session_may_read_longer_than_the_servers_own_limit(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    server = request.getfixturevalue(name)
+    limit: dict[str, object] = {"max_execution_time": 1}
+    if name == "mariadb_server":
+        limit = {"max_statement_time": 0.001}
+    slow = "SELECT COUNT(*) FROM information_schema.columns a, information_schema.collations b"
+    with set_globally(server, limit):
+        with pytest.raises(pymysql.err.OperationalError, match=r"3024|1969"):
+            server.execute(slow)
+        with source(server) as connection:
+            assert query(connection, slow)
 
 
 def test_a_sinks_session_refuses_what_it_cannot_hold(server: SqlServer) -> None:

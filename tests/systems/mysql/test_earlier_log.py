@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
-from pymysql.err import MySQLError
 
 from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.core.errors import PreparedTransactionError
@@ -15,6 +14,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
 from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition, own, own_point
 from tests.servers.given import SqlServer
+from tests.servers.prepared import finish_prepared
 from tests.servers.throwaway import MariaDbServer, MySqlServer, ThrowawayServer
 from tests.systems.mysql.test_log_reader import position_of, reading, rows_of
 
@@ -36,7 +36,7 @@ def table(server: SqlServer) -> Iterator[TableId]:
     server.execute("CREATE TABLE d.other LIKE d.t")
     yield T
     for row in server.execute("XA RECOVER"):
-        server.execute(f"XA ROLLBACK '{row[3]}'")
+        finish_prepared(server, "ROLLBACK", f"'{row[3]}'")
     server.execute("DROP TABLE d.t, d.other")
 
 
@@ -54,16 +54,7 @@ def finish(server: SqlServer) -> Callable[[str, str], None]:
     """Commit or roll back in another session, once the one that prepared is gone for good."""
 
     def end(verb: str, name: str) -> None:
-        deadline = time.monotonic() + 20
-        while True:
-            try:
-                server.execute(f"XA {verb} '{name}'")
-            except MySQLError as error:
-                if "XAER" not in str(error) or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
-            else:
-                return
+        finish_prepared(server, verb, f"'{name}'")
 
     return end
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -206,6 +207,26 @@ def test_an_invisible_primary_key_is_a_key(mysql_server: SqlServer, mysql_databa
     assert found.primary_key == ("my_row_id",)
     assert found.column("my_row_id").invisible
     assert found.column("v").type.length == 3
+
+
+def test_a_table_that_is_away_for_a_moment_is_looked_at_again(
+    server: SqlServer, database: str
+) -> None:
+    """It was in the catalogue just before: RENAME away and back, or DROP and CREATE."""
+    back = f"RENAME TABLE {database}.away TO {database}.t"
+    server.execute(f"CREATE TABLE {database}.away (id INT PRIMARY KEY)")
+    comes = threading.Timer(0.5, server.execute, [back])
+    with source(server) as connection:
+        comes.start()
+        try:
+            assert "`id`" in create_statement(connection, TableId(database, "t"))
+        finally:
+            comes.join()
+
+
+def test_a_table_that_is_gone_for_good_is_refused_by_name(server: SqlServer, database: str) -> None:
+    with source(server) as connection, pytest.raises(RefusedError, match=f"{database}.gone"):
+        create_statement(connection, TableId(database, "gone"))
 
 
 def test_mariadb_json_and_history_are_known(

@@ -242,3 +242,19 @@ def test_a_replica_whose_own_replication_rests_is_warned_of(mysql_server: SqlSer
 
         (finding,) = named(tuple(found()), "source.replication_stopped")
         assert "receiver: No, applier: No" in finding.observed
+
+
+def test_a_replica_that_is_late_on_purpose_or_leaves_something_out_is_warned_of() -> None:
+    with MySqlServer() as replica:
+        replica.execute(
+            "CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1', SOURCE_DELAY = 3600, "
+            "SOURCE_AUTO_POSITION = 1"
+        )
+        replica.execute("CHANGE REPLICATION FILTER REPLICATE_DO_DB = (shop)")
+        with closing(connect(Endpoint.parse(replica.dsn()), purpose="test")) as connection:
+            capabilities = read_capabilities(connection, role=Role.SOURCE)
+            found = tuple(log_findings(connection, capabilities, "source"))
+    (late,) = named(found, "source.replication_delay")
+    (filtered,) = named(found, "source.replication_filters")
+    assert "3600" in late.observed
+    assert "Replicate_Do_DB = shop" in filtered.observed

@@ -19,8 +19,10 @@ from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet, MariaDbGt
 from airflow_cdc_provider.systems.mysql.server.capabilities import WatermarkMode, read_capabilities
 from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.mysql.source import watermarks
+from airflow_cdc_provider.systems.mysql.source.log_end import MySqlLogEnd
 from airflow_cdc_provider.systems.mysql.source.watermarks import Watermarks, watermarks_of
 from tests.servers.given import SqlServer
+from tests.servers.prepared import finish_prepared
 from tests.servers.throwaway import MySqlServer
 
 NO_GTIDS: dict[str, str | int | None] = {"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}
@@ -75,6 +77,9 @@ def test_mysql_without_gtids_gives_an_exact_place_to_who_may_ask_for_it() -> Non
             assert early.binlog is not None
             assert early.binlog.offset == 4
             assert low.covers(early)
+        for endpoint in (Endpoint.parse(server.dsn()), plain):
+            with closing(MySqlLogEnd(endpoint, purpose="test")) as log_end:
+                assert log_end.seen() == log_end.now()
 
 
 def test_prepared_transactions_are_refused_where_there_are_no_gtids(
@@ -97,7 +102,7 @@ def test_prepared_transactions_are_refused_where_there_are_no_gtids(
             pytest.raises(PreparedTransactionError, match="XA RECOVER"),
         ):
             marks.low()
-        server.execute("XA ROLLBACK 'x'")
+        finish_prepared(server, "ROLLBACK", "'x'")
         with watermarks_on(server) as marks:
             marks.low()
 

@@ -15,9 +15,16 @@ from typing import assert_never
 
 from airflow_cdc_provider.core.keys import Key, KeyKind, KeyPart
 from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
+from airflow_cdc_provider.core.windows import Clock
 
 _LONGEST = 8192  # InnoDB's keys have 3072 bytes
 _BITS: Mapping[str, int] = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
+_CLOCKS: Mapping[str, Clock] = {
+    "timestamp": Clock.INSTANT,
+    "datetime": Clock.WALL,
+    "date": Clock.DAY,
+    **dict.fromkeys(_BITS, Clock.COUNT),
+}
 _YEARS = range(1901, 2156)
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)")
@@ -39,6 +46,11 @@ def key_of(schema: TableSchema, texts: Sequence[str]) -> Key:
     columns = map(schema.column, names)
     pairs = zip(columns, schema.key_kinds, texts, strict=False)
     return tuple(_part(column, kind, text) for column, kind, text in pairs)
+
+
+def clock_of(column: Column) -> Clock | None:
+    """Say how a column tells time; None if it does not."""
+    return _CLOCKS.get(column.type.name)
 
 
 def value_of(column: Column, text: str) -> KeyPart:

@@ -12,7 +12,7 @@ from typing import assert_never
 
 from airflow_cdc_provider.core.identifiers import quote_identifier
 from airflow_cdc_provider.core.keys import Key, KeyPart, KeyRange
-from airflow_cdc_provider.core.splits import Interval, SnapshotSplit
+from airflow_cdc_provider.core.splits import Chosen, Condition, Interval, SnapshotSplit
 
 
 def literal(part: KeyPart) -> str:
@@ -48,15 +48,21 @@ def range_predicate(columns: Sequence[str], keys: KeyRange) -> str:
 def split_predicate(split: SnapshotSplit) -> str:
     """Write the condition for a split's rows, but for those of listed keys."""
     keys = range_predicate(split.key_columns, split.keys)
-    if split.interval is None:
+    if split.chosen is None:
         return keys
-    inside = interval_predicate(split.interval)
+    inside = chosen_predicate(split.chosen)
     return inside if split.keys == KeyRange() else f"{keys} AND {inside}"
 
 
-def interval_predicate(interval: Interval) -> str:
-    """Write the condition for rows whose column lies in an interval."""
-    return range_predicate((interval.column,), KeyRange((interval.start,), (interval.end,)))
+def chosen_predicate(chosen: Chosen) -> str:
+    """Write the condition for rows that are chosen by their values."""
+    match chosen:
+        case Condition(text):
+            return f"({text})"
+        case Interval(column, _, _):
+            return range_predicate((column,), chosen.values)
+        case _:
+            assert_never(chosen)
 
 
 def behind_predicate(columns: Sequence[str], key: Key) -> str:

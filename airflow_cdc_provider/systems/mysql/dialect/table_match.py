@@ -52,7 +52,8 @@ class Mismatch:
 def mismatches(source: TableSchema, sink: TableSchema) -> Iterator[Mismatch]:
     """Yield everything that stands in the way."""
     if sink.engine.lower() != "innodb":
-        text = f"its engine is {sink.engine}, not InnoDB, so nothing could be rolled back"
+        what = f"its engine is {sink.engine}" if sink.engine else "it is a view, or has no engine"
+        text = f"{what}, not InnoDB, so nothing could be rolled back"
         yield Mismatch(MismatchKind.ENGINE, text, "ENGINE = InnoDB")
     if sink.primary_key != source.primary_key or _prefixes(sink) != _prefixes(source):
         text = f"its primary key is {_shown_key(sink)}, the source's is {_shown_key(source)}"

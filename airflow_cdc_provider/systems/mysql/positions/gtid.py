@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Self
 
 Interval = tuple[int, int]
@@ -101,23 +102,11 @@ class GtidSet:
     @classmethod
     def parse(cls, text: str) -> GtidSet:
         """Read the server's text form; white space and an empty set are allowed."""
-        found: dict[GtidSource, list[Interval]] = {}
-        for member in "".join(text.split()).lower().split(","):
-            if not member:
-                continue
-            uuid, *parts = member.split(":")
-            if not parts:
-                raise ValueError(f"GTID set member without numbers: {member!r}")
-            source = GtidSource(uuid)
-            for part in parts:
-                if _TAG.fullmatch(part):
-                    source = GtidSource(uuid, part)
-                    continue
-                found.setdefault(source, []).append(_parse_interval(part, member))
-        return cls._of(found)
+        return _parsed(text)
 
     @classmethod
-    def _of(cls, found: Mapping[GtidSource, Iterable[Interval]]) -> GtidSet:
+    def of(cls, found: Mapping[GtidSource, Iterable[Interval]]) -> GtidSet:
+        """Return the set of these intervals, in whatever order they are."""
         merged = ((source, _merged(found[source])) for source in sorted(found))
         return cls({source: intervals for source, intervals in merged if intervals})
 
@@ -147,13 +136,13 @@ class GtidSet:
     def union(self, other: GtidSet) -> GtidSet:
         """Return every transaction of either set."""
         sources = {*self.intervals, *other.intervals}
-        return self._of(
+        return self.of(
             {s: [*self.intervals.get(s, ()), *other.intervals.get(s, ())] for s in sources}
         )
 
     def intersection(self, other: GtidSet) -> GtidSet:
         """Return the transactions of both sets."""
-        return self._of(
+        return self.of(
             {
                 source: _common(spans, other.intervals.get(source, ()))
                 for source, spans in self.intervals.items()
@@ -162,7 +151,7 @@ class GtidSet:
 
     def subtract(self, other: GtidSet) -> GtidSet:
         """Return the transactions that `other` lacks."""
-        return self._of(
+        return self.of(
             {
                 source: _without(spans, other.intervals.get(source, ()))
                 for source, spans in self.intervals.items()
@@ -179,7 +168,32 @@ class GtidSet:
         if spans and spans[-1][1] == gtid.number:  # the usual case: the next one
             grown = (*spans[:-1], (spans[-1][0], gtid.number + 1))
             return GtidSet({**self.intervals, gtid.source: grown})
-        return self._of({**self.intervals, gtid.source: [*spans, (gtid.number, gtid.number + 1)]})
+        return self.of({**self.intervals, gtid.source: [*spans, (gtid.number, gtid.number + 1)]})
+
+
+@lru_cache(maxsize=1024)
+def _parsed(text: str) -> GtidSet:
+    """Read a set; L and H of a split, and neighbours, often have the same one."""
+    found: dict[GtidSource, list[Interval]] = {}
+    for member in "".join(text.split()).lower().split(","):
+        if not member:
+            continue
+        uuid, *parts = member.split(":")
+        if not parts:
+            raise ValueError(f"GTID set member without numbers: {member!r}")
+        source = _source(uuid)
+        for part in parts:
+            if not part[:1].isdigit() and _TAG.fullmatch(part):
+                source = _source(uuid, part)
+                continue
+            found.setdefault(source, []).append(_parse_interval(part, member))
+    return GtidSet.of(found)
+
+
+@lru_cache(maxsize=256)
+def _source(uuid: str, tag: str = "") -> GtidSource:
+    """Return a source; all sets of a hand-off have the same few, in 100,000 watermarks."""
+    return GtidSource(uuid, tag)
 
 
 def _parse_interval(part: str, member: str) -> Interval:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any, ClassVar
 
 from airflow_cdc_provider.core.errors import RESET, IncomparablePositionsError
@@ -28,6 +28,15 @@ AnyGtid = Gtid | MariaDbGtid
 _FILE = re.compile(r"(?P<base>.+)\.(?P<number>[0-9]{6,})")
 
 
+@lru_cache(maxsize=256)
+def _file_parts(file: str) -> tuple[int, str]:
+    """Return the number of a log file, and its name without it."""
+    match = _FILE.fullmatch(file)
+    if match is None:
+        raise ValueError(f"expected a log file name like 'binlog.000001', got {file!r}")
+    return int(match["number"]), match["base"]
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class BinlogPosition:
     """A place between two events in one server's binlog; `offset` is in bytes."""
@@ -39,10 +48,8 @@ class BinlogPosition:
     @classmethod
     def of(cls, file: str, offset: int) -> BinlogPosition:
         """Build from the server's file name, such as `binlog.000009`."""
-        match = _FILE.fullmatch(file)
-        if match is None:
-            raise ValueError(f"expected a log file name like 'binlog.000001', got {file!r}")
-        return cls(int(match["number"]), offset, match["base"])
+        number, base = _file_parts(file)
+        return cls(number, offset, base)
 
     @classmethod
     def parse(cls, text: str) -> BinlogPosition:

@@ -45,7 +45,7 @@ def sink_findings(
     sink: Sink, source: Capabilities, plans: Sequence[TablePlan]
 ) -> Iterator[Finding]:
     """Yield what is to be said about the sink and the tables rows go to."""
-    yield from _server(sink, source)
+    yield from server_findings(sink, source)
     yield from _same_tables(sink, source, plans)
     targets = [plan.sink_table for plan in plans]
     yield from _clashing_names(sink, targets)
@@ -60,7 +60,8 @@ def sink_findings(
             yield from _existing(plan, there, firing)
 
 
-def _server(sink: Sink, source: Capabilities) -> Iterator[Finding]:
+def server_findings(sink: Sink, source: Capabilities) -> Iterator[Finding]:
+    """Yield what is to be said about the sink's server, whatever its tables are."""
     there = sink.capabilities
     yield Finding(
         Code.SINK_SERVER, Level.INFO, sink.subject, f"{there.flavour} {there.version_text}"
@@ -187,6 +188,7 @@ def _existing(
             mismatch.wanted,
             why,
             _fix(plan, mismatch),
+            only=str(plan.schema.table),
         )
     for name in firing.get(plan.sink_table, ()):
         yield Finding(
@@ -197,6 +199,7 @@ def _existing(
             "no triggers",
             "what the source's triggers did is copied already; these would change rows again",
             f"DROP TRIGGER {quote_identifier(plan.sink_table.database)}.{quote_identifier(name)};",
+            only=str(plan.schema.table),
         )
     here = {column.name.lower() for column in plan.schema.columns}
     for column in there.columns:

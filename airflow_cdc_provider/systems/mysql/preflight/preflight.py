@@ -15,7 +15,12 @@ from airflow_cdc_provider.columns.source_port import PreflightQuestion, SourceLo
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, CdcError, RefusedError
 from airflow_cdc_provider.core.findings import Finding, Level
-from airflow_cdc_provider.core.identifiers import LEDGER_DATABASE, quote_identifier, quote_table
+from airflow_cdc_provider.core.identifiers import (
+    LEDGER_DATABASE,
+    TableId,
+    quote_identifier,
+    quote_table,
+)
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.systems.mysql.preflight.at_sink import Sink, sink_findings
 from airflow_cdc_provider.systems.mysql.preflight.both_sides import (
@@ -63,7 +68,7 @@ from airflow_cdc_provider.systems.mysql.source.watermarks import may_read_log_st
 if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
 
-_SINK_PRIVILEGES = ("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "INDEX", "DROP")
+SINK_PRIVILEGES = ("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "INDEX", "DROP")
 _TO_SEE_TRIGGERS = "TRIGGER"
 """MySQL hides a table's triggers from accounts without it, and they would fire unseen."""
 
@@ -118,7 +123,7 @@ def sink_look(sink: Endpoint, plans: Sequence[TablePlan], source: object) -> tup
         return (
             *clock_findings(there, clock, source.clock),
             *sink_findings(there, source.capabilities, plans),
-            *_sink_privileges(there, plans),
+            *sink_privileges(there, [plan.sink_table for plan in plans]),
             *reference_findings(there, source.foreign_keys, plans),
             *disk_findings(there, source.bytes),
         )
@@ -206,12 +211,13 @@ def _foreign_keys(
     return (*keys, *foreign_keys(connection, others))
 
 
-def _sink_privileges(sink: Sink, plans: Sequence[TablePlan]) -> Iterator[Finding]:
+def sink_privileges(sink: Sink, targets: Sequence[TableId]) -> Iterator[Finding]:
+    """Yield the privileges that lack on the tables rows go to, and on the ledger."""
     grants = read_grants(sink.connection, role=Role.SINK)
     hides = not sink.capabilities.is_mariadb
-    wanted = (*_SINK_PRIVILEGES, *((_TO_SEE_TRIGGERS,) if hides else ()))
-    lacking = grants.missing_on(wanted, [plan.sink_table for plan in plans])
-    ledger = {p for p in _SINK_PRIVILEGES if not grants.holds(p, LEDGER_DATABASE)}
+    wanted = (*SINK_PRIVILEGES, *((_TO_SEE_TRIGGERS,) if hides else ()))
+    lacking = grants.missing_on(wanted, targets)
+    ledger = {p for p in SINK_PRIVILEGES if not grants.holds(p, LEDGER_DATABASE)}
     if ledger:
         lacking[LEDGER_DATABASE] = ledger
     for database, privileges in sorted(lacking.items()):
@@ -221,7 +227,7 @@ def _sink_privileges(sink: Sink, plans: Sequence[TablePlan]) -> Iterator[Finding
             Level.BLOCK,
             sink.subject,
             f"the account {grants.account} lacks {names} on {database}",
-            ", ".join(_SINK_PRIVILEGES if database == LEDGER_DATABASE else wanted),
+            ", ".join(SINK_PRIVILEGES if database == LEDGER_DATABASE else wanted),
             "progress is kept there, beside the rows"
             if database == LEDGER_DATABASE
             else "tables are created and rows written there, and triggers would change them",

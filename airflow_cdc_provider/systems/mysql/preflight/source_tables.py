@@ -100,6 +100,7 @@ def _engine(schema: TableSchema) -> Iterator[Finding]:
         "ENGINE = InnoDB",
         "without transactions a read is not a state the table ever had",
         f"ALTER TABLE {quote_table(schema.table)} ENGINE = InnoDB;",
+        only=str(schema.table),
     )
 
 
@@ -115,6 +116,7 @@ def _key(schema: TableSchema, estimate: int) -> Iterator[Finding]:
             "rows could not be told apart: changes would be lost or doubled",
             f"ALTER TABLE {quote_table(schema.table)} ADD COLUMN cdc_id BIGINT UNSIGNED NOT NULL "
             "AUTO_INCREMENT PRIMARY KEY;",
+            only=subject,
         )
         return
     names = {column.name for column in schema.columns}
@@ -130,6 +132,7 @@ def _key(schema: TableSchema, estimate: int) -> Iterator[Finding]:
             "a primary key of stored columns",
             "generated columns are computed by the sink, so they cannot address its rows",
             "give the table a primary key of ordinary columns",
+            only=subject,
         )
         return
     kinds = schema.key_kinds
@@ -173,6 +176,7 @@ def _types(schema: TableSchema) -> Iterator[Finding]:
                 "a type of the value model",
                 error.risk,
                 f'put "{schema.table}" into source.exclude',
+                only=str(schema.table),
             )
 
 

@@ -13,6 +13,7 @@ and is asked for unconverted. What is lost before that is for `preflight_definit
 from __future__ import annotations
 
 import re
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -49,6 +50,8 @@ _NUMBERS = re.compile(r"\((\d+)(?:,(\d+))?\)")
 _JSON_CHECK = re.compile(r"\s*json_valid\(`(?P<column>(?:[^`]|``)+)`\)\s*", re.IGNORECASE)
 _WITH_FRACTION = {"time", "datetime", "timestamp"}
 _WITH_MEMBERS = {"enum", "set"}
+_NO_SUCH_TABLE = 1146
+_AWAY_S = 2.0
 
 
 def read_schema(
@@ -123,10 +126,12 @@ def create_statements(
 def create_statement(
     connection: ServerConnection, table: TableId, *, role: Role = Role.SOURCE
 ) -> str:
-    """Return what SHOW CREATE TABLE says, or refuse a text that is none."""
+    """Return what SHOW CREATE TABLE says, or refuse a text that is none.
+
+    A table that is away for a moment, as between two RENAMEs, is looked for again.
+    """
     try:
-        with _undecoded(connection):
-            rows = query(connection, f"SHOW CREATE TABLE {quote_table(table)}", role=role)
+        rows = _show_create(connection, table, role)
     except AccessDeniedError as denied:
         raise AccessDeniedError(
             f"the definition of {table} may not be read as a whole: {denied.what}",
@@ -146,6 +151,18 @@ def create_statement(
             remedy="write the bytes as x'..' in the default or the expression, or put "
             f'"{table}" into source.exclude',
         ) from None
+
+
+def _show_create(connection: ServerConnection, table: TableId, role: Role) -> list[tuple[Any, ...]]:
+    deadline = time.monotonic() + _AWAY_S
+    while True:
+        try:
+            with _undecoded(connection):
+                return query(connection, f"SHOW CREATE TABLE {quote_table(table)}", role=role)
+        except RefusedError as refused:
+            if refused.server_error != _NO_SUCH_TABLE or time.monotonic() >= deadline:
+                raise
+        time.sleep(0.1)
 
 
 @contextmanager

@@ -10,6 +10,8 @@ position is the smallest slot's. Between two batches the sink is the source at t
 
 When the number of slots changes, they all begin at the smallest position; tables that one slot
 had to itself keep theirs as their own "applied through".
+
+A table that the stream leaves alone has one slot to itself, in a row of its own.
 """
 
 from __future__ import annotations
@@ -21,21 +23,30 @@ from dataclasses import replace
 from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.columns.sink_port import AppliedBatch, Owner
 from airflow_cdc_provider.core.errors import CdcError
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
 from airflow_cdc_provider.engine.stream.selection import CapturedTables, Selection
 from airflow_cdc_provider.engine.stream.slots import spread_columns, whole_table_slot
-from airflow_cdc_provider.systems.mysql.sink import ledger, writers
+from airflow_cdc_provider.systems.mysql.sink import ledger, stopped_rows, writers
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, create_ledger, pipeline_is
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.sink_tables import sink_tables
+from airflow_cdc_provider.systems.mysql.sink.slot_rows import (
+    SlotRow,
+    insert_slot,
+    read_stream,
+    slot_rows,
+    stream_of_slots,
+)
 from airflow_cdc_provider.systems.mysql.sink.slot_writer import (
     SlotOutcome,
     SlotWriter,
     smallest_end,
 )
+from airflow_cdc_provider.systems.mysql.sink.table_looks import require_as_planned
 
 
 class MySqlChangeSink:
@@ -48,9 +59,11 @@ class MySqlChangeSink:
         captured: CapturedTables,
         *,
         slots: int = 1,
+        stopped: TableId | None = None,
     ) -> None:
         self.quiet: QuietLog | None = None
         self._owner = owner
+        self._stopped = stopped
         self._captured = captured
         plans = tuple(captured.plans.values())
         self._sessions: list[SinkSession] = []
@@ -60,10 +73,12 @@ class MySqlChangeSink:
             self._sessions = [open_session() for _ in range(slots)]
             create_ledger(self._sessions[0])
             self._locks = [writers.announce(session, owner) for session in self._sessions]
-            spread_over(self._sessions[0], owner, plans, slots)
+            if stopped is None:
+                spread_over(self._sessions[0], owner, plans, slots)
+            require_as_planned(self._sessions[0], owner, captured.followed)
             tables = sink_tables(self._sessions[0], [plan.sink_table for plan in plans])
             self._slots = [
-                SlotWriter(session, owner, tables, slot=slot, slots=slots)
+                SlotWriter(session, owner, tables, slot=slot, slots=slots, stopped=stopped)
                 for slot, session in enumerate(self._sessions)
             ]
             opened = True
@@ -85,7 +100,10 @@ class MySqlChangeSink:
 
     def stream(self) -> StreamSplit | None:
         """Return the stream split as last committed: where to go on, and each table's progress."""
-        return ledger.read_stream(self._sessions[0], self._owner)
+        if self._stopped is None:
+            return read_stream(self._sessions[0], self._owner)
+        found = stopped_rows.stopped_tables(self._sessions[0], self._owner)
+        return next((each.stream for each in found if each.table == self._stopped), None)
 
     def apply(self, batch: ChangeBatch) -> AppliedBatch | None:
         """Apply one batch and store its end in the same transaction (law 7)."""
@@ -129,20 +147,20 @@ def spread_over(session: SinkSession, owner: Owner, plans: Sequence[TablePlan], 
 
     def spread() -> None:
         ledger.check_generation(session, owner, lock="FOR UPDATE")
-        rows = ledger.slot_rows(session, owner)
+        rows = slot_rows(session, owner)
         if len(rows) in (0, slots):
             return
         stream = _collapsed(rows, plans)
         session.execute(f"DELETE FROM {LEDGER}.stream WHERE {mine}")
         for slot in range(slots):
-            ledger.insert_slot(session, owner, stream, slot=slot, slots=slots)
+            insert_slot(session, owner, stream, slot=slot, slots=slots)
 
     session.transaction(spread)
 
 
-def _collapsed(rows: Sequence[ledger.SlotRow], plans: Sequence[TablePlan]) -> StreamSplit:
+def _collapsed(rows: Sequence[SlotRow], plans: Sequence[TablePlan]) -> StreamSplit:
     """Return the stream at the smallest position of all slots."""
-    stream = ledger.stream_of_slots(rows)
+    stream = stream_of_slots(rows)
     if stream is None:
         raise ValueError("no slots")
     schemas = {plan.schema.table: plan.schema for plan in plans}

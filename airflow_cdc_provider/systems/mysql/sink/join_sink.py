@@ -36,11 +36,16 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.systems.mysql.dialect.sql import range_predicate, split_predicate
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
-from airflow_cdc_provider.systems.mysql.sink import join_ledger, ledger
+from airflow_cdc_provider.systems.mysql.sink import change_counts, join_ledger, ledger
 from airflow_cdc_provider.systems.mysql.sink.insert_statements import WriteMode
 from airflow_cdc_provider.systems.mysql.sink.row_writer import LoadDoubtedError
 from airflow_cdc_provider.systems.mysql.sink.sink_keys import keys_where, no_keys
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
+from airflow_cdc_provider.systems.mysql.sink.slot_rows import (
+    SlotRow,
+    slot_rows,
+    stream_of_slots,
+)
 from airflow_cdc_provider.systems.mysql.sink.split_row_writer import SplitRowWriter, Way
 from airflow_cdc_provider.systems.mysql.sink.taken_values import free_values
 from airflow_cdc_provider.systems.mysql.sink.unlike_rows import unlike_rows
@@ -131,7 +136,7 @@ class MySqlJoinSink:
 
         Slots that are apart are likely to come together: the lock waits for them.
         """
-        slots = ledger.slot_rows(self._session, self._owner)
+        slots = slot_rows(self._session, self._owner)
         if not all(self._may_join(joining, slots, slot.position) for slot in slots):
             return False
         if _are_together(slots):
@@ -141,25 +146,26 @@ class MySqlJoinSink:
     def _join(self, joining: _Joining, way: Way) -> LogPosition | None:
         split = joining.split
         ledger.check_generation(self._session, self._owner)
-        slots = ledger.slot_rows(self._session, self._owner, lock="FOR UPDATE")
+        slots = slot_rows(self._session, self._owner, lock="FOR UPDATE")
         done = join_ledger.joined_at(self._session, self._owner, joining.request, split)
         if done is not None:
             return done
         if not _are_together(slots) or not self._may_join(joining, slots, slots[0].position):
             return None
         position = slots[0].position
+        self._rows.require_as_planned(split.table)
         joined = joining.at(position)
         freed = self._replace(joining, joined, way)
         found = JoinedSplit(split, joined.rows.rows, position)
         join_ledger.store_joined(self._session, self._owner, joining.request, found, freed)
+        counted = {split.table: max(joined.rows.rows, 1)}
+        change_counts.count_changes(self._session, self._owner, counted, position)
         ledger.claim_commit(self._session, self._owner)
         return position
 
-    def _may_join(
-        self, joining: _Joining, slots: Sequence[ledger.SlotRow], position: LogPosition
-    ) -> bool:
+    def _may_join(self, joining: _Joining, slots: Sequence[SlotRow], position: LogPosition) -> bool:
         """Tell whether the stream has the table, and has passed all that it must, at a position."""
-        stream = ledger.stream_of_slots(slots)
+        stream = stream_of_slots(slots)
         table = joining.split.table
         progress = None if stream is None else stream.passed(position).progress_of(table)
         if progress is None or not ledger.stream_owns(self._session, self._owner, table):
@@ -202,12 +208,12 @@ class MySqlJoinSink:
         """Make the joined rows all there is of their keys, and of the touched ones."""
         split, plan = joining.split, self._rows.plan_of(joining.split)
         writer, key = self._rows.writer_of(split), list(plan.schema.primary_key)
+        if joined.touched is not None:  # first: what is deleted here may be another spelling
+            writer.delete_keys(_without(joined.touched, joined.rows, key))
         unlike = None
         if way is not Way.AGAIN and not split.listed:
             condition, zero_dates = split_predicate(split), self._rows.zero_dates
             unlike = unlike_rows(self._session, plan, condition, joined.rows, zero_dates)
-        if joined.touched is not None:
-            writer.delete_keys(_without(joined.touched, joined.rows, key))
         if unlike is not None:
             writer.delete_keys(unlike.missing.select(key))
             writer.write([unlike.missing], WriteMode.INSERT, load=way is Way.LOAD)
@@ -245,5 +251,5 @@ def _without(keys: pa.RecordBatch, rows: SplitRows, key: list[str]) -> pa.Record
     return keys.filter(mask_of(stays))
 
 
-def _are_together(slots: Sequence[ledger.SlotRow]) -> bool:
+def _are_together(slots: Sequence[SlotRow]) -> bool:
     return bool(slots) and all(slot.position == slots[0].position for slot in slots)

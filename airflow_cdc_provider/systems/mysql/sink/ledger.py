@@ -15,27 +15,27 @@ and the stream would not repeat what came after. `store_stream` makes sure that 
 made from the reports that are in the ledger at that moment.
 
 **Stream progress.** A row a slot holds the position. The stream split, which can be large, is
-written at hand-off and again only when a table has become consistent; what lies between follows
-from it and the position (`StreamSplit.passed`).
+written at hand-off and again only when half of its tables, or the last ones, have become
+consistent; what lies between follows from it and the position (`StreamSplit.passed`).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 
-from airflow_cdc_provider.columns.sink_port import NO_TABLES, Owner, StreamCounts
+from airflow_cdc_provider.columns.sink_port import (
+    NO_TABLES,
+    Owner,
+    StreamCounts,
+    TableChangeCount,
+)
 from airflow_cdc_provider.core.codec import (
     dumps,
-    position_from_json,
-    position_to_json,
     report_from_json,
     report_to_json,
     split_from_json,
     split_to_json,
-    stream_from_text,
-    stream_to_text,
 )
 from airflow_cdc_provider.core.errors import (
     NOTHING_CHANGED,
@@ -45,13 +45,20 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.hand_off_check import Report, require_may_hand_off
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.many_records import without_collecting
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
-from airflow_cdc_provider.core.stream_split import StreamSplit, smallest
+from airflow_cdc_provider.core.stopped_tables import StoppedTable, rejoined, stopped_in
+from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
-from airflow_cdc_provider.systems.mysql.sink import schema_change_rows, writers
+from airflow_cdc_provider.systems.mysql.sink import (
+    change_counts,
+    schema_change_rows,
+    stopped_rows,
+    writers,
+)
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import (
     LEDGER,
     NOW_US,
@@ -59,8 +66,26 @@ from airflow_cdc_provider.systems.mysql.sink.ledger_schema import (
     pipeline_is,
 )
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
+from airflow_cdc_provider.systems.mysql.sink.slot_rows import (
+    insert_slot,
+    moved_to,
+    read_stream,
+    slot_rows,
+    stream_literal,
+    stream_of_slots,
+    text_literal,
+)
 
-_OF_A_PLAN = ("finished_split", "joined_split", "stream", "stream_table", "schema_change")
+_ROWS_A_STATEMENT = 1000
+_OF_A_PLAN = (
+    "finished_split",
+    "joined_split",
+    "stream",
+    "stream_table",
+    "schema_change",
+    "stopped_table",
+    "changed_table",
+)
 
 
 def check_generation(session: SinkSession, owner: Owner, *, lock: str = "") -> str:
@@ -165,7 +190,8 @@ class MySqlLedger:
             f"SELECT split, report FROM {LEDGER}.finished_split WHERE {self._mine} "
             "ORDER BY table_name, number"
         )
-        return [_report_of(row) for row in rows]
+        with without_collecting():
+            return [_report_of(row) for row in rows]
 
     # --- stream -------------------------------------------------------------------------------
 
@@ -189,6 +215,10 @@ class MySqlLedger:
         lag_us = max(0, sink_us - source_us) if source_us else None
         return StreamCounts(batches, changes, transactions, lag_us)
 
+    def table_changes(self) -> Mapping[TableId, TableChangeCount]:
+        """Return how much of each source table was changed."""
+        return change_counts.read_changes(self._session, self._owner)
+
     def pass_over(self, quiet: QuietLog) -> None:
         """Move every writer slot over log that holds nothing for the sink; never back.
 
@@ -208,9 +238,9 @@ class MySqlLedger:
 
         self._session.transaction(move)
 
-    def store_stream(self, stream: StreamSplit) -> None:
+    def store_stream(self, stream: StreamSplit, begun: Sequence[SchemaChange] = ()) -> None:
         """Store the stream split at hand-off; refused if the ledger already streams further."""
-        self._session.transaction(lambda: self._store_stream(stream))
+        self._session.transaction(lambda: self._store_stream(stream, begun))
 
     def change_tables(
         self,
@@ -226,6 +256,7 @@ class MySqlLedger:
             changed = self._rewrite(lambda stored: stored.with_tables(added, removed).read(read))
             for table in removed:  # what was begun of them is not to be gone on with
                 schema_change_rows.end(self._session, self._owner, table)
+            stopped_rows.forget(self._session, self._owner, removed)
             self._own_tables(changed)
             claim_commit(self._session, self._owner)
             return changed
@@ -251,14 +282,70 @@ class MySqlLedger:
 
         def end() -> StreamSplit:
             check_generation(self._session, self._owner, lock="FOR UPDATE")
-            stream = self._rewrite(
-                lambda stored: stored.changed(change.table, change.through, unread=change.rereads)
-            )
+            stopped = next((each for each in self.stopped() if each.table == change.table), None)
+            if stopped is not None and not change.rereads:
+                stopped_rows.pass_change(self._session, self._owner, stopped.stream, change)
+                stream = self._rewrite(lambda stored: stored)
+            else:
+                stream = self._rewrite(
+                    lambda stored: stored.changed(
+                        change.table, change.through, unread=change.rereads
+                    )
+                )
+                stopped_rows.forget(self._session, self._owner, [change.table])
             schema_change_rows.end(self._session, self._owner, change.table)
+            counted = {change.table: 1}
+            change_counts.count_changes(self._session, self._owner, counted, change.through)
             claim_commit(self._session, self._owner)
             return stream
 
         return self._session.transaction(end)
+
+    def stopped(self) -> tuple[StoppedTable, ...]:
+        """Return the tables that the stream leaves alone."""
+        return stopped_rows.stopped_tables(self._session, self._owner)
+
+    def stop_tables(self, tables: Collection[TableId], error: str = "") -> StreamSplit:
+        """Take tables out of the stream where they stand; an `error` stopped them, or a person."""
+
+        def stop() -> StreamSplit:
+            check_generation(self._session, self._owner, lock="FOR UPDATE")
+            slots = slot_rows(self._session, self._owner, lock="FOR UPDATE")
+            for table in tables:  # what was begun of their definitions is looked at anew
+                schema_change_rows.end(self._session, self._owner, table)
+            stream = stream_of_slots(slots)
+            for each in () if stream is None else stopped_in(stream, tables):
+                stopped_rows.stop(self._session, self._owner, each, error)
+            stream = self._rewrite(lambda stored: stored.with_tables({}, tables))
+            claim_commit(self._session, self._owner)
+            return stream
+
+        return self._session.transaction(stop)
+
+    def say_of_stopped(self, table: TableId, error: str) -> None:
+        """Note what keeps a table from coming back; empty: a person wants it so."""
+
+        def say() -> None:
+            stopped_rows.say(self._session, self._owner, table, error)
+            claim_commit(self._session, self._owner)
+
+        self._session.transaction(say)
+
+    def rejoin(self, table: TableId) -> StreamSplit:
+        """Give a table back to the stream, which it has come up with."""
+
+        def join() -> StreamSplit:
+            check_generation(self._session, self._owner, lock="FOR UPDATE")
+            found = next((each for each in self.stopped() if each.table == table), None)
+            if found is None:
+                return self._rewrite(lambda stored: stored)
+            stopped = found.stream
+            stream = self._rewrite(lambda stored: rejoined(stored, stopped))
+            stopped_rows.forget(self._session, self._owner, [table])
+            claim_commit(self._session, self._owner)
+            return stream
+
+        return self._session.transaction(join)
 
     def _rewrite(self, change: Callable[[StreamSplit], StreamSplit]) -> StreamSplit:
         """Change the stream split of each slot; returns what they stand for together."""
@@ -267,8 +354,9 @@ class MySqlLedger:
         if stream is None:
             raise no_stream(self._owner, self._session.where)
         for number, slot in enumerate(slots):
+            changed = change(slot.stored.passed(slot.position))
             self._session.execute(
-                f"UPDATE {LEDGER}.stream SET split = {stream_literal(change(slot.stored))} "
+                f"UPDATE {LEDGER}.stream SET split = {stream_literal(changed)} "
                 f"WHERE {self._mine} AND slot = {number}"
             )
         return change(stream)
@@ -276,22 +364,29 @@ class MySqlLedger:
     def _own_tables(self, stream: StreamSplit) -> None:
         """Store which tables are the stream's; what was read of others is forgotten.
 
-        The stream leaves their changes out from here on, so none of it stays right.
+        The stream leaves their changes out from here on, so none of it stays right. Nor does what
+        the snapshot has read of tables that are unread. Those that it leaves alone are its own.
         """
         self._session.execute(f"DELETE FROM {LEDGER}.stream_table WHERE {self._mine}")
         name = literal(str(self._owner.pipeline))
-        for progress in stream.tables:
-            table_name = literal(str(progress.table))
-            self._session.execute(
-                f"INSERT INTO {LEDGER}.stream_table VALUES ({name}, {table_name})"
-            )
+        mine = {progress.table for progress in stream.tables}
+        mine |= {each.table for each in self.stopped()}
+        rows = [f"({name}, {literal(str(table))})" for table in sorted(mine)]
+        for first in range(0, len(rows), _ROWS_A_STATEMENT):
+            some = ", ".join(rows[first : first + _ROWS_A_STATEMENT])
+            self._session.execute(f"INSERT INTO {LEDGER}.stream_table VALUES {some}")
         for table in ("finished_split", "joined_split"):
             self._session.execute(
                 f"DELETE FROM {LEDGER}.{table} WHERE {self._mine} AND table_name NOT IN "
                 f"(SELECT table_name FROM {LEDGER}.stream_table WHERE {self._mine})"
             )
+        for unread in stream.unread:
+            self._session.execute(
+                f"DELETE FROM {LEDGER}.finished_split WHERE {self._mine} "
+                f"AND table_name = {literal(str(unread))}"
+            )
 
-    def _store_stream(self, stream: StreamSplit) -> None:
+    def _store_stream(self, stream: StreamSplit, begun: Sequence[SchemaChange]) -> None:
         check_generation(self._session, self._owner, lock="FOR UPDATE")
         stored = self.stream()
         if stored == stream:
@@ -300,6 +395,8 @@ class MySqlLedger:
         self._session.execute(f"DELETE FROM {LEDGER}.stream WHERE {self._mine}")
         insert_slot(self._session, self._owner, stream)
         self._own_tables(stream)
+        for change in begun:
+            schema_change_rows.begin(self._session, self._owner, change)
 
 
 # --- what the sinks write inside their own transactions ---------------------------------------
@@ -353,82 +450,6 @@ def store_report(
         f"REPLACE INTO {LEDGER}.finished_split (pipeline, table_name, number, plan_id, generation,"
         f" split, report, rows_written, committed_us) VALUES ({', '.join(values)})"
     )
-
-
-@dataclass(frozen=True, slots=True)
-class SlotRow:
-    """One writer slot as committed."""
-
-    position: LogPosition
-    stored: StreamSplit
-
-
-def slot_rows(session: SinkSession, owner: Owner, *, lock: str = "") -> list[SlotRow]:
-    """Return the slots in order: they count from 0."""
-    rows = session.rows(
-        f"SELECT position, split FROM {LEDGER}.stream WHERE {pipeline_is(owner.pipeline)} "
-        f"ORDER BY slot {lock}"
-    )
-    return [
-        SlotRow(position_from_json(json.loads(row[0])), stream_from_text(row[1])) for row in rows
-    ]
-
-
-def read_stream(session: SinkSession, owner: Owner) -> StreamSplit | None:
-    """Return the stream split as last committed, None before the hand-off."""
-    return stream_of_slots(slot_rows(session, owner))
-
-
-def stream_of_slots(slots: Sequence[SlotRow]) -> StreamSplit | None:
-    """Return the stream split that the slots' positions stand for."""
-    if not slots:
-        return None
-    position = smallest(slot.position for slot in slots)
-    # any slot's stored split will do: what it has passed, the smallest position decides anew
-    stored = max((slot.stored for slot in slots), key=lambda split: len(split.inconsistent))
-    if position == stored.start:
-        return replace(stored, start=position)  # what was read of the log since may be known better
-    return stored.passed(position)
-
-
-def moved_to(end: LogPosition, stored: StreamSplit, owner: Owner) -> str:
-    """Write what a slot's row becomes when its position moves."""
-    passed = stored.passed(end)
-    split = ""
-    if len(passed.inconsistent) < len(stored.inconsistent):
-        split = f"split = {stream_literal(passed)}, "
-    return (
-        f"{split}position = {position_literal(end)}, generation = {owner.generation}, "
-        "batch = batch + 1"
-    )
-
-
-def insert_slot(
-    session: SinkSession, owner: Owner, stream: StreamSplit, *, slot: int = 0, slots: int = 1
-) -> None:
-    """Begin a slot at the stream's start."""
-    session.execute(
-        f"INSERT INTO {LEDGER}.stream (pipeline, slot, slots, generation, position, split, "
-        f"committed_us) VALUES ({literal(str(owner.pipeline))}, {slot}, {slots}, "
-        f"{owner.generation}, {position_literal(stream.start)}, {stream_literal(stream)}, "
-        f"{NOW_US})"
-    )
-
-
-def text_literal(text: str) -> str:
-    """Write JSON as an SQL literal: bare where nothing in it could be taken for something else."""
-    is_plain = text.isascii() and text.isprintable() and not {"'", "\\"} & set(text)
-    return f"'{text}'" if is_plain else literal(text)
-
-
-def position_literal(position: LogPosition) -> str:
-    """Write a position as an SQL literal."""
-    return text_literal(dumps(position_to_json(position)))
-
-
-def stream_literal(stream: StreamSplit) -> str:
-    """Write a stream split as an SQL literal."""
-    return text_literal(stream_to_text(stream))
 
 
 def no_stream(owner: Owner, where: str) -> CdcError:

@@ -11,6 +11,8 @@ JSON type would order and print them anew.
 - `stream_table`: the tables the stream owns; no split of these may be published any more.
 - `joined_split`: one row a split that was read again for a request, written with its rows.
 - `schema_change`: one row a change of a table's definition, from before anything was done about it.
+- `stopped_table`: one row a table that the stream leaves alone: the position where it stands.
+- `changed_table`: one row a table: how much of it was changed, written with its rows.
 - `target`: which pipeline owns which table of the sink (see `targets`).
 - `writer`: sessions that may hold row locks; a new owner ends those of older generations.
 """
@@ -24,7 +26,7 @@ from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
 LEDGER = f"`{LEDGER_DATABASE}`"
 NOW_US = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED)"
-VERSION = 3
+VERSION = 5
 """Tables are only added: a ledger of an older version gets what it lacks."""
 
 _NAME = "VARCHAR(63) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
@@ -89,6 +91,26 @@ _TABLES = {
         `body` {_TEXT},
         `begun_us` {_COUNT},
         PRIMARY KEY (`pipeline`, `number`)""",
+    "stopped_table": f"""
+        `pipeline` {_NAME},
+        `table_name` {_TABLE_NAME},
+        `generation` {_COUNT},
+        `batch` {_COUNT},
+        `position` {_TEXT},
+        `split` {_TEXT},
+        `changes` {_COUNT},
+        `transactions` {_COUNT},
+        `source_committed_us` {_COUNT},
+        `committed_us` {_COUNT},
+        `error` {_TEXT},
+        `since_us` {_COUNT},
+        PRIMARY KEY (`pipeline`, `table_name`)""",
+    "changed_table": f"""
+        `pipeline` {_NAME},
+        `table_name` {_TABLE_NAME},
+        `changes` {_COUNT},
+        `position` {_TEXT},
+        PRIMARY KEY (`pipeline`, `table_name`)""",
     "target": f"""
         `database_name` {_SINK_NAME},
         `table_name` {_SINK_NAME},

@@ -13,29 +13,30 @@ without its beginning. Whoever opens the sink again begins at the ledger's posit
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from airflow_cdc_provider.columns.keys import key_columns
 from airflow_cdc_provider.columns.sink_port import Owner
-from airflow_cdc_provider.core.codec import position_from_json, stream_from_text
-from airflow_cdc_provider.core.errors import SinkUnreachableError, TableChangedError
+from airflow_cdc_provider.core.codec import position_from_json
+from airflow_cdc_provider.core.errors import SinkUnreachableError, TableChangedError, only_of
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.stream.selection import Selection, TableWork, Work
 from airflow_cdc_provider.engine.stream.slots import part_of
-from airflow_cdc_provider.systems.mysql.sink import ledger
+from airflow_cdc_provider.systems.mysql.sink import change_counts, ledger, stopped_rows
 from airflow_cdc_provider.systems.mysql.sink.insert_statements import WriteMode
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, NOW_US, pipeline_is
 from airflow_cdc_provider.systems.mysql.sink.row_writer import LoadDoubtedError, RowWriter
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.sink_tables import SinkTable
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from airflow_cdc_provider.systems.mysql.sink.slot_rows import (
+    moved_to,
+)
+from airflow_cdc_provider.systems.mysql.sink.stored_splits import STORED
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +44,18 @@ class SlotOutcome:
     """What a slot has committed of a batch."""
 
     end: LogPosition
-    changes: int = 0
+    changes_of: Mapping[TableId, int] = field(default_factory=dict)
     transactions: int = 0
     committed_us: int = 0
     stopped_by: TableChangedError | None = None
     """The stream ends here: a statement changed a captured table."""
     passed_over: QuietLog | None = None
     """The batch, if nothing of it was committed because it holds nothing for the sink."""
+
+    @property
+    def changes(self) -> int:
+        """Return how many row changes it had, before they were merged."""
+        return sum(self.changes_of.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +78,26 @@ class SlotWriter:
         *,
         slot: int = 0,
         slots: int = 1,
+        stopped: TableId | None = None,
     ) -> None:
         self.session = session
         self._owner = owner
         self._tables = tables
         self._slot = slot
         self._slots = slots
+        self._ledger = "stream" if stopped is None else "stopped_table"
         self._row = f"{pipeline_is(owner.pipeline)} AND slot = {slot}"
+        if stopped is not None:
+            self._row = stopped_rows.is_table(owner, stopped)
         self._stored: tuple[str, StreamSplit] | None = None
         self._open: _Committed | None = None
         self._so_far: SlotOutcome | None = None
         self._is_broken = False
+
+    @property
+    def _is_stopped_table(self) -> bool:
+        """Tell whether one table is brought further, which is to say where it is."""
+        return self._ledger != "stream"
 
     def close(self) -> None:
         """Let go of the connection; a transaction that is open is rolled back."""
@@ -115,7 +130,7 @@ class SlotWriter:
             return SlotOutcome(committed.position)
         selection.check_follows(committed.position)
         passed_over = selection.passes_over(committed.stream)
-        if passed_over is not None:
+        if passed_over is not None and not self._is_stopped_table:
             return SlotOutcome(committed.position, passed_over=passed_over)
         work = selection.work(committed.position, committed.stream)
         self._write(work)
@@ -150,13 +165,13 @@ class SlotWriter:
         known = "" if self._stored is None else self._stored[0]
         found = self.session.rows(
             f"SELECT position, IF(SHA2(split, 256) = '{known}', NULL, split), "
-            f"SHA2(split, 256) FROM {LEDGER}.stream WHERE {self._row} FOR UPDATE"
+            f"SHA2(split, 256) FROM {LEDGER}.{self._ledger} WHERE {self._row} FOR UPDATE"
         )
         if not found:
             raise ledger.no_stream(self._owner, self.session.where)
         position, split, digest = found[0]
         if split is not None or self._stored is None:
-            self._stored = (digest, stream_from_text(split))
+            self._stored = (digest, STORED.read(digest, split))
         return _Committed(position_from_json(json.loads(position)), self._stored[1])
 
     def _store(
@@ -166,14 +181,16 @@ class SlotWriter:
         end, stopped_by = selection.end_within(committed.stream)
         if end is None:
             raise ValueError("a part of a transaction is not stored")
-        moved = ledger.moved_to(end, committed.stream, self._owner)
+        moved = moved_to(end, committed.stream, self._owner)
         self.session.execute(
-            f"UPDATE {LEDGER}.stream SET {moved}, "
+            f"UPDATE {LEDGER}.{self._ledger} SET {moved}, "
             f"changes = changes + {outcome.changes}, "
             f"transactions = transactions + {outcome.transactions}, "
             f"source_committed_us = GREATEST(source_committed_us, {outcome.committed_us}), "
             f"committed_us = {NOW_US} WHERE {self._row}"
         )
+        if self._slot == 0:
+            change_counts.count_changes(self.session, self._owner, outcome.changes_of, end)
         ledger.claim_commit(self.session, self._owner)
         return replace(outcome, end=end, stopped_by=stopped_by)
 
@@ -184,15 +201,20 @@ class SlotWriter:
             mine = part_of(table, self._slot, self._slots)
             if not len(mine.merged):
                 continue
-            if not self.session.capabilities.takes_local_files:
-                self._write_table(mine, load=False)
-                continue
-            self.session.execute("SAVEPOINT airflow_cdc_load")
-            try:
-                self._write_table(mine, load=True)
-            except LoadDoubtedError:
-                self.session.execute("ROLLBACK TO SAVEPOINT airflow_cdc_load")
-                self._write_table(mine, load=False)
+            with only_of(mine.plan.schema.table):
+                self._write_in_one_way(mine)
+
+    def _write_in_one_way(self, work: TableWork) -> None:
+        """Load the rows where that is allowed; by INSERT if what became of them is in doubt."""
+        if not self.session.capabilities.takes_local_files:
+            self._write_table(work, load=False)
+            return
+        self.session.execute("SAVEPOINT airflow_cdc_load")
+        try:
+            self._write_table(work, load=True)
+        except LoadDoubtedError:
+            self.session.execute("ROLLBACK TO SAVEPOINT airflow_cdc_load")
+            self._write_table(work, load=False)
 
     def _write_table(self, work: TableWork, *, load: bool) -> None:
         """Delete first, then write: so no row meets the one it takes the place of."""
@@ -210,14 +232,14 @@ class SlotWriter:
 
 
 def _outcome(position: LogPosition, work: Work) -> SlotOutcome:
-    return SlotOutcome(position, work.changes, work.transactions, work.committed_us)
+    return SlotOutcome(position, work.changes_of, work.transactions, work.committed_us)
 
 
 def _sum(one: SlotOutcome, other: SlotOutcome) -> SlotOutcome:
     """Count two parts together; the parts of one transaction count it once."""
     return replace(
         other,
-        changes=one.changes + other.changes,
+        changes_of=Counter(one.changes_of) + Counter(other.changes_of),
         transactions=one.transactions
         + other.transactions
         - (1 if one.transactions and other.transactions else 0),

@@ -26,6 +26,7 @@ from airflow_cdc_provider.systems.mysql.sink.ledger_schema import create_ledger
 from airflow_cdc_provider.systems.mysql.sink.no_members import enums_of
 from airflow_cdc_provider.systems.mysql.sink.row_writer import RowWriter
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
+from airflow_cdc_provider.systems.mysql.sink.table_looks import TableLooks
 from airflow_cdc_provider.systems.mysql.wire.load_text import LoadText, load_chunk, load_rows
 from airflow_cdc_provider.systems.mysql.wire.parameters import chunk_parameters, row_parameters
 from airflow_cdc_provider.systems.mysql.wire.text_protocol import TextChunk
@@ -58,6 +59,7 @@ class SplitRowWriter:
         self.zero_dates = zero_dates
         create_ledger(session)
         self._lock = writers.announce(session, owner)
+        self._looks = TableLooks(session, owner)
 
     def close(self) -> None:
         """Let go of the connection; a transaction that is open is rolled back."""
@@ -71,6 +73,10 @@ class SplitRowWriter:
     def plan_of_table(self, table: TableId) -> TablePlan:
         """Return a table's plan."""
         return self._plans[table]
+
+    def require_as_planned(self, table: TableId) -> None:
+        """Refuse to write to a table that somebody has changed; it stays as it is to the commit."""
+        self._looks.require_as_planned(self._plans[table])
 
     @property
     def first_way(self) -> Way:

@@ -99,6 +99,7 @@ class MySqlSplitSink:
         if ledger.finished_report(self._session, self._owner, split) == (split, report):
             return
         plan = self._rows.plan_of(split)
+        self._rows.require_as_planned(split.table)
         if delete:
             predicate = range_predicate(split.key_columns, split.keys)
             self._session.execute(f"DELETE FROM {quote_table(plan.sink_table)} WHERE {predicate}")

@@ -26,6 +26,7 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.schema_changes import SchemaChange
+from airflow_cdc_provider.core.table_drift import TableDrift
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
 from airflow_cdc_provider.systems.mysql.dialect.table_changes import (
@@ -41,7 +42,7 @@ from airflow_cdc_provider.systems.mysql.dialect.table_ddl import (
 from airflow_cdc_provider.systems.mysql.dialect.table_match import mismatches
 from airflow_cdc_provider.systems.mysql.server.connection import Role
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
-from airflow_cdc_provider.systems.mysql.sink import ledger, writers
+from airflow_cdc_provider.systems.mysql.sink import ledger, needed_keys, table_looks, writers
 from airflow_cdc_provider.systems.mysql.sink.foreign_key_checks import add_foreign_key
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import create_ledger
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
@@ -54,9 +55,10 @@ _STATEMENT_TIMEOUT_S = 12 * 3600.0
 class MySqlTableBuilder:
     """Makes and finishes tables over one session."""
 
-    def __init__(self, session: SinkSession, owner: Owner) -> None:
+    def __init__(self, session: SinkSession, owner: Owner, plans: Sequence[TablePlan] = ()) -> None:
         self._session = session
         self._owner = owner
+        self._plans = plans
         create_ledger(session)
         # an ALTER waits for transactions of the stream, but not for ever
         session.execute(f"SET SESSION lock_wait_timeout = {_LOCK_WAIT_S}")
@@ -69,6 +71,11 @@ class MySqlTableBuilder:
     def require_fit(self, plans: Sequence[TablePlan]) -> None:
         """Refuse tables there are that cannot hold the source's rows; changes nothing."""
         self._refuse_unfit(plans, self._existing(plans))
+
+    def require_creatable(self, plans: Sequence[TablePlan]) -> None:
+        """Refuse tables that cannot be made here, whatever is there now; changes nothing."""
+        for plan in plans:
+            self._create_statement(plan)
 
     def create_missing(self, plans: Sequence[TablePlan]) -> Mapping[TableId, bool]:
         """Create databases and tables that do not exist; returns which were created."""
@@ -83,13 +90,14 @@ class MySqlTableBuilder:
             found = existing.get(plan.sink_table)
             created[plan.schema.table] = found is None
             if found is None:
-                statement = sink_create_statement(
-                    plan.schema, plan.sink_table, sink_flavour=self._flavour
-                )
-                self._session.execute(statement)
+                self._session.execute(self._create_statement(plan))
             elif not ledger.stream_owns(self._session, self._owner, plan.schema.table):
                 self._drop_unique_keys(plan, found)
         return created
+
+    def drifted(self, plans: Sequence[TablePlan]) -> tuple[TableDrift, ...]:
+        """Return the tables that may alter or refuse rows by now: somebody has changed them."""
+        return table_looks.drifted(self._session, self._owner, plans)
 
     def columns(self, plan: TablePlan) -> frozenset[str]:
         """Return the columns that the sink's table has, in lower case; none without a table."""
@@ -100,7 +108,7 @@ class MySqlTableBuilder:
         """Make a change of the source's at the sink; making it twice is harmless."""
         target = change.before.sink_table
         found = self._existing([change.before]).get(target)
-        if found is None:
+        if found is None and not change.is_made_anew:
             raise IntegrityError(
                 f"the table {target} is gone, and a change of {change.table} is to be made there",
                 where=f"sink {self._session.where}",
@@ -111,6 +119,10 @@ class MySqlTableBuilder:
         lock = writers.announce(self._session, self._owner)
         try:
             ledger.check_generation(self._session, self._owner)
+            if found is None or change.is_made_anew:
+                self._session.execute(f"DROP TABLE IF EXISTS {quote_table(target)}")
+                self._session.execute(self._create_statement(change.after))
+                return
             if change.truncates:
                 self._session.execute(f"TRUNCATE TABLE {quote_table(target)}")
             self._alter(change, found)
@@ -118,6 +130,9 @@ class MySqlTableBuilder:
             raise _not_made(change, error) from None
         finally:
             writers.withdraw(self._session, lock)
+
+    def _create_statement(self, plan: TablePlan) -> str:
+        return sink_create_statement(plan.schema, plan.sink_table, sink_flavour=self._flavour)
 
     def _alter(self, change: SchemaChange, found: TableSchema) -> None:
         statement = alter_statement(change, found, sink_flavour=self._flavour)
@@ -136,10 +151,10 @@ class MySqlTableBuilder:
             return
         with self._session.lenient():
             try:
-                self._session.execute(statement)
+                self._without_keys(statement, change.after)
             except (IntegrityError, RefusedError):  # values that cannot be converted
                 again = alter_statement(change, found, sink_flavour=self._flavour, anew=True)
-                self._session.execute(again)
+                self._without_keys(again, change.after)
 
     def finish(self, plans: Sequence[TablePlan]) -> tuple[str, ...]:
         """Add secondary unique and foreign keys; returns what is to be said of them."""
@@ -169,37 +184,40 @@ class MySqlTableBuilder:
     def _refuse_unfit(
         self, plans: Sequence[TablePlan], existing: Mapping[TableId, TableSchema]
     ) -> None:
-        findings = [
-            f"{plan.sink_table}: {mismatch}"
+        unfit = {
+            plan: [str(each) for each in mismatches(plan.schema, existing[plan.sink_table])]
             for plan in plans
             if plan.sink_table in existing
-            for mismatch in mismatches(plan.schema, existing[plan.sink_table])
-        ]
-        if findings:
+        }
+        unfit = {plan: found for plan, found in unfit.items() if found}
+        if unfit:
+            texts = [f"{plan.sink_table}: {each}" for plan in unfit for each in unfit[plan]]
             raise RefusedError(
-                "tables of the sink cannot hold the source's rows: " + "; ".join(findings),
+                "tables of the sink cannot hold the source's rows: " + "; ".join(texts),
                 where=f"sink {self._session.where}",
                 risk="rows would be refused, changed or merged; nothing was written",
                 remedy="alter or rename these tables; missing ones are created as they should be",
-            )
+            ).about(*(plan.schema.table for plan in unfit))
 
     def _refuse_lost(
         self, plans: Sequence[TablePlan], existing: Mapping[TableId, TableSchema]
     ) -> None:
         """Refuse to make a table anew whose rows were committed: it would stay without them."""
         lost = [
-            str(plan.sink_table)
+            plan
             for plan in plans
             if plan.sink_table not in existing
             and ledger.holds_rows(self._session, self._owner, plan.schema.table)
         ]
         if lost:
+            names = ", ".join(str(plan.sink_table) for plan in lost)
+            arguments = " ".join(f"--table {plan.schema.table}" for plan in lost)
             raise RefusedError(
-                f"tables of the sink are gone that rows were copied to: {', '.join(lost)}",
+                f"tables of the sink are gone that rows were copied to: {names}",
                 where=f"sink {self._session.where}, ledger of {self._owner.pipeline}",
                 risk="made anew they would lack these rows; nothing was written",
-                remedy="bring the tables back, or `reset` the pipeline: it reads them again",
-            )
+                remedy=f"bring the tables back, or `reset` with {arguments}: they are read again",
+            ).about(*(plan.schema.table for plan in lost))
 
     def _drop_unique_keys(self, plan: TablePlan, found: TableSchema) -> None:
         wanted = {key.columns for key in plan.schema.unique_keys}
@@ -210,7 +228,10 @@ class MySqlTableBuilder:
         ]
         if drops:
             table = quote_table(plan.sink_table)
-            self._session.execute(f"ALTER TABLE {table} {', '.join(drops)}")
+            self._without_keys(f"ALTER TABLE {table} {', '.join(drops)}", plan)
+
+    def _without_keys(self, statement: str, plan: TablePlan) -> None:
+        needed_keys.execute_without(self._session, statement, plan, self._plans)
 
     def _constraints(self, table: TableId) -> set[str]:
         """Return the names of a table's unique and foreign keys, in lower case."""

@@ -21,6 +21,7 @@ from airflow_cdc_provider.columns.sink_port import Owner, TargetConflict
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import TableId, quote_table
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.stopped_tables import StoppedTable
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
 from airflow_cdc_provider.systems.mysql.sink import ledger
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import (
@@ -32,6 +33,7 @@ from airflow_cdc_provider.systems.mysql.sink.ledger_schema import (
 )
 from airflow_cdc_provider.systems.mysql.sink.schema_change_rows import open_changes
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
+from airflow_cdc_provider.systems.mysql.sink.stopped_rows import stopped_tables
 
 _Name = tuple[str, str]
 """Database and table, as the sink compares them."""
@@ -71,6 +73,12 @@ class MySqlTargets:
             return frozenset()
         changes = open_changes(self._session, self._owner.pipeline)
         return frozenset(change.table for change in changes)
+
+    def stopped(self) -> tuple[StoppedTable, ...]:
+        """Return the tables that the stream leaves alone; nothing is created."""
+        if ledger_version(self._session) < VERSION:
+            return ()
+        return stopped_tables(self._session, self._owner)
 
     def routes(self) -> tuple[tuple[TableId, TableId], ...]:
         """Return what this pipeline copies where, by its claims; nothing is created."""

@@ -77,7 +77,7 @@ def split_middle(connection: ServerConnection, split: SnapshotSplit) -> Key:
     condition = split_predicate(split)
     source = f"FROM {quote_table(split.table)} FORCE INDEX (PRIMARY) WHERE {condition}"
     rows = int(query(connection, f"SELECT COUNT(*) {source}")[0][0])
-    if split.interval is not None and columns == split.key_columns:
+    if split.chosen is not None and columns == split.key_columns:
         middle = _first(connection, split.table, columns, condition, rows // 2)
     else:
         find = key_at if columns == split.key_columns else _key_on

@@ -10,6 +10,7 @@ from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
 from airflow_cdc_provider.systems.mysql.server.connection import connect, query
 from airflow_cdc_provider.systems.mysql.source.log_pacing import LogFile, bytes_between, next_end
+from airflow_cdc_provider.systems.mysql.source.watermarks import watermarks_of
 
 
 class MySqlLogEnd:
@@ -35,6 +36,18 @@ class MySqlLogEnd:
             )
         file, offset = rows[0][0], rows[0][1]
         return MySqlPosition(self.server_uuid, BinlogPosition.of(str(file), int(offset)))
+
+    def seen(self) -> MySqlPosition:
+        """Return a place that all that can be seen now lies before.
+
+        By its GTIDs it is known on other servers, too, so a low watermark is taken where it is one.
+        """
+        watermarks = watermarks_of(self._connection, self._capabilities)
+        low = watermarks.low()
+        watermarks.release()
+        if watermarks.settled is None:
+            return low
+        return MySqlPosition(self.server_uuid, watermarks.settled)
 
     def next_end(
         self, start: LogPosition, *, bound: LogPosition | None, batch_bytes: int

@@ -30,6 +30,7 @@ from airflow_cdc_provider.columns.numpy_types import IntArray
 from airflow_cdc_provider.core.history import Held
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.table_picks import NO_PICKS, TablePicks
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits, EventChunk
 from airflow_cdc_provider.systems.mysql.binlog.events.log_place import whole_offsets
 from airflow_cdc_provider.systems.mysql.binlog.rows.table_map import SchemaSource, no_schema
@@ -78,6 +79,7 @@ class LogReader:
         before: PreparedBefore | None = None,
         held: Sequence[Held] = (),
         every_statement: bool = False,
+        picks: TablePicks = NO_PICKS,
         heartbeat_s: float = 1.0,
         silence_s: float = 30.0,
     ) -> None:
@@ -103,6 +105,7 @@ class LogReader:
             before=before or self._earlier_log(endpoint, captured, limits, zero_dates, schemas),
             prepared_as_committed=prepared_as_committed,
             every_statement=every_statement,
+            picks=picks,
         )
         self._first = self._passed = self._transport.start.position.binlog
         self._came_to = self._transport.start.position

@@ -338,9 +338,9 @@ class SnapshotReader:
     ) -> tuple[TextChunk, ...]:
         """Read the split's rows in one statement, under one read view."""
         raw = RawConnection(connection, where=str(self._endpoint))
-        by_column = split.interval is not None and split.keys == KeyRange() and not split.listed
+        by_values = split.chosen is not None and split.keys == KeyRange() and not split.listed
         has_key = bool(self._tables[split.table].primary_key)
-        hint = " FORCE INDEX (PRIMARY)" if has_key and not by_column else ""
+        hint = " FORCE INDEX (PRIMARY)" if has_key and not by_values else ""
         sql = (
             f"SELECT {decoder.select_list} FROM {quote_table(split.table)}{hint} WHERE {condition}"
         )

@@ -7,13 +7,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_cdc_provider.columns.verify_port import Hashes, Part, Sum, TablePair
-from airflow_cdc_provider.core.errors import IntegrityError
+from airflow_cdc_provider.core.errors import (
+    NOTHING_CHANGED,
+    CdcError,
+    IntegrityError,
+    RefusedError,
+    RetryableError,
+)
 from airflow_cdc_provider.core.identifiers import TableId, quote_table
 from airflow_cdc_provider.core.keys import Key, KeyRange
-from airflow_cdc_provider.core.splits import Interval
+from airflow_cdc_provider.core.splits import Chosen, Condition
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.sql import (
-    interval_predicate,
+    chosen_predicate,
     literal,
     range_predicate,
 )
@@ -48,13 +54,28 @@ class MySqlTableSide:
         self._all_made(rows, made)
         return Sum(int(rows), int(number), int(size or 0))
 
-    def count(self, keys: KeyRange, interval: Interval | None = None, *, most: int) -> int:
+    def count(self, keys: KeyRange, chosen: Chosen | None = None, *, most: int) -> int:
         rows = self._rows(range_predicate(self.key, keys))
-        if interval is not None:
-            inside = f"{range_predicate(self.key, keys)} AND {interval_predicate(interval)}"
+        if chosen is not None:
+            inside = f"{range_predicate(self.key, keys)} AND {chosen_predicate(chosen)}"
             rows = f"FROM {quote_table(self.table)} WHERE {inside}"
         some = f"SELECT 1 {rows} LIMIT {most}"
         return int(self._ask(f"SELECT COUNT(*) FROM ({some}) AS some")[0][0])
+
+    def require(self, condition: Condition) -> None:
+        """Have the server look at a condition, without running it."""
+        select = f"SELECT 1 FROM {quote_table(self.table)} WHERE {chosen_predicate(condition)}"
+        try:
+            self._ask(f"EXPLAIN {select}")
+        except RetryableError:
+            raise
+        except CdcError as error:
+            raise RefusedError(
+                f"the {self.role} refuses the condition: {error.what}",
+                where=f"table {self.table}",
+                risk=NOTHING_CHANGED,
+                remedy="write a condition that both servers know, on columns that both have",
+            ) from error
 
     def bucket_sums(self) -> Mapping[int, Sum]:
         found = self._ask(

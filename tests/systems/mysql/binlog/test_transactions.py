@@ -21,6 +21,7 @@ from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
 from airflow_cdc_provider.systems.mysql.positions.gtid import Gtid, GtidSet, MariaDbGtidPosition
 from airflow_cdc_provider.systems.mysql.positions.position import own, own_point
 from tests.servers.given import SqlServer
+from tests.servers.prepared import finish_prepared
 from tests.systems.mysql.binlog.captured import (
     CapturedLog,
     captured_log,
@@ -281,10 +282,9 @@ def test_xa_rows_come_with_the_commit_and_not_with_the_prepare(
                 "XA END 'one','b',5",
             )
             run("XA PREPARE 'one','b',5")
-        with session(server, database) as run:
-            run("INSERT INTO t VALUES (3, 'c')")
-            run("XA COMMIT 'one','b',5")
-            run("INSERT INTO t VALUES (4, 'd')")
+        server.execute("INSERT INTO t VALUES (3, 'c')", database=database)
+        finish_prepared(server, "COMMIT", "'one','b',5")
+        server.execute("INSERT INTO t VALUES (4, 'd')", database=database)
         captured = log()
     batches = captured.batches()
     assert ids(batches) == [3, 1, 2, 4]
@@ -302,8 +302,8 @@ def test_xa_rows_that_are_rolled_back_never_come(server: SqlServer, database: st
                 "XA END 'two'",
                 "XA PREPARE 'two'",
             )
-        with session(server, database) as run:
-            run("XA ROLLBACK 'two'", "INSERT INTO t VALUES (4, 'd')")
+        finish_prepared(server, "ROLLBACK", "'two'")
+        server.execute("INSERT INTO t VALUES (4, 'd')", database=database)
         captured = log()
     assert ids(captured.batches()) == [4]
 
@@ -325,8 +325,10 @@ def test_an_xa_commit_without_its_rows_is_refused(server: SqlServer, database: s
         run(
             "XA START 'four'", "INSERT INTO t VALUES (1, 'a')", "XA END 'four'", "XA PREPARE 'four'"
         )
-    log = log_of(server, database, "XA COMMIT 'four'")
-    error = error_of(log)
+    with captured_log(server) as log:
+        finish_prepared(server, "COMMIT", "'four'")
+        captured = log()
+    error = error_of(captured)
     assert isinstance(error, PreparedTransactionError)
     assert "`reset`" in error.remedy
 
@@ -489,8 +491,8 @@ def test_a_prepared_transaction_takes_no_more_memory_than_is_kept(
         with session(server, database) as run:
             run("XA START 'm'", *(f"INSERT INTO t VALUES {block}" for block in blocks))
             run("XA END 'm'", "XA PREPARE 'm'")
-        with session(server, database) as run:
-            run("XA ROLLBACK 'm'", "INSERT INTO t VALUES (-1, 'y')")
+        finish_prepared(server, "ROLLBACK", "'m'")
+        server.execute("INSERT INTO t VALUES (-1, 'y')", database=database)
         captured = log()
     captured.chunk_bytes = 100_000
     decoder = captured.decoder(limits=BatchLimits(changes=1000, bytes=500_000))

@@ -14,7 +14,7 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.engine.stream.selection import Selection
 from airflow_cdc_provider.systems.mysql.sink import join_ledger
-from airflow_cdc_provider.systems.mysql.sink import ledger as ledger_module
+from airflow_cdc_provider.systems.mysql.sink.slot_rows import stream_literal
 from airflow_cdc_provider.systems.mysql.source import split_log
 from tests.systems.mysql.sink.change_behaviours import kill_before
 from tests.systems.mysql.sink.joins import REQUEST, TEXTS, JoinWorld, numbered
@@ -152,8 +152,7 @@ class JoinBehaviours:
             stop = type(stream)(stream.start, None, (waiting,))
             with world.sink_server.connect() as connection, connection.cursor() as cursor:
                 cursor.execute(
-                    "UPDATE airflow_cdc.stream SET split = "
-                    f"{ledger_module.stream_literal(stop)} WHERE {text}"
+                    f"UPDATE airflow_cdc.stream SET split = {stream_literal(stop)} WHERE {text}"
                 )
                 connection.commit()
             assert beyond.high is not None

@@ -1,4 +1,4 @@
-"""Rows whose column lies in an interval join: the source decides of each key, wherever it lies."""
+"""Rows that are chosen by their values join: the source decides of each key, wherever it lies."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ import pytest
 
 from airflow_cdc_provider.core.errors import RowRefusedError
 from airflow_cdc_provider.core.keys import KeyPart, KeyRange
-from airflow_cdc_provider.core.splits import Interval
-from airflow_cdc_provider.engine.requests.interval_reads import missing_from
-from tests.systems.mysql.sink.join_race import CHANGES, ROWS, beside, watching
+from airflow_cdc_provider.core.splits import Chosen, Condition, Interval
+from airflow_cdc_provider.engine.requests.chosen_reads import missing_from
+from tests.beside import beside
+from tests.systems.mysql.sink.join_race import CHANGES, ROWS, watching
 from tests.systems.mysql.sink.joins import REQUEST, JoinWorld, Read
 
 ORDERS = "id INT PRIMARY KEY, day DATE, name VARCHAR(60), KEY (day)"
 JULY = Interval("day", "2026-07-01", "2026-08-01")
+IN_JULY = Condition("day >= '2026-07-01' AND MONTH(day) = 7")
+either = pytest.mark.parametrize("july", [JULY, IN_JULY], ids=["interval", "condition"])
 
 
 def orders(first: int, end: int, day: str) -> str:
@@ -27,7 +30,7 @@ def orders(first: int, end: int, day: str) -> str:
 
 def reads(
     world: JoinWorld,
-    interval: Interval,
+    chosen: Chosen,
     sink: Any,
     reader: Any,
     *,
@@ -35,7 +38,7 @@ def reads(
     keys: KeyRange | None = None,
 ) -> list[Read]:
     """Read a piece as a backfill does, behind what the sink alone has of it."""
-    split = replace(world.split(number=number), interval=interval, keys=keys or KeyRange())
+    split = replace(world.split(number=number), chosen=chosen, keys=keys or KeyRange())
     held = sink.held_keys(split)
     rows, report = reader.read(split)
     found = [Read(world, reader, split, rows, report)]
@@ -54,8 +57,31 @@ def join(sink: Any, read: Read) -> Any:
 class IntervalBehaviours:
     """Whatever the family."""
 
+    @either
+    def test_a_key_that_is_spelt_anew_while_its_row_is_read_stays(
+        self, world: JoinWorld, july: Chosen
+    ) -> None:
+        """The server takes both spellings for one key; the log has touched both."""
+        rows = (
+            "('apple', '2026-07-05', '1'), ('fig', '2026-07-06', '2'), ('ham', '2026-06-01', '3')"
+        )
+        world.make("k VARCHAR(20) PRIMARY KEY, day DATE, name VARCHAR(60), KEY (day)", rows)
+        world.start()
+        sink = world.joins()
+        found = reads(world, july, sink, world.reader())
+        world.at_source(
+            "UPDATE t SET k = 'APPLE' WHERE k = 'apple'",
+            "UPDATE t SET k = 'FIG', day = '2026-06-06' WHERE k = 'fig'",
+            "UPDATE t SET k = 'HAM', day = '2026-07-07' WHERE k = 'ham'",
+        )
+        world.advance()
+        for read in found:
+            assert join(sink, read) is not None
+        assert world.held() == world.held_at_source()
+
+    @either
     def test_what_had_drifted_into_and_out_of_an_interval_is_the_sources_again(
-        self, world: JoinWorld
+        self, world: JoinWorld, july: Chosen
     ) -> None:
         world.make(ORDERS, orders(1, 20, "2026-07-05"), orders(20, 40, "2026-06-05"))
         world.start()
@@ -68,15 +94,16 @@ class IntervalBehaviours:
             "UPDATE t SET name = 'outside, left alone' WHERE id = 30",
         )
         sink = world.joins()
-        listed, piece = reads(world, JULY, sink, world.reader())
+        listed, piece = reads(world, july, sink, world.reader())
         world.advance()
         assert join(sink, listed) is not None
         assert join(sink, piece) is not None
         assert (30, "outside, left alone") in [(row[0], row[2]) for row in world.held()]
         assert world.held("id <> 30") == world.held_at_source("id <> 30")
 
+    @either
     def test_rows_that_move_while_they_are_read_join_as_the_stream_left_them(
-        self, world: JoinWorld
+        self, world: JoinWorld, july: Chosen
     ) -> None:
         world.make(ORDERS, orders(1, 20, "2026-07-05"), orders(20, 40, "2026-06-05"))
         world.start()
@@ -86,7 +113,7 @@ class IntervalBehaviours:
             "INSERT INTO t VALUES (90, '2026-07-01', 'extra'), (91, '2026-07-01', 'extra')",
         )
         sink = world.joins()
-        listed, piece = reads(world, JULY, sink, world.reader())
+        listed, piece = reads(world, july, sink, world.reader())
         place = world.end()
         world.at_source(
             "UPDATE t SET day = '2026-08-01' WHERE id IN (2, 4)",
@@ -106,14 +133,15 @@ class IntervalBehaviours:
         world.advance()
         assert world.held() == world.held_at_source()
 
+    @either
     def test_changes_that_the_stream_has_written_since_are_not_taken_back(
-        self, world: JoinWorld
+        self, world: JoinWorld, july: Chosen
     ) -> None:
         world.make(ORDERS, orders(1, 20, "2026-07-05"))
         world.start()
         sink = world.joins()
         world.at_source("UPDATE t SET name = 'newer' WHERE id = 9")
-        (piece,) = reads(world, JULY, sink, world.reader())
+        (piece,) = reads(world, july, sink, world.reader())
         assert join(sink, piece) is None  # not past H
         world.at_source(
             "UPDATE t SET name = 'newest' WHERE id = 9",
@@ -126,13 +154,14 @@ class IntervalBehaviours:
         assert join(sink, piece) is not None
         assert world.held() == before
 
-    def test_the_same_interval_twice_ends_the_same(self, world: JoinWorld) -> None:
+    @either
+    def test_the_same_interval_twice_ends_the_same(self, world: JoinWorld, july: Chosen) -> None:
         world.make(ORDERS, orders(1, 20, "2026-07-05"))
         world.start()
         world.at_sink("DELETE FROM t WHERE id < 9")
         sink = world.joins()
-        (one,) = reads(world, JULY, sink, world.reader())
-        (other,) = reads(world, JULY, sink, world.reader(), number=5)
+        (one,) = reads(world, july, sink, world.reader())
+        (other,) = reads(world, july, sink, world.reader(), number=5)
         world.at_source("UPDATE t SET name = 'on' WHERE id < 5", "DELETE FROM t WHERE id = 15")
         world.advance()
         for read in (one, other):
@@ -171,6 +200,27 @@ class IntervalBehaviours:
         for read in found:
             assert join(sink, read) is not None
         assert world.held() == world.held_at_source()
+
+    def test_where_the_sink_judges_otherwise_nothing_wrong_is_written(
+        self, world: JoinWorld
+    ) -> None:
+        world.make(
+            "id INT PRIMARY KEY, word VARCHAR(20) COLLATE utf8mb4_bin",
+            "(1, 'open'), (2, 'OPEN'), (3, 'shut'), (4, 'open')",
+        )
+        world.start()
+        world.at_sink(
+            "ALTER TABLE t MODIFY word VARCHAR(20) COLLATE utf8mb4_general_ci",
+            "UPDATE t SET word = 'wrong' WHERE id = 1",
+            "INSERT INTO t VALUES (8, 'Open'), (9, 'shut')",
+        )
+        sink = world.joins()
+        found = reads(world, Condition("word = 'open'"), sink, world.reader())
+        world.advance()
+        for read in found:
+            assert join(sink, read) is not None
+        # 8 meets it at the sink alone, and is none of the source's rows
+        assert world.held() == [*world.held_at_source(), (9, "shut")]
 
     def test_a_unique_value_that_a_row_elsewhere_holds_is_refused_with_its_key(
         self, world: JoinWorld

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.beside import beside
 from tests.systems.mysql.sink.joins import JoinWorld, Read
 
 ROWS = 40
@@ -95,24 +95,6 @@ def reads(world: JoinWorld, keys: Keys, number: int, readers: Sequence[Any]) -> 
         world.read(None, cut, number, reader=readers[0]),
         world.read(cut, None, number + 1, reader=readers[1]),
     ]
-
-
-@contextmanager
-def beside(step: Any) -> Iterator[None]:
-    """Do a step again and again on another thread; its error is raised here."""
-    ending = threading.Event()
-
-    def go_on() -> None:
-        while not ending.is_set():
-            step()
-
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(go_on)
-        try:
-            yield
-        finally:
-            ending.set()
-        running.result(60)
 
 
 @contextmanager

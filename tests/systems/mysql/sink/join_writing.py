@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_cdc_provider.core.errors import (
-    RowRefusedError,
-)
+from airflow_cdc_provider.core.errors import RowRefusedError, SinkTableChangedError
 from airflow_cdc_provider.core.keys import KeyRange
 from tests.servers.given import SqlServer
 from tests.systems.mysql.sink.joins import REQUEST, TEXTS, JoinWorld, Row, numbered
@@ -69,6 +67,10 @@ class WritingBehaviours:
     def test_rows_that_are_right_are_not_written(self, world: JoinWorld) -> None:
         world.make(TEXTS, numbered(1, 60))
         world.start()
+        sink = world.joins()
+        first = world.read(end=(1,))
+        world.advance()
+        assert first.join(sink) is not None  # it has looked at the table before the triggers come
         world.at_sink(
             "UPDATE t SET name = 'wrong' WHERE id = 7",
             "DELETE FROM t WHERE id = 9",
@@ -79,16 +81,26 @@ class WritingBehaviours:
             "CREATE TRIGGER inserting BEFORE INSERT ON t FOR EACH ROW "
             "INSERT INTO written VALUES (NEW.id)",
         )
-        read = world.read()
+        read = world.read(number=1)
         world.at_source("UPDATE t SET name = 'on' WHERE id = 20")
         world.at_sink("UPDATE t SET name = 'on' WHERE id = 20")
         world.advance()
         world.at_sink("DELETE FROM written")
-        assert read.join() is not None
+        assert read.join(sink) is not None
         written = world.sink_server.execute(f"SELECT id FROM `{world.sink_database}`.written")
         assert sorted(row[0] for row in written) == [-70, -7, 7, 9]
         world.at_sink("DROP TRIGGER deleting", "DROP TRIGGER inserting")
         assert world.held() == world.held_at_source()
+
+    def test_a_table_that_was_changed_at_the_sink_takes_no_rows(self, world: JoinWorld) -> None:
+        world.make(TEXTS, numbered(1, 60))
+        world.start()
+        world.at_sink("ALTER TABLE t MODIFY name VARCHAR(59)", "UPDATE t SET name = 'drifted'")
+        read = world.read()
+        world.advance()
+        with pytest.raises(SinkTableChangedError, match=r"name is varchar\(59\)"):
+            read.join()
+        assert {name for _, name in world.held()} == {"drifted"}
 
     def test_a_row_that_differs_in_any_bit_is_written(self, world: JoinWorld) -> None:
         columns = ", ".join(f"v{i} {column}" for i, (column, _, _) in enumerate(APART))

@@ -14,6 +14,7 @@ import pytest
 from airflow_cdc_provider.core.errors import (
     RowRefusedError,
     SinkBusyError,
+    SinkTableChangedError,
     SinkUnreachableError,
 )
 from airflow_cdc_provider.core.splits import FinishedSplit
@@ -81,7 +82,9 @@ def test_a_server_killed_before_the_end_keeps_neither_rows_nor_report(
     assert world.held() == [(2, "after")]
 
 
-@pytest.mark.parametrize("words", ["INSERT INTO", "UPDATE `airflow_cdc`", "COMMIT"])
+@pytest.mark.parametrize(
+    "words", ["INSERT INTO", "UPDATE `airflow_cdc`", "INSERT INTO `airflow_cdc`.changed", "COMMIT"]
+)
 def test_a_server_killed_between_two_statements_has_rows_and_position_together(
     mortal_world: MySqlSinkWorld, mortal: MySqlServer, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,7 +173,7 @@ def test_statements_fill_the_packet_to_the_last_byte_and_never_more(
     mortal_world: MySqlSinkWorld,
 ) -> None:
     world = mortal_world
-    world.server.execute(f"ALTER TABLE `{world.database}`.orders MODIFY name LONGTEXT")
+    world.take_long_texts()
     sink = world.opened(world.under(1, local_files=False).open_splits())
     with pytest.raises(RowRefusedError, match="key 7") as refused:
         world.publish(sink, world.split(), (1, "fits"), (7, "x" * 70_000))
@@ -196,7 +199,7 @@ def test_a_sink_of_small_packets_is_not_sent_large_ones_by_load(
 
 
 def test_rows_of_many_megabytes_are_loaded(world: MySqlSinkWorld) -> None:
-    world.server.execute(f"ALTER TABLE `{world.database}`.orders MODIFY name LONGTEXT")
+    world.take_long_texts()
     rows = [(i, "x") for i in range(300)] + [(900, "z" * 20_000_000), (901, "end")]
     world.publish(world.splits(), world.split(), *rows)
     assert world.held() == rows
@@ -224,10 +227,19 @@ def test_a_table_of_many_splits_is_handed_off_to_a_sink_of_small_packets(
 def test_digits_that_a_column_altered_at_the_sink_has_no_place_for_are_not_dropped(
     world: MySqlSinkWorld, local_files: bool, count: int
 ) -> None:
-    world.server.execute(f"ALTER TABLE `{world.database}`.orders MODIFY name DECIMAL(9,1)")
     sink = world.opened(world.under(1, local_files=local_files).open_splits())
+    world.publish(sink, world.split())  # it has looked at the table just before
+    world.server.execute(f"ALTER TABLE `{world.database}`.orders MODIFY name DECIMAL(9,1)")
+    rows = ((number, "1.25") for number in range(count))
     with pytest.raises(RowRefusedError, match="1265"):
-        world.publish(sink, world.split(), *((number, "1.25") for number in range(count)))
+        world.publish(sink, world.split(), *rows, high=200)
+    assert world.held() == []
+
+
+def test_a_table_that_was_changed_at_the_sink_takes_no_split(world: MySqlSinkWorld) -> None:
+    world.server.execute(f"ALTER TABLE `{world.database}`.orders MODIFY name VARCHAR(199)")
+    with pytest.raises(SinkTableChangedError, match=r"name is varchar\(199\)"):
+        world.publish(world.splits(), world.split(), (1, "one"))
     assert world.held() == []
 
 
@@ -236,7 +248,7 @@ def test_a_row_that_is_larger_as_sql_than_a_statement_may_be_is_written_all_the_
     world: MySqlSinkWorld, local_files: bool
 ) -> None:
     """As SQL text each byte of such a row takes two."""
-    world.server.execute(f"ALTER TABLE `{world.database}`.orders MODIFY name LONGTEXT")
+    world.take_long_texts()
     packet = world.server.execute("SELECT @@max_allowed_packet")[0][0]
     large = "\n" * (packet * 6 // 10)
     world.publish(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_cdc_provider.columns.sink_port import Owner, SinkSettings
@@ -39,6 +39,14 @@ class MySqlSinkWorld(SinkWorld):
             f"CREATE TABLE `{self.database}`.seats "
             "(id INT PRIMARY KEY, seat INT NOT NULL, UNIQUE KEY seat (seat))"
         )
+
+    def take_long_texts(self) -> None:
+        """Let `orders` have texts of any length, as if the source had them, too."""
+        self.server.execute(f"ALTER TABLE `{self.database}`.orders MODIFY name LONGTEXT")
+        schema = self.orders.schema
+        long = mysql_type("longtext", charset=TEXT.charset, collation=TEXT.collation)
+        columns = (schema.columns[0], replace(schema.columns[1], type=long))
+        self.orders = replace(self.orders, schema=replace(schema, columns=columns))
 
     @property
     def endpoint(self) -> Endpoint:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from airflow_cdc_provider.core.errors import RESET, CorruptLogError
+from airflow_cdc_provider.core.errors import RESET, CorruptLogError, only_of
 from airflow_cdc_provider.core.identifiers import LEDGER_DATABASE, TableId
 from airflow_cdc_provider.systems.mysql.binlog.remedies import CHECK_LOG
 from airflow_cdc_provider.systems.mysql.binlog.rows.row_events import TableDecoder
@@ -70,9 +70,10 @@ class TableMaps:
 
     def _decoder_of(self, body: bytes) -> TableDecoder | None:
         decoder = self._by_bytes.get(body[8:])
-        if decoder is None and self._captured(read_table_id(body)):
-            table_map = read_table_map(body, self._schemas, self._flavour)
-            decoder = TableDecoder(table_map, self._zero_dates)
+        if decoder is None and self._captured(table := read_table_id(body)):
+            with only_of(table):
+                table_map = read_table_map(body, self._schemas, self._flavour)
+                decoder = TableDecoder(table_map, self._zero_dates)
             self._by_bytes[body[8:]] = decoder
         return decoder
 

@@ -11,6 +11,7 @@ What the decoder does not understand is an error that says where, never skipped.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
@@ -21,6 +22,7 @@ from airflow_cdc_provider.columns.changes import ChangeBatch, Statement
 from airflow_cdc_provider.columns.numpy_types import ByteArray, IntArray
 from airflow_cdc_provider.core.errors import CdcError, IntegrityError
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.table_picks import NO_PICKS, TablePicks
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits, EventChunk
 from airflow_cdc_provider.systems.mysql.binlog.events.byte_reader import UNREADABLE, damaged
 from airflow_cdc_provider.systems.mysql.binlog.events.event_kinds import Kind, kinds_of
@@ -62,6 +64,7 @@ from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
 
 _HELD_BATCHES = 4
+_MAY_BRING_TABLES = re.compile("create|rename", re.IGNORECASE)
 """Prepared transactions may hold this many times a batch's bytes."""
 
 Captured = Callable[[TableId], bool] | Collection[TableId]
@@ -83,16 +86,19 @@ class ColumnDecoder:
         before: PreparedBefore = nothing_before,
         prepared_as_committed: bool = False,
         every_statement: bool = False,
+        picks: TablePicks = NO_PICKS,
     ) -> None:
         """With `prepared_as_committed`, rows of XA come at XA PREPARE, in parts if need be.
 
-        With `every_statement`, harmless statements that name a captured table are barriers, too.
+        With `every_statement`, harmless statements that name a captured table are barriers, too;
+        so are those by which a table comes that `picks` pick.
         """
         limits = limits or BatchLimits()
         kept_bytes = _HELD_BATCHES * limits.bytes
         self._holds_back = not prepared_as_committed
         self._captured, self._captures_in = _captured_by(captured)
         self._every_statement = every_statement
+        self._picks = picks
         self._frames = FrameReader()
         self._maps = TableMaps(self._captured, zero_dates, schemas, flavour)
         self._assembly = BatchAssembly(start, server_uuid, limits)
@@ -215,7 +221,7 @@ class ColumnDecoder:
         second = int(frames.data.little(frames.starts, 4)[0])
         readings = LoggedStatement.readings(frames.body(0))
         logged, meaning = judged(readings, self._captured, self._captures_in)
-        if self._every_statement and meaning is Meaning.HARMLESS:
+        if meaning is Meaning.HARMLESS:
             meaning = self._as_named(logged, meaning)
         match meaning:
             case Meaning.BARRIER:
@@ -235,7 +241,12 @@ class ColumnDecoder:
                 yield from self._xa(meaning, logged.sql, end, second)
 
     def _as_named(self, logged: LoggedStatement, meaning: Meaning) -> Meaning:
-        named = any(self._captured(table) for table in logged.effect.tables)
+        is_coming = self._picks.include and _MAY_BRING_TABLES.search(logged.sql)
+        if not (self._every_statement or is_coming):
+            return meaning
+        effect = logged.effect  # its text is read once more
+        named = self._every_statement and any(map(self._captured, effect.tables))
+        named = named or any(table in self._picks for table in effect.coming)
         return Meaning.BARRIER if named and not self._is_begun else meaning
 
     def _xa(self, meaning: Meaning, sql: str, end: int, second: int) -> Iterator[ChangeBatch]:

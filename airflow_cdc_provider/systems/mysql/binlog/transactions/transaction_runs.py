@@ -15,7 +15,7 @@ import numpy as np
 from airflow_cdc_provider.columns.byte_views import distinct
 from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.columns.numpy_types import BoolArray, ByteArray, IntArray
-from airflow_cdc_provider.core.errors import RESET, CorruptLogError, IntegrityError
+from airflow_cdc_provider.core.errors import RESET, CorruptLogError, IntegrityError, only_of
 from airflow_cdc_provider.systems.mysql.binlog.events.event_kinds import Kind
 from airflow_cdc_provider.systems.mysql.binlog.events.event_types import EventType
 from airflow_cdc_provider.systems.mysql.binlog.events.frames import Frames
@@ -206,7 +206,8 @@ class TransactionRuns:
             if decoder is None:
                 continue
             places = rows[ids == table_id]
-            changes = decoder.decode(frames, places)
+            with only_of(decoder.map.table):
+                changes = decoder.decode(frames, places)
             counts[places] = changes.counts
             decoded.append((decoder.map.table, places, changes))
         after = self.ordinal + np.cumsum(counts)

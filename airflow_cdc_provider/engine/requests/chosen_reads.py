@@ -1,6 +1,7 @@
-"""Reading the rows again whose column lies in an interval, while their table flows on.
+"""Reading the rows again that are chosen by their values, while their table flows on.
 
-A row is in the interval by its value, which may change at any moment, and the sink's value may have
+A column of theirs lies in an interval, or they meet a condition. Either is said below of an
+interval. A row is in it by its values, which may change at any moment, and the sink's may have
 drifted. So nothing is written or deleted because of where a value lies: **each key is made what the
 source has of it** at the place where it joins. The interval only says which keys are looked at:
 
@@ -25,8 +26,13 @@ Why these are enough, at the stream's position P, which is past H:
 So the same interval twice, and several at once, end the same: each join writes what the source has
 at the stream's own position, and nobody sees an older state.
 
+A condition must say the same of the same row each time, for the second line speaks of L and of P:
+`NOW()` or another table's rows would not. Where the two servers judge a row differently, as by
+another collation, that is about who is found at the sink alone, and nothing wrong is written.
+
 An interval is read in pieces: of its column where an index finds them, else of the key, and then
-every row of the table is looked at. Listed keys join before the piece that they were found in, so a
+every row of the table is looked at. What meets a condition is one piece where an index finds its
+few rows. Listed keys join before the piece that they were found in, so a
 piece that is in the ledger is done.
 """
 
@@ -45,11 +51,12 @@ from airflow_cdc_provider.columns.sink_port import JoinSink
 from airflow_cdc_provider.columns.source_port import Boundaries, Cuts, SplitReader
 from airflow_cdc_provider.core.errors import SplitTooBigError
 from airflow_cdc_provider.core.keys import KeyPart, KeyRange
-from airflow_cdc_provider.core.splits import Interval, SnapshotSplit
+from airflow_cdc_provider.core.requests import Scope
+from airflow_cdc_provider.core.splits import Chosen, Condition, Interval, SnapshotSplit
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.requests.ranges import left_of, splits_of
-from airflow_cdc_provider.engine.requests.reads import Read, halves_of, open_readers
+from airflow_cdc_provider.engine.requests.reads import Read, halves_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,23 +66,22 @@ _LISTED_AT_ONCE = 2_000
 _WHOLE = KeyRange()
 
 
-class IntervalReads:
+class ChosenReads:
     """Reads pieces in their order, each behind what the sink alone has of it."""
 
     def __init__(
         self,
         job: Job,
-        schema: TableSchema,
+        readers: Sequence[SplitReader],
         sink: JoinSink,
         pieces: Iterator[SnapshotSplit],
         number: int,
     ) -> None:
         self._job = job
-        self._key = schema.primary_key
         self._sink = sink
         self._pieces = pieces
         self._numbers = count(number)
-        self._readers = open_readers(job, schema)
+        self._readers = readers
 
     def close(self) -> None:
         """Let go of the connections."""
@@ -97,7 +103,7 @@ class IntervalReads:
         held = self._sink.held_keys(piece)
         reader, other = self._readers[0], self._readers[-1]
         rows, report = reader.read(piece)
-        only_held = missing_from(held, rows, self._key)
+        only_held = missing_from(held, rows, piece.key_columns)
         yield from listed_reads(other, piece, only_held, self._numbers)
         yield Read(reader, piece, rows, report)
 
@@ -127,28 +133,58 @@ def _in_slices(keys: pa.Table) -> Iterator[pa.RecordBatch]:
 
 def pieces_of(
     schema: TableSchema,
-    interval: Interval,
+    scope: Scope,
     joined: Sequence[SnapshotSplit],
     find: tuple[Cuts, Boundaries],
 ) -> Iterator[SnapshotSplit]:
-    """Yield what of an interval is not among the splits that have joined, piece by piece."""
+    """Yield what of the chosen rows is not among the splits that have joined, piece by piece."""
     cuts, boundaries = find
     done = sorted((each for each in joined if not each.listed), key=lambda split: split.number)
+    by_index = None
+    if isinstance(scope.chosen, Interval):
+        by_index = _by_column(schema, scope.chosen, done, cuts)
+    elif scope.chosen is not None and not (done or scope.ranges):
+        by_index = _at_once(schema, scope.chosen, cuts)
+    yield from by_index or _by_key(schema, scope, done, boundaries)
+
+
+def _by_column(
+    schema: TableSchema, interval: Interval, done: Sequence[SnapshotSplit], cuts: Cuts
+) -> Iterator[SnapshotSplit] | None:
+    """Return the pieces of a column, None if these are ranges of the key."""
     left = _left_of(interval, done)
-    by_column = any(split.interval != interval for split in done)
+    by_column = any(split.chosen != interval for split in done)
     values = cuts(schema, left) if left is not None and (by_column or not done) else None
-    if by_column or values is not None:
-        yield from _of_column(schema, left, done, values or ())
-        return
-    for keys in left_of((_WHOLE,), done):
+    if not by_column and values is None:
+        return None
+    return _of_column(schema, left, done, values or ())
+
+
+def _at_once(
+    schema: TableSchema, condition: Condition, cuts: Cuts
+) -> Iterator[SnapshotSplit] | None:
+    """Return one piece, None if no index finds the few rows that meet a condition."""
+    if cuts(schema, condition) is None:
+        return None
+    return iter([_piece(schema, _WHOLE, condition)])
+
+
+def _by_key(
+    schema: TableSchema, scope: Scope, done: Sequence[SnapshotSplit], boundaries: Boundaries
+) -> Iterator[SnapshotSplit]:
+    for keys in left_of(scope.parts, done):
         for split in splits_of(schema, keys, boundaries(schema, keys.start)):
-            yield replace(split, interval=interval)
+            yield replace(split, chosen=scope.chosen)
+
+
+def _piece(schema: TableSchema, keys: KeyRange, chosen: Chosen) -> SnapshotSplit:
+    return SnapshotSplit(schema.table, 0, schema.primary_key, schema.key_kinds, keys, chosen)
 
 
 def _left_of(interval: Interval, done: Sequence[SnapshotSplit]) -> Interval | None:
     """Return what of an interval lies behind the last piece that is done, in part or whole."""
-    last = done[-1].interval if done else None
-    if last is None:
+    last = done[-1].chosen if done else None
+    if not isinstance(last, Interval):
         return interval
     return None if last.end == interval.end else replace(interval, start=last.end)
 
@@ -166,5 +202,5 @@ def _of_column(
     start = left.start
     for end in chain(cuts, [left.end]):
         part = replace(left, start=start, end=end)
-        yield SnapshotSplit(schema.table, 0, schema.primary_key, schema.key_kinds, _WHOLE, part)
+        yield _piece(schema, _WHOLE, part)
         start = end

@@ -1,5 +1,8 @@
 """Ask the server for the values that cut an interval of a column, if an index of its finds them.
 
+What meets a condition has no such values. It is read at once if the server would find few rows by
+an index, as it says itself; it is only about speed, so its guess will do.
+
 Many rows may have one value, and those are never cut: a boundary is always greater than the one
 before. A piece that is too big for that is cut by the key, by whoever reads it.
 """
@@ -8,28 +11,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, assert_never, cast
 
 from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
 from airflow_cdc_provider.core.keys import KeyPart
-from airflow_cdc_provider.core.splits import Interval
+from airflow_cdc_provider.core.splits import Chosen, Condition, Interval
 from airflow_cdc_provider.systems.mysql.dialect.sql import (
     behind_predicate,
-    interval_predicate,
+    chosen_predicate,
     literal,
 )
-from airflow_cdc_provider.systems.mysql.server.connection import query
+from airflow_cdc_provider.systems.mysql.server.connection import query, query_named
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
 
 
-def interval_cuts(
-    connection: ServerConnection, table: TableId, interval: Interval, rows: int
+def value_cuts(
+    connection: ServerConnection, table: TableId, chosen: Chosen, rows: int
 ) -> Iterator[KeyPart] | None:
     """Yield values that leave about so many rows between them; None without an index."""
-    is_indexed = _is_indexed(connection, table, interval.column)
-    return _cuts(connection, table, interval, rows) if is_indexed else None
+    match chosen:
+        case Condition():
+            return iter(()) if _are_few(connection, table, chosen, rows) else None
+        case Interval():
+            is_indexed = _is_indexed(connection, table, chosen.column)
+            return _cuts(connection, table, chosen, rows) if is_indexed else None
+        case _:
+            assert_never(chosen)
+
+
+def _are_few(connection: ServerConnection, table: TableId, condition: Condition, rows: int) -> bool:
+    """Tell whether an index finds the rows that meet a condition, and no more than so many."""
+    select = f"SELECT 1 FROM {quote_table(table)} WHERE {chosen_predicate(condition)}"
+    (plan,) = query_named(connection, f"EXPLAIN FORMAT=TRADITIONAL {select}")
+    return plan["type"] not in {None, "ALL", "index"} and int(plan["rows"] or 0) <= rows
 
 
 def _cuts(
@@ -46,9 +62,9 @@ def _cuts(
         return cast("KeyPart", found[0][0]) if found else None
 
     while True:
-        rest = interval_predicate(replace(interval, start=reached))
+        rest = chosen_predicate(replace(interval, start=reached))
         cut = first(rest, rows)
-        if cut == reached:
+        if cut is not None and cut == reached:
             cut = first(f"{rest} AND {behind_predicate(column, (reached,))}", 0)
         if cut is None:
             return

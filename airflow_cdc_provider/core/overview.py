@@ -1,0 +1,55 @@
+"""Pipelines side by side and one pipeline's tables, as a page shows them: counted, not listed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.lifecycle import SplitStatus, TablePhase
+from airflow_cdc_provider.core.records import PipelineState, Sample, StreamState
+from airflow_cdc_provider.core.requests import RequestStatus
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineOverview:
+    """One pipeline among many."""
+
+    state: PipelineState
+    stream: StreamState | None = None
+    tables: Mapping[TablePhase, int] = field(default_factory=dict)
+    """How many there are in each phase."""
+    requests: Mapping[RequestStatus, int] = field(default_factory=dict)
+    """How many are open, by status."""
+    troubles: tuple[tuple[str, str], ...] = ()
+    """Tables that are left alone or changed, each with its error."""
+    not_copied: tuple[str, ...] = ()
+    """Tables that came after the plan."""
+    samples: tuple[Sample, ...] = ()
+    """Of the last minutes, oldest first."""
+
+    @property
+    def name(self) -> PipelineName:
+        return self.state.name
+
+
+Cells = tuple[Mapping[SplitStatus, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TableOverview:
+    """One table of a plan, its splits counted in cells by their numbers."""
+
+    source: str
+    sink: str
+    phase: TablePhase
+    planning_done: bool
+    estimated_rows: int
+    error: str
+    cells: Cells = ()
+    rows: int = 0
+    bytes: int = 0
+
+    def count(self, status: SplitStatus) -> int:
+        """Return how many splits are in a status."""
+        return sum(cell.get(status, 0) for cell in self.cells)

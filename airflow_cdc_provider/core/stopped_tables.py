@@ -1,0 +1,79 @@
+"""Tables that the stream leaves alone for a while, so that all others flow on.
+
+A table stops where it stands: at an error that only it has, or because a person paused it. All that
+the sink has of it is then the source's at one position, and the ledger keeps that position for the
+table alone. It comes back by the log from there on, read beside the stream; where the log does not
+bring it back, its rows are read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from airflow_cdc_provider.core.errors import CdcError, RetryableError, SplitOutdatedError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
+
+
+@dataclass(frozen=True, slots=True)
+class StoppedTable:
+    """One table that the stream leaves alone."""
+
+    stream: StreamSplit
+    """Of this table alone: where it stands, and where it goes on."""
+    error: str
+    """What stopped it; empty if a person did."""
+    since_us: int
+
+    @property
+    def table(self) -> TableId:
+        return self.stream.tables[0].table
+
+    @property
+    def is_paused(self) -> bool:
+        return not self.error
+
+
+def stopped_in(stream: StreamSplit, tables: Collection[TableId]) -> tuple[StreamSplit, ...]:
+    """Return a stream for each of these tables, which stands where they stand together."""
+    passed = stream.passed(stream.start)
+    return tuple(
+        StreamSplit(stream.start, None, (progress,))
+        for progress in passed.tables
+        if progress.table in tables
+    )
+
+
+def rejoined(stream: StreamSplit, stopped: StreamSplit) -> StreamSplit:
+    """Return the stream with a table that has come to where the stream is, or further.
+
+    What it has of the log beyond the stream's position is left out when the stream comes there.
+    """
+    here = stopped.start
+    if not here.covers(stream.start):
+        raise SplitOutdatedError(
+            f"{stopped.tables[0].table} stands at {here}, and the stream is at {stream.start}",
+            where="coming back to the stream",
+            risk="none: nothing was changed",
+            remedy="nothing: it is brought further",
+        )
+    progress = _behind(stopped.passed(here).tables[0], here)
+    if not stream.start.covers(here):
+        progress = replace(progress, consistent_at=(*progress.consistent_at, here))
+    others = (each for each in stream.tables if each.table != progress.table)
+    tables = sorted((*others, progress), key=lambda each: each.table)
+    return replace(stream, tables=tuple(tables))
+
+
+def stops_alone(error: CdcError, tables: Collection[TableId]) -> tuple[TableId, ...]:
+    """Return which of the stream's tables an error stops; none if it is everybody's."""
+    if isinstance(error, RetryableError):
+        return ()
+    named = tuple(table for table in tables if str(table) in error.tables)
+    return named if len(named) == len(error.tables) and len(named) < len(tables) else ()
+
+
+def _behind(progress: TableProgress, position: LogPosition) -> TableProgress:
+    return replace(progress, applied_through=progress.applied_through.join(position))

@@ -1,0 +1,60 @@
+"""Which requests are carried out at the same time, and with how many readers. No I/O.
+
+Requests of different tables run side by side; those that have a table in common follow each other,
+as they were asked. All together keep within the connections and the ids that the pipeline's file
+leaves at the source. A request keeps its readers until it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.requests import Request
+
+READERS = 2
+"""One reads ahead while what the other has read is joined."""
+
+
+@dataclass(slots=True)
+class ReaderRoom:
+    """Connections and ids at the source, for all requests together."""
+
+    connections: int
+    ids: int
+    connections_a_reader: int
+    _taken: dict[str, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
+    """By request: its connections, and the numbers of its readers."""
+
+    def take(self, request: Request) -> tuple[int, ...]:
+        """Take numbers of readers for a request, each used by nobody else; none for no room.
+
+        There is always room for one.
+        """
+        each = self.connections_a_reader
+        used = sum(connections for connections, _ in self._taken.values())
+        busy = {number for _, numbers in self._taken.values() for number in numbers}
+        beside = 1 if request.scope.chosen is None else 2  # what finds boundaries, and cuts
+        most = min(READERS, (self.connections - used - beside) // each)
+        free = [number for number in range(max(1, self.ids)) if number not in busy]
+        taken = tuple(free[: max(most, 0 if self._taken else 1)])
+        if taken:
+            self._taken[request.request_id] = beside + len(taken) * each, taken
+        return taken
+
+    def give_back(self, request: Request) -> None:
+        """Let others have what a request has taken."""
+        self._taken.pop(request.request_id, None)
+
+
+def may_begin(to_do: Iterable[Request], running: Collection[Request]) -> Iterator[Request]:
+    """Yield the requests that no earlier one, nor one that runs, stands in the way of."""
+    busy: set[TableId] = {table for request in running for table in request.scope.tables}
+    known = {request.request_id for request in running}
+    for request in to_do:
+        if request.request_id in known:
+            continue
+        if not busy & set(request.scope.tables):
+            yield request
+        busy.update(request.scope.tables)

@@ -1,0 +1,88 @@
+"""Tables that are gone at the source: the stream lets go of them where the log says that they went.
+
+What came before is committed. Their rows at the sink stay, or the sink's table is dropped, too. A
+table under a new name is another table: it is read as any that appears at the source, if the file
+picks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+
+from airflow_cdc_provider.columns.changes import Statement
+from airflow_cdc_provider.columns.sink_port import Sink, SinkLedger
+from airflow_cdc_provider.core.errors import IntegrityError, RefusedError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.ports import StateStore
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.schema_changes import (
+    ChangeKind,
+    Difference,
+    Policy,
+    SchemaChange,
+    SchemaPolicy,
+)
+from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
+from airflow_cdc_provider.core.stream_split import StreamSplit
+
+
+def leaving_table(
+    plan: TablePlan, said: Sequence[Statement], through: LogPosition, policy: SchemaPolicy
+) -> SchemaChange | None:
+    """Return how the stream lets go of a table that is gone; None if it is to stop there.
+
+    `said` are the statements about it, of which the last must have taken its name away.
+    """
+    kind = _taken_by(said[-1].effect, plan.schema.table)
+    if kind is None or policy.of(kind) is Policy.STOP:
+        return None
+    return SchemaChange(
+        before=plan,
+        after=plan,
+        difference=Difference(),
+        through=through,
+        statement=said[-1].sql[:300],
+        leaves=True,
+        drops_target=policy.drop_table is Policy.APPLY,
+    )
+
+
+def _taken_by(effect: StatementEffect, table: TableId) -> ChangeKind | None:
+    """Tell what took a table's name away, None if the statement did not."""
+
+    def same(left: object, right: object) -> bool:
+        return str(left).casefold() == str(right).casefold()
+
+    if any(same(old, table) for old, _ in effect.renames):
+        return ChangeKind.RENAME_TABLE
+    if effect.kind is not StatementKind.DROP:
+        return None
+    is_named = any(same(database, table.database) for database in effect.databases)
+    return ChangeKind.DROP_TABLE if is_named or effect.names(table) else None
+
+
+def let_go(
+    store: StateStore, sink: Sink, ledger: SinkLedger, generation: int, change: SchemaChange
+) -> StreamSplit:
+    """Bring a table's leaving to its end; its change stays begun until the last step."""
+    name, table = sink.owner.pipeline, change.table
+    store.change_plan(name, generation, removed=[table])
+    kept = [state.plan for state in store.tables(name)]
+    fate = f"the rows in {change.before.sink_table} stay"
+    with closing(sink.open_targets()) as targets:
+        is_ours = change.before.sink_table in {target for _, target in targets.routes()}
+        is_shared = change.before.sink_table in {plan.sink_table for plan in kept}
+        if change.drops_target and is_ours and not is_shared:
+            try:
+                targets.drop([change.before.sink_table])
+                fate = f"dropped at the sink: {change.before.sink_table}"
+            except (IntegrityError, RefusedError) as error:
+                fate += f", for it cannot be dropped: {error.what}"
+        targets.release(keep=kept)
+    stream = ledger.change_tables(removed=[table])
+    store.store_hand_off(name, generation, stream)
+    text = f"not copied any more: {table}, which is gone at the source ({change.statement}); {fate}"
+    store.tell(name, text, level="warning")
+    return stream

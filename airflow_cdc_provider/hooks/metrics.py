@@ -1,0 +1,49 @@
+"""What a pipeline does, as metrics of Airflow's own: sent where `[metrics]` says.
+
+The pipeline's name is part of each metric's, for plain StatsD knows no tags; it is a tag as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from airflow.sdk.observability import stats
+
+from airflow_cdc_provider.core.records import StreamState
+from airflow_cdc_provider.views.status import PipelineStatus
+
+_US = 1_000_000
+
+
+def send_metrics(status: PipelineStatus) -> None:
+    """Send where a pipeline is."""
+    counts: dict[str, float] = {
+        "snapshot.rows": status.rows,
+        "snapshot.splits_finished": status.splits_finished,
+        "snapshot.splits_planned": status.splits_planned,
+        "requests.open": len(status.requests),
+        "requests.rows": sum(request.rows for request in status.requests),
+    }
+    _send(str(status.state.name), counts)
+    send_stream_metrics(str(status.state.name), status.stream, now_us=status.at_us)
+
+
+def send_stream_metrics(pipeline: str, stream: StreamState | None, *, now_us: int) -> None:
+    """Send where a stream is; its lag only while it is known."""
+    if stream is None:
+        return
+    counts: dict[str, float] = {
+        "stream.changes": stream.changes,
+        "stream.transactions": stream.transactions,
+        "stream.tables_inconsistent": len(stream.inconsistent),
+    }
+    if stream.heartbeat_us:
+        counts["stream.heartbeat_age_seconds"] = max(0, now_us - stream.heartbeat_us) / _US
+    if stream.lag_us is not None:
+        counts["stream.lag_seconds"] = stream.lag_us / _US
+    _send(pipeline, counts)
+
+
+def _send(pipeline: str, counts: Mapping[str, float]) -> None:
+    for name, value in counts.items():
+        stats.gauge(f"cdc.{name}.{pipeline}", value, tags={"pipeline": pipeline})

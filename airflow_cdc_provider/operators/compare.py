@@ -1,0 +1,263 @@
+"""What `<pipeline>__verify` is made of: source and sink compared, and what becomes of a difference.
+
+    compare > approve > repair > verdict
+
+A task that fails sends no asset event, and one that differs has to be told of too. So `compare`
+ends well whatever it finds, and `verdict`, at the end, fails by name if tables still differ.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import Asset, AssetAlias, Context
+from airflow.sdk.exceptions import AirflowSkipException
+
+from airflow_cdc_provider.core.errors import LeaseHeldError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.requests import Scope, scope_from_json
+from airflow_cdc_provider.hooks.requests import CdcRequests
+from airflow_cdc_provider.hooks.steps import CdcSteps
+from airflow_cdc_provider.operators.base import skip_if_paused
+from airflow_cdc_provider.operators.jobs import CdcJobOperator
+from airflow_cdc_provider.operators.params import require_known_params
+from airflow_cdc_provider.operators.requests import CdcRequestOperator
+from airflow_cdc_provider.operators.verify import tables_of
+from airflow_cdc_provider.operators.without_stack import CdcTaskFailure, leave_out_stacks
+from airflow_cdc_provider.views.comparisons import (
+    comparison_counts,
+    comparison_form,
+    difference_text,
+    repair_forms,
+)
+from airflow_cdc_provider.views.reports import verify_lines
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.core.verify_report import VerifyReport
+
+_MOST_REPAIRS = 500
+"""Each is a task of its own; Airflow has at most 1,024 of a kind."""
+_OTHERS_POLL_S = 2.0
+_WHAT_TO_DO = (
+    "the log and the XCom of the task that compared them have keys; trigger the DAG with repair: "
+    "ask, which shows what it would read again and waits for your word"
+)
+
+
+def verify_asset(name: str) -> Asset:
+    """Return the asset whose events say what comparisons of a pipeline have found."""
+    return Asset(name=f"cdc-verify/{name}", uri=f"cdc://verify/{quote(name)}")
+
+
+class CdcComparingOperator(CdcJobOperator):
+    """
+    Compares, and tells of it; the base of those that do.
+
+    :param pipeline: path of the pipeline's YAML file (templated).
+    :param refused: why the task may do nothing; it then fails with these words.
+    :param settle_s: seconds that a stream at work gets, each time, to bring differing rows.
+    :param others_s: seconds that another owner of the pipeline gets to end, where this task has to
+        catch up with the log.
+    :param progress_every_s: seconds between lines of progress while it catches up.
+    """
+
+    def __init__(self, *, settle_s: float = 30.0, others_s: float = 600.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.settle_s = settle_s
+        self.others_s = others_s
+
+    def compared(
+        self, context: Context, steps: CdcSteps, tables: tuple[TableId, ...] | None
+    ) -> VerifyReport:
+        """Compare; rows that may only be late are waited for."""
+        steps.require_not_ended()
+        return steps.verify(
+            tables,
+            settle_s=self.settle_s,
+            catch_up=lambda: self._catch_up_when_free(context, steps),
+        )
+
+    def told(self, context: Context, steps: CdcSteps, report: VerifyReport) -> dict[str, Any]:
+        """Write the report into the log, and its counts into the events of assets."""
+        tell = self.log.info if report.equal else self.log.warning
+        for line in verify_lines(report):
+            tell("%s", line)
+        stream = steps.status().stream
+        position = "" if stream is None else str(stream.position)
+        asset = verify_asset(str(steps.run.name))
+        counts = comparison_counts(steps.run.name, report, position)
+        for outlet in self.outlets:
+            if outlet == asset:
+                context["outlet_events"][asset].extra = counts
+            elif isinstance(outlet, AssetAlias):
+                context["outlet_events"][outlet].add(asset, extra=counts)
+        return comparison_form(steps.run.name, report, position)
+
+    def _catch_up_when_free(self, context: Context, steps: CdcSteps) -> None:
+        """Catch up with the log; whoever is at work on the pipeline just now is waited for."""
+        deadline = time.monotonic() + self.others_s
+        while True:
+            try:
+                self.log.info("rows differ and no stream is at work: catching up before they count")
+                self.catch_up(context, steps)
+            except LeaseHeldError as held:
+                if time.monotonic() >= deadline:
+                    raise
+                self.log.info("waiting: %s", held.what)
+                time.sleep(_OTHERS_POLL_S)
+            else:
+                return
+
+
+class CdcCompareOperator(CdcComparingOperator):
+    """
+    Compare source and sink, both ways, and tell what was found, whatever it is.
+
+    Fails only if they could not be compared: what becomes of a difference is for the tasks behind
+    it. Skips the run while the pipeline is paused, and before its snapshot is done. With
+    `verify_asset` among its outlets, the asset's event has the counts.
+
+    :param pipeline: path of the pipeline's YAML file (templated).
+    :param refused: why the task may do nothing; it then fails with these words.
+    :param tables: only these tables, as `database.table` (templated); without, those of the run's
+        parameter `tables`, or all.
+    :param settle_s: seconds that a stream at work gets, each time, to bring differing rows.
+    :param others_s: seconds that another owner of the pipeline gets to end, where this task has to
+        catch up with the log.
+    :param progress_every_s: seconds between lines of progress while it catches up.
+    """
+
+    template_fields: Sequence[str] = ("pipeline", "tables")
+
+    def __init__(self, *, tables: Sequence[str] | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.tables = tables
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        with self.opened() as steps:
+            require_known_params(context)
+            skip_if_paused(steps)
+            if not steps.run.store.is_handed_off(steps.run.name):
+                raise AirflowSkipException(
+                    f"the snapshot of {steps.run.name} is not done: nothing can be compared yet"
+                )
+            names = self.tables or context["params"].get("tables")
+            report = self.compared(context, steps, tables_of(self.task_id, names or None))
+            form = self.told(context, steps, report)
+            repairs = [] if report.equal else repair_forms(steps.repairs(report))
+        for each in repairs:
+            self.log.info("%s", each["text"])
+        if len(repairs) > _MOST_REPAIRS:
+            self.log.warning("a run repairs %d of these tables", _MOST_REPAIRS)
+        return {**form, "repairs": repairs[:_MOST_REPAIRS]}
+
+
+class CdcApproveRepairOperator(ApprovalOperator):
+    """
+    Ask a person whether rows that differ are to be read again; waiting takes no worker.
+
+    Skipped where nothing differs, or nothing is to be repaired. Returns what is to be repaired.
+
+    :param repair: `never`, `ask` or `always` (templated).
+    :param compare_task: id of the task that compared source and sink.
+    """
+
+    template_fields = (*ApprovalOperator.template_fields, "repair")
+
+    def __init__(
+        self, *, repair: str = "ask", compare_task: str = "compare", **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.repair = repair
+        self.compare_task = compare_task
+
+    def execute(self, context: Context) -> Any:
+        found = self._found(context)
+        if self.repair == "never" or not found:
+            raise AirflowSkipException("there is nothing to repair")
+        if self.repair == "always":
+            return found
+        return super().execute(context)
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        answer = super().execute_complete(context, event)
+        if answer["chosen_options"] != [self.APPROVE]:
+            return []
+        person = answer["responded_by_user"] or {}
+        by = str(person.get("name") or person.get("id") or "a person")
+        self.log.info("approved by %s", by)
+        return [{**each, "approved_by": by} for each in self._found(context)]
+
+    def _found(self, context: Context) -> list[dict[str, Any]]:
+        compared = context["ti"].xcom_pull(task_ids=self.compare_task) or {}
+        return list(compared.get("repairs", ()))
+
+
+class CdcRepairOperator(CdcRequestOperator):
+    """
+    Have one table's rows that differ read again, as `verify --repair` does, and wait for it.
+
+    :param pipeline: path of the pipeline's YAML file (templated).
+    :param refused: why the task may do nothing; it then fails with these words.
+    :param repair: what the task that compared the table returned about it.
+    :param idle_s: for how many seconds nobody may be at work on the pipeline before this task
+        carries the request out itself; None is 0 of bounded pipelines and 120 of continuous ones.
+    :param poll_s: seconds between looks at the request while the task is deferred.
+    :param progress_every_s: seconds between lines of progress in the log, while it does the work.
+    """
+
+    template_fields = (*CdcRequestOperator.template_fields, "repair")
+    kind = "repair"
+
+    def __init__(self, *, repair: Mapping[str, Any], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.repair = repair
+
+    def scope(self, requests: CdcRequests) -> Scope:  # noqa: ARG002 - it was found by comparing
+        self.approved_by = str(self.repair.get("approved_by", self.approved_by))
+        return scope_from_json(self.repair["scope"])
+
+
+class CdcVerdictOperator(CdcComparingOperator):
+    """
+    Fail, by name, if tables that were found different still are.
+
+    They are compared again if anything was repaired since; with an alias among its outlets, the
+    asset of the pipeline's comparisons then gets an event with the counts.
+
+    :param pipeline: path of the pipeline's YAML file (templated).
+    :param refused: why the task may do nothing; it then fails with these words.
+    :param compare_task: id of the task that compared them.
+    :param repair_task: id of the task, mapped or not, that repaired what differed.
+    :param settle_s: seconds that a stream at work gets, each time, to bring differing rows.
+    :param others_s: seconds that another owner of the pipeline gets to end, where this task has to
+        catch up with the log.
+    :param progress_every_s: seconds between lines of progress while it catches up.
+    """
+
+    def __init__(
+        self, *, compare_task: str = "compare", repair_task: str = "repair", **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.compare_task = compare_task
+        self.repair_task = repair_task
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        found = context["ti"].xcom_pull(task_ids=self.compare_task)
+        if found is None:
+            raise AirflowSkipException("nothing was compared")
+        if not found["equal"] and any(context["ti"].xcom_pull(task_ids=self.repair_task) or ()):
+            self.log.info("comparing again what was repaired")
+            with self.opened() as steps:
+                tables = tables_of(self.task_id, found["differing"])
+                found = self.told(context, steps, self.compared(context, steps, tables))
+        if not found["equal"]:
+            leave_out_stacks()
+            self.log.error("%s", difference_text(found))
+            self.log.error("what to do: %s", _WHAT_TO_DO)
+            raise CdcTaskFailure(difference_text(found))
+        return {name: value for name, value in found.items() if name != "repairs"}

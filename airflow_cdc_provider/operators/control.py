@@ -1,0 +1,67 @@
+"""Pause, resume, restart and the rest of a pipeline's life, as a task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from airflow.sdk import Context
+
+from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
+from airflow_cdc_provider.hooks.control import CONFIRMED, act, action_of, tables_of
+from airflow_cdc_provider.operators.base import CdcOperator, airflow_errors
+
+
+class CdcControlOperator(CdcOperator):
+    """
+    Tell a pipeline, or single tables of it, to do what the command of that name does.
+
+    :param pipeline: path of the pipeline's YAML file (templated).
+    :param refused: why the task may do nothing; it then fails with these words.
+    :param action: `pause`, `resume`, `restart`, `add`, `remove`, `reset` or `drop` (templated).
+    :param tables: only these, as `database.table`; the pipeline itself without any (templated).
+    :param confirm: the pipeline's name, without which `reset` and `drop` do nothing (templated).
+    :param wait_s: for how many seconds the owner is waited for; a `pause` that is not heeded by
+        then fails the task, whose retries wait on.
+    """
+
+    template_fields = ("pipeline", "action", "tables", "confirm")
+
+    def __init__(
+        self,
+        *,
+        action: str,
+        tables: Sequence[str] | None = None,
+        confirm: str = "",
+        wait_s: float = 60.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.action = action
+        self.tables = tables
+        self.confirm = confirm
+        self.wait_s = wait_s
+
+    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
+        with airflow_errors():
+            action, tables = action_of(self.action), tables_of(self.tables or ())
+        with self.opened() as steps:
+            name = str(steps.run.name)
+            if action in CONFIRMED and self.confirm != name:
+                raise RefusedError(
+                    f"`{action}` of {name} is not confirmed",
+                    where=f"task {self.task_id}",
+                    risk=NOTHING_CHANGED,
+                    remedy=f"give the task confirm={name!r}",
+                )
+            done = act(steps, action, tables, wait_s=self.wait_s)
+            self.log.info("%s", done)
+            state = steps.run.store.ensure(steps.run.name)
+        return {
+            "pipeline": name,
+            "action": action.value,
+            "tables": [str(table) for table in tables],
+            "done": done,
+            "wanted": state.wanted.value,
+            "phase": state.phase.value,
+        }

@@ -1,0 +1,56 @@
+"""A task that is red when a pipeline is not as it should be: for alerts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from airflow.sdk import Context
+
+from airflow_cdc_provider.operators.base import CdcOperator
+from airflow_cdc_provider.operators.without_stack import CdcTaskFailure, leave_out_stacks
+from airflow_cdc_provider.views.health import problems
+from airflow_cdc_provider.views.progress import progress_line
+from airflow_cdc_provider.views.summaries import stream_summary
+
+
+class CdcHealthOperator(CdcOperator):
+    """
+    Fail while a pipeline has failed, leaves a table alone, waits for a person, or is late.
+
+    Asks the state store alone; one that is paused on purpose is well.
+
+    :param pipeline: path of the pipeline's YAML file (templated).
+    :param refused: why the task may do nothing; it then fails with these words.
+    :param max_lag_s: seconds that the sink may be behind; not judged if None (templated).
+    :param max_silence_s: seconds since a stream was last heard of; not judged if None, as between
+        the runs of a bounded pipeline (templated).
+    """
+
+    template_fields: Sequence[str] = ("pipeline", "max_lag_s", "max_silence_s")
+
+    def __init__(
+        self,
+        *,
+        max_lag_s: float | str | None = None,
+        max_silence_s: float | str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.max_lag_s = max_lag_s
+        self.max_silence_s = max_silence_s
+
+    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
+        with self.opened() as steps:
+            status = steps.status()
+        self.log.info("%s", progress_line(status))
+        limits = {"max_lag_s": self.max_lag_s, "max_silence_s": self.max_silence_s}
+        found = problems(
+            status, **{name: None if s is None else float(s) for name, s in limits.items()}
+        )
+        for text in found:
+            self.log.error("%s", text)
+        if found:
+            leave_out_stacks()
+            raise CdcTaskFailure(f"pipeline {status.state.name}: {'; '.join(found)}")
+        return stream_summary(status)

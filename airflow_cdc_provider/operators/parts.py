@@ -1,0 +1,135 @@
+"""What the DAGs of one pipeline are made from, whatever they do.
+
+A pipeline file that is wrong still has its DAGs, under the ids and with the tasks that their runs
+know; they are called broken, and their tasks fail with what is wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import DAG, Asset, AssetAlias
+
+from airflow_cdc_provider.operators.assets import outlets_of
+from airflow_cdc_provider.pipeline.file.folder import FolderFile
+from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline, load_pipeline
+from airflow_cdc_provider.pipeline.file.model import PipelineFile
+from airflow_cdc_provider.pipeline.file.shown import ShownPipeline
+
+NOT_IN_AN_ID = re.compile(r"[^\w.-]", re.ASCII)
+_FIRST_DAY = datetime(2026, 1, 1, tzinfo=UTC)
+_DEFAULTS: Mapping[str, Any] = {
+    "retries": 5,
+    "retry_delay": timedelta(seconds=20),
+    "retry_exponential_backoff": 2.0,
+    "max_retry_delay": timedelta(minutes=5),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the tasks of one pipeline are made from."""
+
+    name: str
+    path: str
+    is_continuous: bool
+    doc: str
+    outlets: Sequence[Asset | AssetAlias] = ()
+    is_compared: bool = True
+    """False: the sink is a log, which verify does not compare."""
+    problem: str = ""
+    """Why nothing may start, of a file that is wrong."""
+    model: PipelineFile | None = None
+    """None: the file cannot be read, and the tasks find out themselves what is wrong with it."""
+    file_name: str = ""
+    """In the ids of DAGs whose file cannot be read, where another has the pipeline's name."""
+
+    @classmethod
+    def of(cls, pipeline: LoadedPipeline | str | Path) -> Parts:
+        """Take them from a pipeline."""
+        loaded = pipeline if isinstance(pipeline, LoadedPipeline) else load_pipeline(pipeline)
+        model, path = loaded.model, str(loaded.path.resolve())
+        is_continuous = model.stream.mode == "continuous"
+        return cls(
+            model.pipeline,
+            path,
+            is_continuous,
+            _doc(loaded),
+            outlets_of(model),
+            is_compared=model.sink.folder is None,
+            model=model,
+        )
+
+    @classmethod
+    def of_file(cls, file: FolderFile) -> Parts:
+        """Take them from a file of a folder, as far as it can be read."""
+        problem = "" if file.problem is None else str(file.problem)
+        doc = f"**This pipeline cannot be started.**\n\n```\n{problem}\n```"
+        if file.loaded is None:
+            path, is_continuous = str(file.path.resolve()), file.mode != "bounded"
+            return cls(file.name, path, is_continuous, doc, problem=problem)
+        parts = cls.of(file.loaded)
+        return replace(parts, problem=problem, doc=doc) if problem else parts
+
+    def dag_id(self, kind: str) -> str:
+        """Return the id of one of the pipeline's DAGs."""
+        of_file = f"__{NOT_IN_AN_ID.sub('_', self.file_name)}" if self.file_name else ""
+        return f"{self.name}{of_file}__{kind}"
+
+    @property
+    def refused(self) -> str:
+        """Return what tasks fail with that do not find out themselves."""
+        return "" if self.model is None else self.problem
+
+    @property
+    def shown(self) -> str:
+        """Return what the CDC page finds the pipeline by."""
+        if self.model is None:
+            return ShownPipeline(self.name).to_text()
+        return ShownPipeline.of(self.model, self.path).to_text()
+
+    @property
+    def table_names(self) -> tuple[str, ...]:
+        """Return the tables that the file names without a star."""
+        if self.model is None:
+            return ()
+        return tuple(str(pattern) for pattern in self.model.source.patterns if pattern.is_exact)
+
+
+def new_dag(
+    parts: Parts,
+    kind: str,
+    *,
+    schedule: Any,
+    default_args: Mapping[str, Any] | None,
+    tags: Iterable[str],
+    **arguments: Any,
+) -> DAG:
+    """Make a DAG without tasks; one of a file that is wrong is called broken."""
+    dag_id = parts.dag_id(kind)
+    broken = {"broken"} if parts.problem else set()
+    return DAG(
+        dag_id=dag_id,
+        dag_display_name=f"{dag_id} (broken)" if broken else dag_id,
+        schedule=schedule,
+        start_date=_FIRST_DAY,
+        catchup=False,
+        default_args={**_DEFAULTS, **(default_args or {})},
+        tags=sorted({"cdc", parts.name, *broken, *tags}),
+        **{"max_active_runs": 1, "doc_md": parts.doc, **arguments},
+    )
+
+
+def _doc(loaded: LoadedPipeline) -> str:
+    model = loaded.model
+    tables = ", ".join(f"`{pattern}`" for pattern in model.source.tables)
+    return (
+        f"Copies {tables} and keeps them in step ({model.stream.mode}).\n\n"
+        "Any task may be retried or cleared, and the DAG run again, at any time: what is done is "
+        "not done again, and the sink's ledger decides what is done."
+    )

@@ -1,0 +1,390 @@
+"""What a task asks of a pipeline: it asks once, waits without a worker, and tells what came of it.
+
+A try keeps the id of its request before it asks. So a try that comes after a kill goes on with the
+same request, and one that comes after the request's end was told, as after a clear, asks anew.
+
+Where somebody is at work on the pipeline the task defers: a trigger waits for the request's end.
+Where nobody is, this task takes the pipeline over, carries out what waits and ends, as `--wait` of
+the command line does. While the pipeline is paused, or the request waits to be approved, the task
+defers too: nothing is lost, and no worker is held.
+
+Whoever ends the task, by marking or clearing it or its run, gives the request up with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NoReturn
+
+from airflow.sdk import NEVER_EXPIRE, Context  # type: ignore[attr-defined]  # its stub lacks it
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_cdc_provider.core.errors import (
+    CdcError,
+    FencedError,
+    LeaseHeldError,
+    PausedError,
+    TablesStoppedError,
+)
+from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.requests import Request, RequestStatus, Scope
+from airflow_cdc_provider.hooks.requests import Asking, CdcRequests, Choice, cancel_request
+from airflow_cdc_provider.hooks.steps import CdcSteps
+from airflow_cdc_provider.links.early import push_links
+from airflow_cdc_provider.operators.jobs import CdcJobOperator
+from airflow_cdc_provider.triggers.places import now_us, place_of_state
+from airflow_cdc_provider.triggers.requests import CdcRequestTrigger
+from airflow_cdc_provider.views.requests import (
+    estimate_form,
+    estimate_lines,
+    progress_text,
+    request_summary,
+)
+
+_KEPT = "request"
+_MOST_TRIES = 5
+"""So often this task carries requests out without its own being closed."""
+_CANCEL_PATIENCE_S = 1.5
+"""Together with a job's patience less than the five seconds that Airflow gives `on_kill`."""
+_LATE_KILL_US = 60_000_000
+"""A kill of the try before may still give the request up when this one has gone on with it."""
+_CONTINUOUS_IDLE_S = 120.0
+_OWNER_LENGTH = 255
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What one try leaves to the next, as the task's state store holds it."""
+
+    id: str
+    told: bool = False
+    """A try has ended with what became of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    """What a wait carries from one deferral to the next."""
+
+    request_id: str
+    adopted_us: int = 0
+    """When this try went on with a request of an earlier one; 0 if it asked itself."""
+
+
+class CdcRequestOperator(CdcJobOperator):
+    """
+    Ask for rows to be read again, and wait until they are; the base of those that say which.
+
+    :param pipeline: path of the pipeline's YAML file (templated).
+    :param refused: why the task may do nothing; it then fails with these words.
+    :param only_estimate: only say how many rows both sides have; off by a word for no (templated).
+    :param approve_above_rows: a request about more rows waits to be approved; the file's own limit
+        holds beside it.
+    :param approved_by: who approved it already; it then waits for nobody (templated).
+    :param idle_s: for how many seconds nobody may be at work on the pipeline before this task
+        carries the request out itself; None is 0 of bounded pipelines and 120 of continuous ones,
+        whose stream may be starting again.
+    :param poll_s: seconds between looks at the request while the task is deferred.
+    :param progress_every_s: seconds between lines of progress in the log, while it does the work.
+    """
+
+    template_fields: Sequence[str] = ("pipeline", "only_estimate", "approved_by")
+    kind = "request"
+    """The beginning of the ids of its requests."""
+
+    def __init__(
+        self,
+        *,
+        only_estimate: bool | str = False,
+        approve_above_rows: int | None = None,
+        approved_by: str = "",
+        idle_s: float | None = None,
+        poll_s: float = 5.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.only_estimate = only_estimate
+        self.approve_above_rows = approve_above_rows
+        self.approved_by = approved_by
+        self.idle_s = idle_s
+        self.poll_s = poll_s
+        self._asked: tuple[str, PipelineName, str] | None = None
+        self._is_killed = False
+
+    def scope(self, requests: CdcRequests) -> Scope:
+        """Return which rows it is about; refuse what cannot be."""
+        raise NotImplementedError
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Ask, unless an earlier try did, and wait for the end or defer."""
+        push_links(context, self)
+        with self._opened(context) as steps:
+            requests = CdcRequests(steps)
+            scope = self.scope(requests)
+            if is_yes(self.only_estimate):
+                return self._estimated(requests, scope)
+            wait = self._adopted(context, requests, scope) or self._ask(context, requests, scope)
+            return self._through(context, steps, wait, may_begin=self._idle_s(steps) <= 0)
+
+    def execute_complete(
+        self, context: Context, event: Mapping[str, Any], wait: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Go on with what the trigger saw: the request's end, or that nobody is at work."""
+        adopted_us = int((wait or {}).get("adopted_us", 0))  # `dag.test` loses what was given
+        waiting = _Wait(str(event["request_id"]), adopted_us)
+        self.log.info("request %s: %s", waiting.request_id, event.get("detail", ""))
+        with self._opened(context) as steps:
+            return self._through(context, steps, waiting, may_begin=True)
+
+    def on_kill(self) -> None:
+        """Give the request up, and end the job if this task does it."""
+        self._is_killed = True
+        if self._asked is not None:
+            # over other connections, and in a thread: what was interrupted may hold its own
+            thread = threading.Thread(target=_give_up, args=self._asked, daemon=True)
+            thread.start()
+            thread.join(_CANCEL_PATIENCE_S)
+        super().on_kill()
+
+    def _opened(self, context: Context) -> AbstractContextManager[CdcSteps]:
+        """Open the pipeline as an owner of its own: tries share the lease, other tasks do not."""
+        task = f"airflow task {self.dag_id}.{self.task_id}"[: _OWNER_LENGTH - 20]
+        return self.opened(owner=f"{task} {_hash_of(context)}")
+
+    def _estimated(self, requests: CdcRequests, scope: Scope) -> dict[str, Any]:
+        found = requests.estimate(scope)
+        for line in estimate_lines(found):
+            self.log.info("%s", line)
+        self.log.info("only an estimate was wanted: nothing was asked")
+        return {
+            "pipeline": str(requests.name),
+            "request": None,
+            "estimate": estimate_form(found),
+        }
+
+    def _adopted(self, context: Context, requests: CdcRequests, scope: Scope) -> _Wait | None:
+        """Go on with the request of an earlier try, if its end was not told."""
+        kept = _kept(context)
+        found = None if kept is None or kept.told else requests.find(kept.id)
+        if found is None:
+            return None
+        if found.status is RequestStatus.CANCELLED or found.is_cancel_wanted:
+            self.log.info("an earlier try was ended, and gave up: %s", found.request_id)
+            return None
+        if found.scope != scope:
+            self.log.info("given up, as other rows are asked for now: %s", found.request_id)
+            requests.cancel(found.request_id)
+            return None
+        self.log.info("going on with the request of an earlier try: %s", found.request_id)
+        return _Wait(found.request_id, adopted_us=now_us())
+
+    def _ask(self, context: Context, requests: CdcRequests, scope: Scope) -> _Wait:
+        """Keep a new id, then ask under it."""
+        request_id = self._new_id(context, requests)
+        _keep(context, _Kept(request_id))
+        self._asked = (requests.state_dsn, requests.name, request_id)
+        estimated = requests.estimate(scope)
+        for line in estimate_lines(estimated):
+            self.log.info("%s", line)
+        asking = Asking(request_id, _who(context), self.approve_above_rows, self.approved_by)
+        asked = requests.ask(scope, asking, estimated)
+        self.log.info(
+            "asked: request=%s %s; %s", asked.request_id, asked.scope, requests.who(asked)
+        )
+        return _Wait(asked.request_id)
+
+    def _new_id(self, context: Context, requests: CdcRequests) -> str:
+        """Return an id that is this task's, and that no request has."""
+        first, number = f"{self.kind}-{_hash_of(context)}", 1
+        while requests.find(request_id := first if number == 1 else f"{first}.{number}"):
+            number += 1
+        return request_id
+
+    def _through(
+        self, context: Context, steps: CdcSteps, wait: _Wait, *, may_begin: bool
+    ) -> dict[str, Any]:
+        """Wait for the end and tell it; what an earlier try's kill gave up is asked anew."""
+        requests = CdcRequests(steps)
+        request = self._until_closed(context, steps, wait, may_begin=may_begin)
+        if self._was_given_up_by_the_try_before(request, wait):
+            wait = self._ask(context, requests, self.scope(requests))
+            request = self._until_closed(context, steps, wait, may_begin=may_begin)
+        return self._told(context, requests, request)
+
+    def _until_closed(
+        self, context: Context, steps: CdcSteps, wait: _Wait, *, may_begin: bool
+    ) -> Request:
+        """Return the request once it is closed; defer where others bring that about."""
+        requests, tries = CdcRequests(steps), 0
+        self._asked = (requests.state_dsn, requests.name, wait.request_id)
+        while (request := requests.known(wait.request_id)).status.is_open:
+            if self._is_killed:
+                requests.cancel(wait.request_id)
+                raise AirflowFailException("the task was ended, and its request given up")
+            if not (may_begin and requests.may_begin(request)):
+                self._watch(steps, wait, request)
+            if tries == _MOST_TRIES:
+                raise requests.left(request)
+            tries += 1
+            self._carry_out(context, steps, request)
+        return request
+
+    def _carry_out(self, context: Context, steps: CdcSteps, request: Request) -> None:
+        """Take the pipeline over, do what waits, and catch up with the log."""
+        requests, last = CdcRequests(steps), ""
+        self.log.info("nobody is at work on %s: this task does what waits", requests.name)
+
+        def tell() -> None:
+            nonlocal last
+            now = requests.known(request.request_id)
+            text = f"request {now.request_id}: {now.status.value}, {progress_text(now)}"
+            if text != last:
+                self.log.info("%s", text)
+            last = text
+
+        # another one may be faster, or come in between: then it does the work
+        with suppress(LeaseHeldError, FencedError, TablesStoppedError, PausedError):
+            job = self.start_job(context, steps.start_catching_up)
+            if job is not None:
+                job.wait(on_tick=tell, every_s=self.progress_every_s)
+
+    def _watch(self, steps: CdcSteps, wait: _Wait, request: Request) -> NoReturn:
+        requests = CdcRequests(steps)
+        self.log.info("waiting without a worker: %s", requests.who(request))
+        trigger = CdcRequestTrigger(
+            pipeline=str(requests.name),
+            request_id=wait.request_id,
+            state=place_of_state(steps),
+            poll_s=float(self.poll_s),
+            idle_s=self._idle_s(steps),
+            cancel_on_kill=True,
+        )
+        self.defer(
+            trigger=trigger,
+            method_name=self.execute_complete.__name__,
+            kwargs={"wait": asdict(wait)},
+        )
+
+    def _idle_s(self, steps: CdcSteps) -> float:
+        if self.idle_s is not None:
+            return self.idle_s
+        return _CONTINUOUS_IDLE_S if steps.run.model.stream.mode == "continuous" else 0.0
+
+    @staticmethod
+    def _was_given_up_by_the_try_before(request: Request, wait: _Wait) -> bool:
+        """Tell whether a kill of an earlier try ended what this one went on with."""
+        is_cancelled = request.status is RequestStatus.CANCELLED
+        return is_cancelled and 0 < wait.adopted_us > request.changed_us - _LATE_KILL_US
+
+    def _told(self, context: Context, requests: CdcRequests, request: Request) -> dict[str, Any]:
+        """Return what came of it, or fail with it; the next try asks anew."""
+        kept = _kept(context)
+        if kept is not None:
+            _keep(context, replace(kept, told=True))
+        requests.require_done(request)
+        self.log.info("done: request=%s %s", request.request_id, progress_text(request))
+        return request_summary(request)
+
+
+class CdcResyncOperator(CdcRequestOperator):
+    """
+    Have rows read again while their tables flow on.
+
+    :param pipeline: path of the pipeline's YAML file (templated).
+    :param refused: why the task may do nothing; it then fails with these words.
+    :param tables: only these, as `database.table`; all of them if there is none (templated).
+    :param from_key: the first key of the one table that is read (templated).
+    :param to_key: the first key of the one table that is not read any more (templated).
+    :param where: a condition in the source's SQL, on the columns of the one table (templated).
+    :param choice: all of these at once, and the limit, as `CdcResyncCheckOperator` returns them;
+        it goes before the others (templated).
+    :param only_estimate: only say how many rows both sides have; off by a word for no (templated).
+    :param approve_above_rows: a request about more rows waits to be approved; the file's own limit
+        holds beside it.
+    :param approved_by: who approved it already; it then waits for nobody (templated).
+    :param idle_s: for how many seconds nobody may be at work on the pipeline before this task
+        carries the request out itself; None is 0 of bounded pipelines and 120 of continuous ones.
+    :param poll_s: seconds between looks at the request while the task is deferred.
+    :param progress_every_s: seconds between lines of progress in the log, while it does the work.
+    """
+
+    template_fields = (
+        *CdcRequestOperator.template_fields,
+        "tables",
+        "from_key",
+        "to_key",
+        "where",
+        "choice",
+    )
+    kind = "resync"
+
+    def __init__(
+        self,
+        *,
+        tables: Sequence[str] | None = None,
+        from_key: str | None = None,
+        to_key: str | None = None,
+        where: str | None = None,
+        choice: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.tables = tables
+        self.from_key = from_key
+        self.to_key = to_key
+        self.where = where
+        self.choice = choice
+
+    def scope(self, requests: CdcRequests) -> Scope:
+        if self.choice is None:
+            return requests.resync_scope(
+                tuple(self.tables or ()),
+                from_key=self.from_key,
+                to_key=self.to_key,
+                where=self.where,
+            )
+        chosen = Choice.from_payload(self.choice)
+        self.approve_above_rows = chosen.ask_above_rows
+        return chosen.scope(requests)
+
+
+_NO = frozenset({"", "0", "false", "no", "none"})
+
+
+def is_yes(value: bool | str) -> bool:  # noqa: FBT001 - what a template rendered
+    """Tell whether a templated parameter is a word for yes."""
+    return str(value).strip().lower() not in _NO
+
+
+def _hash_of(context: Context) -> str:
+    """Name this task of this run: the same for all of its tries."""
+    ti = context["ti"]
+    text = "\n".join((ti.dag_id, ti.run_id, ti.task_id, str(ti.map_index)))
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def _who(context: Context) -> str:
+    """Say who asks: the task, and the person who triggered its run if there is one."""
+    ti, run = context["ti"], context.get("dag_run")
+    person = getattr(run, "triggering_user_name", None)
+    task = f"airflow task {ti.dag_id}.{ti.task_id} of {ti.run_id}"
+    return f"{person} by {task}" if person else task
+
+
+def _kept(context: Context) -> _Kept | None:
+    found = context["task_state_store"].get(_KEPT)
+    if not isinstance(found, Mapping):
+        return None
+    return _Kept(str(found["id"]), bool(found.get("told", False)))
+
+
+def _keep(context: Context, kept: _Kept) -> None:
+    context["task_state_store"].set(_KEPT, asdict(kept), retention=NEVER_EXPIRE)
+
+
+def _give_up(dsn: str, name: PipelineName, request_id: str) -> None:
+    with suppress(CdcError):  # the next look of this task, if there is one, does it
+        cancel_request(dsn, name, request_id)

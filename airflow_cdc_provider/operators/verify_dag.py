@@ -1,0 +1,119 @@
+"""`<pipeline>__verify`: source and sink compared on a schedule, and repaired if that is wanted.
+
+    compare > approve > repair > verdict
+
+It waits for whoever is at work on the pipeline, and takes nothing from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+from airflow.sdk import DAG, AssetAlias, Param, TriggerRule, XComArg
+from airflow.sdk.bases.operator import chain
+
+from airflow_cdc_provider.operators.compare import (
+    CdcApproveRepairOperator,
+    CdcCompareOperator,
+    CdcRepairOperator,
+    CdcVerdictOperator,
+    verify_asset,
+)
+from airflow_cdc_provider.operators.parts import Parts, new_dag
+from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
+
+Repair = Literal["never", "ask", "always"]
+_ANSWER_WITHIN = timedelta(days=1)
+_RUN_TYPES = ("scheduled", "manual", "operator_triggered", "asset_triggered")
+"""Not Airflow's backfill: what is compared is now, whatever the interval."""
+_DOC = """\
+Compares source and sink of `{name}`, both ways, table by table, beside whoever is at work on it.
+
+Rows that differ are looked at again once the stream has brought what the source had, so a row that
+is only late is not told. The run fails at `verdict`, with the tables' names, if some differ; counts
+and keys are in the log and in the XCom of `compare`. Values are nowhere.
+"""
+
+
+def verify_dag(
+    pipeline: LoadedPipeline | Parts | str | Path,
+    *,
+    schedule: str | None = None,
+    repair: Repair = "never",
+    default_args: Mapping[str, Any] | None = None,
+    tags: Iterable[str] = (),
+) -> DAG:
+    """
+    Make `<pipeline>__verify` of one pipeline.
+
+    :param pipeline: the pipeline file, its path, or what was made of it.
+    :param schedule: when it runs; None leaves it to be triggered.
+    :param repair: what becomes of rows that differ, unless a run is told otherwise.
+    :param default_args: arguments of all tasks, over ours.
+    :param tags: more tags for the DAG.
+    """
+    parts = pipeline if isinstance(pipeline, Parts) else Parts.of(pipeline)
+    asset = verify_asset(parts.name)
+    given: dict[str, Any] = {"pipeline": parts.path, "refused": parts.refused}
+    with new_dag(
+        parts,
+        "verify",
+        schedule=schedule,
+        default_args=default_args,
+        tags=("verify", *tags),
+        allowed_run_types=_RUN_TYPES,
+        params=_params(parts, repair),
+        doc_md=parts.doc if parts.problem else _DOC.format(name=parts.name),
+    ) as dag:
+        compare = CdcCompareOperator(task_id="compare", outlets=[asset], **given)
+        approve = _approval(parts.name)
+        repaired = CdcRepairOperator.partial(
+            task_id="repair", map_index_template="{{ task.repair['table'] }}", **given
+        ).expand(repair=XComArg(approve))
+        verdict = CdcVerdictOperator(
+            task_id="verdict",
+            trigger_rule=TriggerRule.NONE_FAILED,
+            outlets=[AssetAlias(asset.name)],  # which has no event unless it compares again
+            **given,
+        )
+        chain(compare, approve, repaired, verdict)
+        chain(compare, verdict)
+    return dag
+
+
+def _approval(name: str) -> CdcApproveRepairOperator:
+    found = "ti.xcom_pull(task_ids='compare')"
+    return CdcApproveRepairOperator(
+        task_id="approve",
+        repair="{{ params.repair }}",
+        subject=f"Repair {name}: read rows that differ again?",
+        body="Source and sink differ. The stream goes on while these rows are read again:\n\n"
+        f"{{% for each in ({found} or {{}}).get('repairs', ()) %}}- {{{{ each.text }}}}\n"
+        "{% endfor %}",
+        defaults=CdcApproveRepairOperator.REJECT,
+        response_timeout=_ANSWER_WITHIN,
+    )
+
+
+def _params(parts: Parts, repair: Repair) -> dict[str, Param]:
+    return {
+        "repair": Param(
+            default=repair,
+            type="string",
+            enum=["never", "ask", "always"],
+            title="Repair",
+            description_md="What becomes of rows that differ: `never` tells of them, `ask` waits "
+            "for your approval and then reads them again, `always` does so without asking.",
+        ),
+        "tables": Param(
+            default=None,
+            type=["null", "array"],
+            items={"type": "string"},
+            examples=list(parts.table_names),
+            title="Tables",
+            description="Only these, as database.table; all of them if empty.",
+        ),
+    }

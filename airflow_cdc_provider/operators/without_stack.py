@@ -1,0 +1,49 @@
+"""Errors that say what to do are shown without a stack.
+
+Airflow logs the stack of whatever ends a task. Of an error with a code that is some twenty frames
+around the one line that helps, which the UI then cuts off at its right edge. So the error's parts
+are logged, a line each, and the stack of these errors, and of no other, is left out.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import MutableMapping
+from typing import Any
+
+import structlog
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+log = logging.getLogger(__name__)
+
+
+class CdcTaskError(AirflowException):
+    """A task failed with an error that trying again may mend; the log says which."""
+
+
+class CdcTaskFailure(AirflowFailException):
+    """A task failed with an error that needs a person; the log says which, and what to do."""
+
+
+def failure(text: str) -> CdcTaskFailure:
+    """Write why a task fails to its log, and return the error to raise: its stack is left out."""
+    leave_out_stacks()
+    log.error("%s", text)
+    return CdcTaskFailure(text)
+
+
+def leave_out_stacks() -> None:
+    """Have this process log the errors above without their stacks."""
+    # the list itself: loggers that are bound already hold it
+    processors = structlog.get_config()["processors"]
+    if _without_stack not in processors:
+        processors.insert(0, _without_stack)
+
+
+def _without_stack(
+    _logger: Any, _name: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    if event.get("exc_info") and isinstance(sys.exc_info()[1], (CdcTaskError, CdcTaskFailure)):
+        del event["exc_info"]
+    return event

@@ -1,0 +1,129 @@
+"""Tables whose definition changed while they were first read: they begin again, alone.
+
+Nothing that was read of such a table is handed off. The stream gets it as one that nobody has read,
+from a place on at which it is defined as it is now, and its rows are read beside the stream, as
+those of an added table are. That place, the new definition and what is to be done at the sink are
+in the ledger together with the hand-off, so whoever owns the pipeline next brings it to its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+
+from airflow_cdc_provider.core.errors import SchemaMovedError, TableChangedError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.lifecycle import TablePhase
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.schema_changes import ChangeKind, Policy, SchemaChange
+from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.pipeline.run import Run
+from airflow_cdc_provider.pipeline.steps.checking import require_copyable
+from airflow_cdc_provider.pipeline.steps.sink import open_table_builder, sink_of, source_of
+from airflow_cdc_provider.pipeline.steps.tables import captured_tables, require_keys
+
+_MOST_LOOKS = 5
+
+
+def changed_while_read(
+    run: Run, reports: Sequence[tuple[SnapshotSplit, SplitReport]]
+) -> tuple[SchemaChange, ...]:
+    """Return what is to be done about tables that were not read with one definition.
+
+    What may not be done is refused.
+    """
+    states = run.store.tables(run.name)
+    plans = {state.table: state.plan for state in states}
+    changed = {state.table for state in states if state.phase is TablePhase.CHANGED}
+    changed |= {
+        split.table
+        for split, report in reports
+        if split.table in plans and report.fingerprint != plans[split.table].schema.fingerprint
+    }
+    if sink_of(run).abilities.begins_tables_again:
+        changed |= set(_not_to_follow(run, [plans[table] for table in plans.keys() - changed]))
+    elif changed:
+        raise _stopped(run, min(changed), "this kind of sink takes no rows beside its stream")
+    return _changes(run, {table: plans[table] for table in sorted(changed)}) if changed else ()
+
+
+def _not_to_follow(run: Run, plans: Sequence[TablePlan]) -> Iterator[TableId]:
+    """Yield tables that were changed, when they were read, to what the stream cannot follow."""
+    source = source_of(run)
+    with source.catalogue() as catalogue:
+        now = catalogue.schemas([plan.schema.table for plan in plans])
+    for plan in plans:
+        found = now.get(plan.schema.table, plan.schema)
+        is_other = found.fingerprint != plan.schema.fingerprint
+        if is_other and source.difference(plan.schema, found, ()).refused:
+            yield plan.schema.table
+
+
+def _changes(run: Run, plans: Mapping[TableId, TablePlan]) -> tuple[SchemaChange, ...]:
+    now, at = _definitions(run, plans)
+    for table in plans:
+        if table not in now:
+            raise _stopped(run, table, "it is not at the source any more")
+    after = [replace(plan, schema=now[table]) for table, plan in plans.items()]
+    require_keys(after)
+    require_copyable(run, captured_tables(run).only(plans))
+    with closing(open_table_builder(run)) as builder:
+        builder.require_creatable(after)
+    return tuple(_change(run, plans[plan.schema.table], plan, at) for plan in after)
+
+
+def _definitions(
+    run: Run, tables: Collection[TableId]
+) -> tuple[Mapping[TableId, TableSchema], LogPosition]:
+    """Return how tables are defined, and a place in the log at which they are."""
+    source, names = source_of(run), sorted(tables)
+    with (
+        source.catalogue() as catalogue,
+        closing(source.log_end(purpose="end of the log")) as log_end,
+    ):
+        now = catalogue.schemas(names)
+        for _ in range(_MOST_LOOKS):
+            before, at = now, log_end.seen()
+            now = catalogue.schemas(names)
+            if before.keys() == now.keys() and all(source.is_same(before[t], now[t]) for t in now):
+                return now, at
+    raise SchemaMovedError(
+        f"{', '.join(map(str, names))}: a definition is being changed right now",
+        where=f"catalogue of {source}",
+        risk="none: nothing was handed off",
+        remedy="`run` again when the change is done",
+    )
+
+
+def _change(run: Run, before: TablePlan, after: TablePlan, at: LogPosition) -> SchemaChange:
+    """Return what is done about one table; the file may say that it stops."""
+    found = source_of(run).difference(before.schema, after.schema, ())
+    kinds = set(found.kinds)
+    if found.added and found.dropped:
+        kinds.add(ChangeKind.RENAME_COLUMN)  # nobody can tell
+    if found.refused:
+        kinds.add(ChangeKind.MODIFY_COLUMN)
+    for kind in sorted(kinds):
+        if run.model.schema_changes.policy.of(kind) is Policy.STOP:
+            raise _stopped(run, after.schema.table, f"schema_changes says {kind.value}: stop")
+    return SchemaChange(
+        before=before,
+        after=after,
+        difference=found.read_again("it was changed while it was first read"),
+        through=at,
+        statement=", ".join(sorted(kinds)) or "and changed back",
+        keeps_dropped=False,
+        truncates=True,
+    )
+
+
+def _stopped(run: Run, table: TableId, why: str) -> TableChangedError:
+    return TableChangedError(
+        f"{table} was changed at the source while it was read; {why}",
+        where=f"hand-off of {run.name}",
+        risk="none yet: nothing was handed off",
+        remedy="mend that and run again, or `reset` the pipeline: it reads the tables as they are",
+    )

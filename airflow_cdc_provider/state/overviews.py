@@ -1,0 +1,171 @@
+"""Looks at many pipelines, or at all tables of one, in a few statements each.
+
+How many statements there are depends on neither the number of pipelines nor that of tables, and
+no table's definition is read for the list: a page asks every few seconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, select
+
+from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.lifecycle import LEFT_ALONE, SplitStatus, TablePhase
+from airflow_cdc_provider.core.overview import PipelineOverview, TableOverview
+from airflow_cdc_provider.core.records import Sample
+from airflow_cdc_provider.core.requests import RequestStatus
+from airflow_cdc_provider.state.request_rows import OPEN
+from airflow_cdc_provider.state.rows import pipeline_of, stream_of
+from airflow_cdc_provider.state.samples import FINE_S, sample_of
+from airflow_cdc_provider.state.tables import (
+    pipelines,
+    plans,
+    requests,
+    samples,
+    splits,
+    streams,
+    tables,
+)
+
+_TROUBLED = [phase.value for phase in (*LEFT_ALONE, TablePhase.CHANGED)]
+_MOST_TROUBLES = 1000
+_SAMPLED_US = 120 * 1_000_000
+CELLS = 60
+"""Of how many cells a table's strip is."""
+
+
+def find_overviews(
+    connection: Connection, names: Sequence[PipelineName], now_us: int
+) -> tuple[PipelineOverview, ...]:
+    """Read those of the pipelines that the store knows, by name."""
+    wanted = [str(name) for name in names]
+    mine = select(pipelines).where(pipelines.c.name.in_(wanted)).order_by(pipelines.c.name)
+    known = connection.execute(mine).all()
+    of_streams = select(streams).where(streams.c.pipeline.in_(wanted))
+    found_streams = {row.pipeline: stream_of(row) for row in connection.execute(of_streams)}
+    phases = _counted(connection, tables, wanted)
+    statuses = _counted(connection, requests, wanted)
+    troubles = _troubles(connection, wanted)
+    later = _not_copied(connection, wanted)
+    sampled = _sampled(connection, wanted, now_us)
+    return tuple(
+        PipelineOverview(
+            state=pipeline_of(row),
+            stream=found_streams.get(row.name),
+            tables={TablePhase(phase): count for phase, count in phases[row.name]},
+            requests={RequestStatus(status): count for status, count in statuses[row.name]},
+            troubles=tuple(troubles[row.name]),
+            not_copied=later.get(row.name, ()),
+            samples=tuple(sampled[row.name]),
+        )
+        for row in known
+    )
+
+
+def _counted(
+    connection: Connection, counted: Any, wanted: Sequence[str]
+) -> Mapping[str, list[tuple[str, int]]]:
+    """Count tables by phase, or open requests by status."""
+    kind = counted.c.phase if counted is tables else counted.c.status
+    query = select(counted.c.pipeline, kind, func.count()).where(counted.c.pipeline.in_(wanted))
+    if counted is requests:
+        query = query.where(kind.in_(OPEN))
+    found: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    for pipeline, value, count in connection.execute(query.group_by(counted.c.pipeline, kind)):
+        found[pipeline].append((value, count))
+    return found
+
+
+def _troubles(connection: Connection, wanted: Sequence[str]) -> Mapping[str, list[tuple[str, str]]]:
+    mine = tables.c.pipeline.in_(wanted), tables.c.phase.in_(_TROUBLED)
+    query = select(tables.c.pipeline, tables.c.source_table, tables.c.error).where(*mine)
+    found: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    ordered = query.order_by(tables.c.pipeline, tables.c.source_table).limit(_MOST_TROUBLES)
+    for pipeline, table, error in connection.execute(ordered):
+        found[pipeline].append((table, error))
+    return found
+
+
+def _not_copied(connection: Connection, wanted: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
+    query = select(plans.c.pipeline, plans.c.not_copied).where(plans.c.pipeline.in_(wanted))
+    return {pipeline: tuple(json.loads(text)) for pipeline, text in connection.execute(query)}
+
+
+def _sampled(
+    connection: Connection, wanted: Sequence[str], now_us: int
+) -> Mapping[str, list[Sample]]:
+    mine = (
+        samples.c.pipeline.in_(wanted),
+        samples.c.step_s == FINE_S,
+        samples.c.at_us >= now_us - _SAMPLED_US,
+    )
+    found: dict[str, list[Sample]] = defaultdict(list)
+    for row in connection.execute(select(samples).where(*mine).order_by(samples.c.at_us)):
+        found[row.pipeline].append(sample_of(row))
+    return found
+
+
+def find_tables(connection: Connection, name: PipelineName) -> tuple[TableOverview, ...]:
+    """Read a pipeline's tables by name, with their splits counted."""
+    counted = _cells(connection, name)
+    mine = select(tables).where(tables.c.pipeline == str(name)).order_by(tables.c.source_table)
+    return tuple(
+        _table_of(row, counted.get(row.source_table, [])) for row in connection.execute(mine)
+    )
+
+
+def _table_of(row: Row[Any], counted: Sequence[Row[Any]]) -> TableOverview:
+    plan = json.loads(row.plan)
+    cells: list[dict[SplitStatus, int]] = [{} for _ in range(_width(counted))]
+    for each in counted:
+        cells[int(each.cell)][SplitStatus(each.status)] = each.splits
+    finished = [each for each in counted if each.status == SplitStatus.FINISHED.value]
+    return TableOverview(
+        source=row.source_table,
+        sink=plan["sink_table"],
+        phase=TablePhase(row.phase),
+        planning_done=bool(row.planning_done),
+        estimated_rows=plan["estimated_rows"],
+        error=row.error,
+        cells=tuple(cells),
+        rows=sum(int(each.rows) for each in finished),
+        bytes=sum(int(each.bytes) for each in finished),
+    )
+
+
+def _width(counted: Sequence[Row[Any]]) -> int:
+    return max((int(each.cell) for each in counted), default=-1) + 1
+
+
+def _cells(connection: Connection, name: PipelineName) -> Mapping[str, list[Row[Any]]]:
+    """Count splits by table, cell and status; a table of few splits has a cell for each."""
+    mine = splits.c.pipeline == str(name), splits.c.status != SplitStatus.CUT.value
+    numbers = splits.c.number
+    widths = (
+        select(splits.c.source_table, (func.max(numbers) // CELLS + 1).label("width"))
+        .where(splits.c.pipeline == str(name))
+        .group_by(splits.c.source_table)
+        .subquery()
+    )
+    cell = (numbers // widths.c.width).label("cell")
+    query = (
+        select(
+            splits.c.source_table,
+            cell,
+            splits.c.status,
+            func.count().label("splits"),
+            func.sum(splits.c.row_count).label("rows"),
+            func.sum(splits.c.byte_count).label("bytes"),
+        )
+        .join(widths, widths.c.source_table == splits.c.source_table)
+        .where(*mine)
+        .group_by(splits.c.source_table, cell, splits.c.status)
+    )
+    found: dict[str, list[Row[Any]]] = defaultdict(list)
+    for row in connection.execute(query):
+        found[row.source_table].append(row)
+    return found

@@ -1,0 +1,44 @@
+"""What anyone may want of a pipeline, through its state store alone: no server is asked."""
+
+from __future__ import annotations
+
+from airflow_cdc_provider.core.errors import CdcError
+from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.lifecycle import Phase, Wanted
+from airflow_cdc_provider.state.store import SqlStateStore
+
+
+def want(store: SqlStateStore, name: PipelineName, wanted: Wanted, *, by: str) -> Wanted:
+    """Note what a person wants and who it was; return what is wanted now.
+
+    To begin again is a wish to an owner. Where nobody is at work, and where a stopped pipeline is
+    to run, what failed is set aside and the next run begins from the ledger.
+    """
+    state = store.ensure(name)
+    if wanted is Wanted.RESTART and state.lease_until_us <= store.now_us():
+        wanted = Wanted.RUN
+    if wanted is Wanted.RUN:
+        set_aside(store, name)
+    store.want(name, wanted)
+    store.tell(name, f"{_VERBS[wanted]} by {by}")
+    return wanted
+
+
+_VERBS = {Wanted.RUN: "resumed", Wanted.STOP: "asked to pause", Wanted.RESTART: "asked to restart"}
+
+
+def set_aside(store: SqlStateStore, name: PipelineName) -> bool:
+    """Let what failed be tried once more, a stream that ended too; tell whether there was any."""
+    state = store.ensure(name)
+    if state.phase is not Phase.FAILED or not state.plan_id:
+        return False
+    before = Phase.HANDED_OFF if store.is_handed_off(name) else Phase.PLANNING
+    store.move(name, state.generation, expected=Phase.FAILED, to=before)
+    store.tell(name, f"to be tried again: {what_of(state.error)}", level="warning")
+    return True
+
+
+def what_of(error: str) -> str:
+    """Return what happened and where, without the advice an error carries."""
+    told = CdcError.parse(error)
+    return str(type(told)(told.what, told.where))

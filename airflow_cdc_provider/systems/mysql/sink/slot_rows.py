@@ -1,0 +1,109 @@
+"""The writer slots' rows in the ledger: where the stream is, and what it stands for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from airflow_cdc_provider.columns.sink_port import Owner
+from airflow_cdc_provider.core.codec import (
+    dumps,
+    position_from_json,
+    position_to_json,
+    stream_to_text,
+)
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.stream_split import StreamSplit, smallest
+from airflow_cdc_provider.systems.mysql.dialect.sql import literal
+from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, NOW_US, pipeline_is
+from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
+from airflow_cdc_provider.systems.mysql.sink.stored_splits import STORED
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRow:
+    """One writer slot as committed."""
+
+    position: LogPosition
+    stored: StreamSplit
+
+
+def slot_rows(session: SinkSession, owner: Owner, *, lock: str = "") -> list[SlotRow]:
+    """Return the slots in order: they count from 0."""
+    known = STORED.known()
+    digests = ", ".join(f"'{digest}'" for digest in ("", *known))
+    rows = session.rows(
+        "SELECT position, SHA2(split, 256), "
+        f"IF(SHA2(split, 256) IN ({digests}), NULL, split) FROM {LEDGER}.stream "
+        f"WHERE {pipeline_is(owner.pipeline)} ORDER BY slot {lock}"
+    )
+    return [
+        SlotRow(
+            position_from_json(json.loads(position)),
+            known[digest] if split is None else STORED.read(digest, split),
+        )
+        for position, digest, split in rows
+    ]
+
+
+def read_stream(session: SinkSession, owner: Owner) -> StreamSplit | None:
+    """Return the stream split as last committed, None before the hand-off."""
+    return stream_of_slots(slot_rows(session, owner))
+
+
+def stream_of_slots(slots: Sequence[SlotRow]) -> StreamSplit | None:
+    """Return the stream split that the slots' positions stand for."""
+    if not slots:
+        return None
+    position = smallest(slot.position for slot in slots)
+    # any slot's stored split will do: what it has passed, the smallest position decides anew
+    stored = max((slot.stored for slot in slots), key=lambda split: len(split.inconsistent))
+    if position == stored.start:
+        return replace(stored, start=position)  # what was read of the log since may be known better
+    return stored.passed(position)
+
+
+def moved_to(end: LogPosition, stored: StreamSplit, owner: Owner) -> str:
+    """Write what a slot's row becomes when its position moves.
+
+    The split is written anew when half of its tables, or the last ones, have become consistent: of
+    2,000 tables with many ranges each it takes seconds, and it follows from the position.
+    """
+    left = sum(progress.is_inconsistent_at(end) for progress in stored.tables)
+    before = len(stored.inconsistent)
+    split = ""
+    if left < before and 2 * left <= before:
+        split = f"split = {stream_literal(stored.passed(end))}, "
+    return (
+        f"{split}position = {position_literal(end)}, generation = {owner.generation}, "
+        "batch = batch + 1"
+    )
+
+
+def insert_slot(
+    session: SinkSession, owner: Owner, stream: StreamSplit, *, slot: int = 0, slots: int = 1
+) -> None:
+    """Begin a slot at the stream's start."""
+    session.execute(
+        f"INSERT INTO {LEDGER}.stream (pipeline, slot, slots, generation, position, split, "
+        f"committed_us) VALUES ({literal(str(owner.pipeline))}, {slot}, {slots}, "
+        f"{owner.generation}, {position_literal(stream.start)}, {stream_literal(stream)}, "
+        f"{NOW_US})"
+    )
+
+
+def text_literal(text: str) -> str:
+    """Write JSON as an SQL literal: bare where nothing in it could be taken for something else."""
+    is_plain = text.isascii() and text.isprintable() and not {"'", "\\"} & set(text)
+    return f"'{text}'" if is_plain else literal(text)
+
+
+def position_literal(position: LogPosition) -> str:
+    """Write a position as an SQL literal."""
+    return text_literal(dumps(position_to_json(position)))
+
+
+def stream_literal(stream: StreamSplit) -> str:
+    """Write a stream split as an SQL literal."""
+    return text_literal(stream_to_text(stream))

@@ -1,0 +1,87 @@
+"""Tables that the stream leaves alone, in the ledger: one row each, with a position of its own.
+
+The row is made in the transaction that takes the table out of the stream, and goes in the one that
+brings it back. In between it is what a writer slot's row is to the stream: whoever brings the table
+further writes its rows and its position in one transaction.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import replace
+
+from airflow_cdc_provider.columns.sink_port import Owner
+from airflow_cdc_provider.core.codec import position_from_json, stream_from_text
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.schema_changes import SchemaChange
+from airflow_cdc_provider.core.stopped_tables import StoppedTable
+from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.systems.mysql.dialect.sql import literal
+from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, NOW_US, pipeline_is
+from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
+from airflow_cdc_provider.systems.mysql.sink.slot_rows import (
+    position_literal,
+    stream_literal,
+)
+
+
+def stopped_tables(session: SinkSession, owner: Owner) -> tuple[StoppedTable, ...]:
+    """Return the tables that the stream leaves alone, in order."""
+    rows = session.rows(
+        f"SELECT position, split, error, since_us FROM {LEDGER}.stopped_table "
+        f"WHERE {pipeline_is(owner.pipeline)} ORDER BY table_name"
+    )
+    found = []
+    for position, split, error, since_us in rows:
+        stream = stream_from_text(split).passed(position_from_json(json.loads(position)))
+        found.append(StoppedTable(stream, error, int(since_us)))
+    return tuple(found)
+
+
+def is_table(owner: Owner, table: TableId) -> str:
+    """Return the condition that picks one table's row."""
+    return f"{pipeline_is(owner.pipeline)} AND table_name = {literal(str(table))}"
+
+
+def stop(session: SinkSession, owner: Owner, stream: StreamSplit, error: str) -> None:
+    """Note that a table stands where its stream does."""
+    values = (
+        literal(str(owner.pipeline)),
+        literal(str(stream.tables[0].table)),
+        str(owner.generation),
+        position_literal(stream.start),
+        stream_literal(stream),
+        literal(error),
+        NOW_US,
+    )
+    session.execute(
+        f"INSERT INTO {LEDGER}.stopped_table (pipeline, table_name, generation, position, split, "
+        f"error, since_us) VALUES ({', '.join(values)})"
+    )
+
+
+def say(session: SinkSession, owner: Owner, table: TableId, error: str) -> None:
+    """Note what keeps a table from coming back."""
+    session.execute(
+        f"UPDATE {LEDGER}.stopped_table SET error = {literal(error)} WHERE {is_table(owner, table)}"
+    )
+
+
+def pass_change(
+    session: SinkSession, owner: Owner, stream: StreamSplit, change: SchemaChange
+) -> None:
+    """Let a table stand behind a change of its definition that was made."""
+    passed = replace(
+        stream.changed(change.table, change.through, unread=False), start=change.through
+    )
+    session.execute(
+        f"UPDATE {LEDGER}.stopped_table SET position = {position_literal(passed.start)}, "
+        f"split = {stream_literal(passed)} WHERE {is_table(owner, change.table)}"
+    )
+
+
+def forget(session: SinkSession, owner: Owner, tables: Collection[TableId]) -> None:
+    """Let tables be the stream's again, or nobody's."""
+    for table in tables:
+        session.execute(f"DELETE FROM {LEDGER}.stopped_table WHERE {is_table(owner, table)}")

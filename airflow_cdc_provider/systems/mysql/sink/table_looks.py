@@ -1,0 +1,78 @@
+"""Whether the sink's tables can still hold every row as it is.
+
+Who changes a table of the sink may have its values altered with no error: a narrower DECIMAL
+rounds, a trigger rewrites. So definitions are read again when changes are going to be applied,
+when a split is written, and now and then beside the stream. What preflight lets through is let
+through here.
+
+A look costs a few milliseconds. A writer of splits looks at a table once a minute, inside its
+transaction: from the look to the commit nobody can change the table.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+from airflow_cdc_provider.columns.sink_port import Owner
+from airflow_cdc_provider.core.identifiers import TableId, quote_table
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.table_drift import TableDrift, drift_error
+from airflow_cdc_provider.systems.mysql.dialect.table_match import mismatches
+from airflow_cdc_provider.systems.mysql.server.catalogue import triggers
+from airflow_cdc_provider.systems.mysql.server.connection import Role
+from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
+from airflow_cdc_provider.systems.mysql.sink import ledger
+from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
+
+_FRESH_S = 60.0
+
+
+def drifted(
+    session: SinkSession, owner: Owner, plans: Sequence[TablePlan]
+) -> tuple[TableDrift, ...]:
+    """Return the tables that are not as these plans need them.
+
+    To a newer owner they may be right: then this one is fenced.
+    """
+    found = tuple(_drifted(session, plans))
+    if found:
+        ledger.check_generation(session, owner)
+    return found
+
+
+def require_as_planned(session: SinkSession, owner: Owner, plans: Sequence[TablePlan]) -> None:
+    """Refuse tables that are not as these plans need them."""
+    found = drifted(session, owner, plans)
+    if found:
+        raise drift_error(found, f"sink {session.where}")
+
+
+class TableLooks:
+    """What one session that writes splits has seen of the tables."""
+
+    def __init__(self, session: SinkSession, owner: Owner) -> None:
+        self._session = session
+        self._owner = owner
+        self._looked_s: dict[TableId, float] = {}
+
+    def require_as_planned(self, plan: TablePlan) -> None:
+        """Refuse the table if it is not as planned; it stays as it is to the transaction's end."""
+        table, now_s = plan.sink_table, time.monotonic()
+        if now_s - self._looked_s.get(table, -_FRESH_S) < _FRESH_S:
+            return
+        self._session.rows(f"SELECT 1 FROM {quote_table(table)} LIMIT 0")
+        require_as_planned(self._session, self._owner, [plan])
+        self._looked_s[table] = now_s
+
+
+def _drifted(session: SinkSession, plans: Sequence[TablePlan]) -> Iterator[TableDrift]:
+    targets = [plan.sink_table for plan in plans]
+    found = read_schemas(session.connection, targets, with_statement=False, role=Role.SINK)
+    firing = triggers(session.connection, targets, role=Role.SINK)
+    for plan in plans:
+        there, table = found.get(plan.sink_table), plan.sink_table
+        texts = ["it is gone"] if there is None else list(map(str, mismatches(plan.schema, there)))
+        texts += [f"it has a trigger {name}" for name in firing.get(table, ())]
+        if texts:
+            yield TableDrift(plan.schema.table, table, "; ".join(texts))

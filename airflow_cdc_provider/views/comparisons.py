@@ -1,0 +1,75 @@
+"""What a comparison found, for other tasks and DAGs: counts and keys, never values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.requests import scope_to_json
+from airflow_cdc_provider.views.reports import repair_line
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.core.verify_report import TableVerdict, VerifyReport
+    from airflow_cdc_provider.pipeline.steps.repairing import Repair
+
+Form = dict[str, Any]
+_MOST_TABLES = 200
+"""Named one by one; those that differ first."""
+
+
+def comparison_form(name: PipelineName, report: VerifyReport, position: str) -> Form:
+    """Return what was found, table by table; the form only grows."""
+    tables = sorted(report.tables, key=lambda table: table.equal)
+    return {
+        **comparison_counts(name, report, position),
+        "tables": {str(table.table): _table_form(table) for table in tables[:_MOST_TABLES]},
+        "not_copied": [str(table) for table in report.not_copied[:_MOST_TABLES]],
+        "stopped": [str(table) for table in report.stopped[:_MOST_TABLES]],
+    }
+
+
+def comparison_counts(name: PipelineName, report: VerifyReport, position: str) -> Form:
+    """Return what an asset's event says of it."""
+    return {
+        "pipeline": str(name),
+        "equal": report.equal,
+        "position": position,
+        "compared": len(report.tables),
+        "rows": sum(table.rows_source for table in report.tables),
+        "differing": [str(table.table) for table in differing(report)][:_MOST_TABLES],
+        "missing": sum(table.missing for table in report.tables),
+        "extra": sum(table.extra for table in report.tables),
+        "different": sum(table.different for table in report.tables),
+        "unsettled": report.unsettled,
+    }
+
+
+def differing(report: VerifyReport) -> list[TableVerdict]:
+    """Return the tables that differ."""
+    return [table for table in report.tables if not table.equal]
+
+
+def repair_forms(found: Iterable[Repair]) -> list[Form]:
+    """Return what each repair is about, for the task that asks for it."""
+    return [
+        {
+            "table": str(repair.verdict.table),
+            "scope": scope_to_json(repair.scope),
+            "text": repair_line(repair),
+        }
+        for repair in found
+    ]
+
+
+def difference_text(counts: Form) -> str:
+    """Name the tables that differ, and say how."""
+    how = ", ".join(f"{counts[kind]:,} {kind}" for kind in ("missing", "extra", "different"))
+    names, tables = counts["differing"], f"{counts['compared']:,} tables"
+    return f"source and sink differ in {len(names)} of {tables}: {', '.join(names)}; rows: {how}"
+
+
+def _table_form(table: TableVerdict) -> Form:
+    form = table.to_json()
+    del form["table"], form["seconds"]
+    return form

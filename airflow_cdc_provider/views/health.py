@@ -1,0 +1,53 @@
+"""Whether a pipeline is as it should be, from the state store alone, and in words for people."""
+
+from __future__ import annotations
+
+from airflow_cdc_provider.core.lifecycle import Phase, TablePhase, Wanted
+from airflow_cdc_provider.core.requests import RequestStatus
+from airflow_cdc_provider.views.progress import progress_line
+from airflow_cdc_provider.views.status import PipelineStatus
+
+
+def problems(
+    status: PipelineStatus, *, max_lag_s: float | None = None, max_silence_s: float | None = None
+) -> tuple[str, ...]:
+    """Return what a person should look at; none of a pipeline that is paused on purpose."""
+    if status.state.wanted is Wanted.STOP:
+        return ()
+    found = [f"the pipeline failed: {status.state.error}"] if _has_failed(status) else []
+    found += [
+        f"{table.source} stands alone: {table.error or 'its stream leaves it'}"
+        for table in status.tables
+        if table.phase == TablePhase.FAILED.value
+    ]
+    found += [f"{table} is not copied: it came after the plan" for table in status.not_copied]
+    found += [
+        f"request {request.request_id} waits for `approve`"
+        for request in status.requests
+        if request.status is RequestStatus.WAITING
+    ]
+    return (*found, *_of_the_stream(status, max_lag_s, max_silence_s))
+
+
+def status_text(status: PipelineStatus) -> str:
+    """Say where a pipeline is and what is wrong with it, in a few lines."""
+    return "\n".join([progress_line(status), *(f"- {each}" for each in problems(status))])
+
+
+def _has_failed(status: PipelineStatus) -> bool:
+    return status.state.phase is Phase.FAILED
+
+
+def _of_the_stream(
+    status: PipelineStatus, max_lag_s: float | None, max_silence_s: float | None
+) -> list[str]:
+    stream, age_s, found = status.stream, status.heartbeat_age_s, []
+    if max_lag_s is not None:
+        if stream is None or stream.lag_us is None:
+            found.append("its lag is not known")
+        elif stream.lag_us / 1e6 > max_lag_s:
+            found.append(f"it lags {stream.lag_us / 1e6:.1f} s behind, more than {max_lag_s:.0f} s")
+    if max_silence_s is not None and (age_s is None or age_s > max_silence_s):
+        heard = "never" if age_s is None else f"{age_s:.0f} s ago"
+        found.append(f"its stream was heard of {heard}, longer than {max_silence_s:.0f} s")
+    return found

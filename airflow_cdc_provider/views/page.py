@@ -1,0 +1,167 @@
+"""Pipelines as the CDC page shows them: plain values, from the state store alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from airflow_cdc_provider.core.errors import CdcError
+from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.lifecycle import LEFT_ALONE, Phase, SplitStatus, TablePhase, Wanted
+from airflow_cdc_provider.core.overview import PipelineOverview, TableOverview
+from airflow_cdc_provider.core.records import PipelineEvent, PipelineState, Sample
+from airflow_cdc_provider.core.requests import Request, RequestStatus
+from airflow_cdc_provider.state.reader import SqlStateReader
+from airflow_cdc_provider.views.requests import in_order, request_form
+from airflow_cdc_provider.views.status import PipelineStatus
+
+Form = dict[str, Any]
+STALE_S = 30.0
+"""A stream is heard of every two seconds; one that is silent for so long is not believed."""
+_RESUME = "`resume` with --table brings it back"
+_ADD = "`add` copies it from now on"
+_REQUESTS_SHOWN = 50
+_TROUBLES_SHOWN = 20
+
+
+def unseen_row(name: str, error: CdcError) -> Form:
+    """Return the row of a pipeline whose state cannot be looked at."""
+    return {"pipeline": name, "summary": "cannot be looked at", "problem": error.to_json()}
+
+
+def list_row(name: str, found: PipelineOverview | None, now_us: int) -> Form:
+    """Return a pipeline's row; one that the store does not know has not run yet."""
+    fresh = PipelineState(PipelineName(name), Wanted.RUN, Phase.NEW, 0)
+    return _row(found or PipelineOverview(fresh), now_us)
+
+
+def _row(seen: PipelineOverview, now_us: int) -> Form:
+    state, stream = seen.state, seen.stream
+    status = PipelineStatus(state, (), stream, (), now_us)
+    age_s = status.heartbeat_age_s
+    is_streaming = state.phase is Phase.STREAMING
+    return {
+        "pipeline": str(state.name),
+        "summary": status.summary,
+        "phase": state.phase.value,
+        "wanted": state.wanted.value,
+        "owner": state.owner if status.is_owned else "",
+        "lag_s": None if stream is None or stream.lag_us is None else stream.lag_us / 1e6,
+        "heartbeat_age_s": age_s,
+        "stale": is_streaming and (age_s is None or age_s > STALE_S),
+        **rates(seen.samples, now_us),
+        "tables": sum(seen.tables.values()),
+        "consistent": seen.tables.get(TablePhase.CONSISTENT, 0),
+        "stopped": sum(seen.tables.get(phase, 0) for phase in LEFT_ALONE),
+        "open_requests": sum(seen.requests.values()),
+        "waiting_requests": seen.requests.get(RequestStatus.WAITING, 0),
+        "problem": None,
+        "problems": _problems(seen),
+    }
+
+
+def _problems(seen: PipelineOverview) -> list[Form]:
+    found = [_problem("", seen.state.error)] if seen.state.error else []
+    troubles = seen.troubles[:_TROUBLES_SHOWN]
+    found += [_problem(table, error) for table, error in troubles if error]
+    found += [
+        _remark(table, "a person paused it", _RESUME) for table, error in troubles if not error
+    ]
+    found += [
+        _remark(table, "it came after the plan and is not copied", _ADD)
+        for table in seen.not_copied[:_TROUBLES_SHOWN]
+    ]
+    return found
+
+
+def _problem(table: str, text: str) -> Form:
+    """Return an error as what, where, risk and remedy, with the table it is about."""
+    told = CdcError.parse(text)
+    return {"table": table, "level": "error", **told.to_json()}
+
+
+def _remark(table: str, what: str, remedy: str) -> Form:
+    """Return what is no error, and that people should know of."""
+    return {"table": table, "level": "warning", "what": what, "remedy": remedy}
+
+
+def rates(samples: Sequence[Sample], now_us: int) -> Form:
+    """Return changes and rows a second over the last minutes, None where nothing was told."""
+    told = [each for each in samples if each.changes is not None]
+    changes = None
+    if len(told) > 1:
+        first, last = told[0], told[-1]
+        grown = (last.changes or 0) - (first.changes or 0)
+        changes = max(0, grown) / ((last.at_us - first.at_us) / 1e6)
+    seconds = (now_us - samples[0].at_us) / 1e6 if samples else 0.0
+    rows = sum(each.rows for each in samples) / seconds if seconds > 0 else None
+    return {"changes_per_s": changes, "rows_per_s": rows}
+
+
+def pipeline_form(store: SqlStateReader, name: PipelineName, *, now_us: int, events: int) -> Form:
+    """Return one pipeline: its row, tables, stream, requests and events."""
+    found = store.overviews([name], now_us)
+    seen = found[0] if found else None
+    requests = in_order(store.requests(name))
+    reading = [each for each in requests if each.status is RequestStatus.READING]
+    return {
+        **list_row(str(name), seen, now_us),
+        "at_us": now_us,
+        "generation": 0 if seen is None else seen.state.generation,
+        "stream": _stream_form(seen),
+        "table_list": [_table_form(table, reading) for table in store.table_overviews(name)],
+        "requests": [request_form(each) for each in requests[:_REQUESTS_SHOWN]],
+        "events": _event_forms(store.events(name, events)),
+    }
+
+
+def _stream_form(seen: PipelineOverview | None) -> Form | None:
+    stream = None if seen is None else seen.stream
+    if stream is None:
+        return None
+    return {
+        "position": str(stream.position),
+        "source_end": None if stream.source_end is None else str(stream.source_end),
+        "changes": stream.changes,
+        "transactions": stream.transactions,
+        "inconsistent": [str(table) for table in stream.inconsistent],
+    }
+
+
+def _table_form(table: TableOverview, reading: Iterable[Request]) -> Form:
+    return {
+        "source": table.source,
+        "sink": table.sink,
+        "phase": table.phase.value,
+        "planning_done": table.planning_done,
+        "estimated_rows": table.estimated_rows,
+        "rows": table.rows,
+        "bytes": table.bytes,
+        "finished": table.count(SplitStatus.FINISHED),
+        "splits": sum(sum(cell.values()) for cell in table.cells),
+        "strip": "".join(map(_cell, table.cells)),
+        "error": CdcError.parse(table.error).to_json() if table.error else None,
+        "requests": [
+            each.request_id
+            for each in reading
+            if table.source in {str(one) for one in each.scope.tables}
+        ],
+    }
+
+
+def _cell(counts: Mapping[SplitStatus, int]) -> str:
+    """Return one cell of a strip: x failed, r being read, else how much is read, 0 to 9."""
+    if counts.get(SplitStatus.FAILED):
+        return "x"
+    if counts.get(SplitStatus.READING):
+        return "r"
+    return str(9 * counts.get(SplitStatus.FINISHED, 0) // max(1, sum(counts.values())))
+
+
+def _event_forms(events: Iterable[PipelineEvent]) -> list[Form]:
+    return [{"at_us": each.at_us, "level": each.level, "text": each.text} for each in events]
+
+
+def sample_forms(samples: Iterable[Sample]) -> list[list[int | None]]:
+    """Return samples as lists, for a plot: when, for how long, lag, changes, rows."""
+    return [[each.at_us, each.step_s, each.lag_us, each.changes, each.rows] for each in samples]

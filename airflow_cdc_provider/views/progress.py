@@ -1,0 +1,144 @@
+"""Where a pipeline is, in one line: what is read, how fast, and how long that may take."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from time import monotonic
+
+from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
+from airflow_cdc_provider.views.status import PipelineStatus
+
+_SHORTLY_S = 15.0
+_A_WHILE_S = 180.0
+_LEAST_FOR_A_GUESS_S = 10.0
+_TABLES_NAMED = 2
+_NOBODY_HAS_BEGUN = frozenset({Phase.NEW, Phase.HANDED_OFF, Phase.STOPPED, Phase.FAILED})
+
+
+class Rate:
+    """How fast a count grows: over the last seconds, and over the last minutes."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def add(self, count: int, now_s: float) -> None:
+        """Note a count."""
+        self._seen.append((now_s, count))
+        while now_s - self._seen[0][0] > _A_WHILE_S and len(self._seen) > 2:
+            self._seen.popleft()
+
+    def per_s(self, within_s: float = _SHORTLY_S) -> float | None:
+        """Return the growth a second, None before there is one."""
+        if not self._seen:
+            return None
+        now_s, last = self._seen[-1]
+        since, count = next(each for each in self._seen if now_s - each[0] <= within_s)
+        if since == now_s and len(self._seen) > 1:
+            since, count = self._seen[-2]
+        return (last - count) / (now_s - since) if now_s > since else None
+
+    @property
+    def seconds(self) -> float:
+        """Return for how long it is noted."""
+        return self._seen[-1][0] - self._seen[0][0] if self._seen else 0.0
+
+
+class Pace:
+    """What one who looks again and again knows of a pipeline's speed."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._rows, self._changes = Rate(), Rate()
+
+    def line(self, status: PipelineStatus, *, ended: str = "") -> str:
+        """Look once more, and say in one line where the pipeline is, or what has `ended`."""
+        now_s = self._clock()
+        self._rows.add(status.rows, now_s)
+        self._changes.add(0 if status.stream is None else status.stream.changes, now_s)
+        rates = self._rows.per_s(), self._changes.per_s()
+        if ended:
+            return progress_line(status, *rates, doing=f"{ended} ended")
+        return progress_line(status, *rates, left=time_left(status, self._rows))
+
+
+def progress_line(
+    status: PipelineStatus,
+    rows_per_s: float | None = None,
+    changes_per_s: float | None = None,
+    *,
+    left: str = "",
+    doing: str = "",
+) -> str:
+    """Say in one line where the pipeline is."""
+    parts = [f"{status.state.name}: {doing or status.summary}"]
+    if status.state.phase in {Phase.PLANNING, Phase.SNAPSHOT}:
+        parts.append(f"splits {_splits(status)}")
+        parts.append(f"{status.rows:,} rows{_rate(rows_per_s)}")
+        parts += filter(None, (left, _being_read(status)))
+    elif status.stream is not None:
+        parts.append(f"{status.stream.changes:,} changes{_rate(changes_per_s)}")
+        parts.append(f"lag {lag_text(status)}")
+        parts.append(f"at {status.stream.position.short}")
+    done = sum(table.phase == TablePhase.CONSISTENT.value for table in status.tables)
+    parts.append(f"{done}/{len(status.tables)} tables consistent")
+    return ", ".join(parts)
+
+
+def time_left(status: PipelineStatus, rows: Rate) -> str:
+    """Say how long a snapshot may still take, as a range; nothing before that can be guessed.
+
+    The servers' estimates of how many rows there are may be far off, and so may this be.
+    """
+    rates = [rate for s in (_SHORTLY_S, _A_WHILE_S) if (rate := rows.per_s(s))]
+    to_read = sum(
+        max(0, table.estimated_rows - table.rows)
+        for table in status.tables
+        if table.splits_finished < table.splits_planned or not table.planning_done
+    )
+    if not rates or not to_read or rows.seconds < _LEAST_FOR_A_GUESS_S:
+        return ""
+    least, most = to_read / max(rates), to_read / min(rates)
+    return f"about {_duration(least * 0.8)} to {_duration(most * 1.3)} left"
+
+
+def is_begun(status: PipelineStatus) -> bool:
+    """Tell whether the job that was started is heard of; before, there is the last one's end."""
+    return status.state.phase not in _NOBODY_HAS_BEGUN
+
+
+def lag_text(status: PipelineStatus) -> str:
+    """Say how far the stream is behind, and when it was last heard of."""
+    stream = status.stream
+    if stream is None or stream.lag_us is None:
+        return "unknown"
+    text = f"{stream.lag_us / 1e6:.1f} s"
+    age = status.heartbeat_age_s
+    return f"{text} ({age:.0f} s ago)" if age is not None and age > 10 else text
+
+
+def _being_read(status: PipelineStatus) -> str:
+    tables = [
+        f"{table.source} {table.splits_finished}/{table.splits_planned}"
+        for table in status.tables
+        if table.phase == TablePhase.SNAPSHOT.value
+    ]
+    more = len(tables) - _TABLES_NAMED
+    named = " and ".join(tables[:_TABLES_NAMED])
+    return f"reading {named}{f' and {more} more' if more > 0 else ''}" if tables else ""
+
+
+def _splits(status: PipelineStatus) -> str:
+    more = "" if status.planning_done and status.tables else "+"
+    return f"{status.splits_finished}/{status.splits_planned}{more}"
+
+
+def _rate(per_s: float | None) -> str:
+    return "" if per_s is None else f" ({per_s:,.0f}/s)"
+
+
+def _duration(seconds: float) -> str:
+    for size, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {name}"
+    return f"{max(1, seconds):.0f} s"

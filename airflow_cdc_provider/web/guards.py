@@ -1,0 +1,66 @@
+"""Who may do what, and from where.
+
+Each route asks Airflow's auth manager about the DAG that runs the pipeline: whoever may read its
+tasks looks, whoever may run it writes wishes and requests. Airflow's cookie goes along with any
+request of a browser, so a write must come from our own page: it needs a body of JSON, which no form
+of another site can send, and browsers say from which site a request comes.
+
+Airflow's own dependency for an auth manager needs the main app's state, which a mounted app does
+not have; so it is asked for by name.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import (
+    AccessView,
+    DagAccessEntity,
+    DagDetails,
+)
+from airflow.api_fastapi.core_api.security import (
+    GetUserDep,
+    requires_access_dag,
+    requires_access_view,
+)
+from airflow.api_fastapi.logging.decorators import action_logging
+from airflow.models.dag import DagModel  # noqa: TID251 - the API server's own tables
+from fastapi import Depends, Header, HTTPException, status
+from fastapi.params import Depends as DependsParameter
+
+SEES_PLUGINS = Depends(requires_access_view(AccessView.PLUGINS))
+READS_DAG = Depends(requires_access_dag(method="GET", access_entity=DagAccessEntity.TASK_INSTANCE))
+RUNS_DAG = Depends(requires_access_dag(method="POST", access_entity=DagAccessEntity.RUN))
+_FROM_HERE = frozenset({"same-origin", "none"})
+
+
+def require_own_page(
+    content_type: Annotated[str, Header()] = "",
+    sec_fetch_site: Annotated[str, Header()] = "none",
+) -> None:
+    """Refuse what another site makes a browser send."""
+    if content_type.partition(";")[0].strip().lower() != "application/json":
+        raise HTTPException(status.HTTP_415_UNSUPPORTED_MEDIA_TYPE, "send a body of JSON")
+    if sec_fetch_site not in _FROM_HERE:
+        raise HTTPException(status.HTTP_403_FORBIDDEN, "not from another site")
+
+
+def writes(event: str) -> list[DependsParameter]:
+    """Return what a route needs that writes: who may, from where, and a line in the audit log."""
+    return [RUNS_DAG, Depends(require_own_page), Depends(action_logging(event))]
+
+
+def readable_dags(user: GetUserDep) -> set[str]:
+    """Return the ids of the DAGs that someone may read."""
+    return get_auth_manager().get_authorized_dag_ids(user=user, method="GET")
+
+
+def may_run(user: GetUserDep, dag_id: str) -> bool:
+    """Tell whether someone may run a DAG."""
+    return get_auth_manager().is_authorized_dag(
+        method="POST",
+        access_entity=DagAccessEntity.RUN,
+        details=DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id)),
+        user=user,
+    )

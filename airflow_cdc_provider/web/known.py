@@ -1,0 +1,157 @@
+"""Which pipelines Airflow knows: those of the DAGs with the tag `cdc`, from their serialised form.
+
+The API server need not have the DAG files, and parses none. Every DAG that `cdc_dags` makes has the
+tag; a DAG of one's own that uses `sync_group` or the operators is listed once it is given it. The
+task that streams says which pipeline it is and where its state is kept; where it does not, the
+pipeline file is read if it is there.
+
+Serialised DAGs are large, so each is read once for every version of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow.models.dag import DagModel, DagTag  # noqa: TID251 - the API server's own tables
+from airflow.models.serialized_dag import SerializedDagModel  # noqa: TID251
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from airflow_cdc_provider.core.errors import NOTHING_CHANGED, CdcError, PipelineFileError
+from airflow_cdc_provider.pipeline.file.loader import load_pipeline
+from airflow_cdc_provider.pipeline.file.shown import ShownPipeline
+
+TAG = "cdc"
+_STREAMING = "CdcStreamOperator"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPipeline:
+    """One pipeline and the DAG that runs it, by whose permissions it is looked at."""
+
+    dag_id: str
+    shown: ShownPipeline
+    file: str
+    """Path of the pipeline file, as the DAG processor saw it."""
+    dag_paused: bool
+    resync_dag: str | None = None
+    """The DAG whose form asks for a resync, if there is one."""
+    problem: CdcError | None = None
+    """Why its state store is not known."""
+
+    @property
+    def name(self) -> str:
+        return self.shown.name
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """The task of a DAG that streams."""
+
+    pipeline: str
+    shown: ShownPipeline | None
+
+
+@dataclass(slots=True)
+class KnownPipelines:
+    """Remembers what was read of each DAG, for as long as the DAG stays as it is."""
+
+    _read: dict[str, tuple[str, tuple[_Task, ...]]] = field(default_factory=dict)
+
+    def find(self, session: Session, readable: Collection[str]) -> tuple[KnownPipeline, ...]:
+        """Return the pipelines of the DAGs that someone may read, by name."""
+        every = dict(_tagged(session))
+        for gone in self._read.keys() - every.keys():
+            self._read.pop(gone, None)
+        tagged = {dag_id: paused for dag_id, paused in every.items() if dag_id in readable}
+        self._refresh(session, tagged)
+        found = [each for dag_id in tagged for each in self._of_dag(dag_id, tagged)]
+        return tuple(sorted(found, key=lambda each: (each.name, each.dag_id)))
+
+    def _refresh(self, session: Session, tagged: Mapping[str, bool]) -> None:
+        hashes = dict(_hashes(session, tagged))
+        stale = [key for key, text in hashes.items() if self._read.get(key, ("",))[0] != text]
+        if not stale:
+            return
+        for dag in SerializedDagModel.get_latest_serialized_dags(dag_ids=stale, session=session):
+            self._read[dag.dag_id] = (dag.dag_hash, tuple(_streaming_tasks(dag.data or {})))
+
+    def _of_dag(self, dag_id: str, tagged: Mapping[str, bool]) -> Iterator[KnownPipeline]:
+        for task in self._read.get(dag_id, ("", ()))[1]:
+            problem = None
+            shown = task.shown
+            if shown is None:
+                shown, problem = _from_file(task.pipeline, dag_id)
+            elif not (shown.conn_id or shown.dsn_env or shown.file):
+                problem = _unread(task.pipeline)
+            resync = resync_dag_id(dag_id, shown.name)
+            yield KnownPipeline(
+                dag_id,
+                shown,
+                task.pipeline,
+                tagged[dag_id],
+                resync if resync in tagged else None,
+                problem,
+            )
+
+
+def resync_dag_id(dag_id: str, pipeline: str) -> str:
+    """Return the id of the DAG that is made beside one, to ask for a resync."""
+    return f"{dag_id.removesuffix('__sync') if dag_id.endswith('__sync') else pipeline}__resync"
+
+
+def _tagged(session: Session) -> list[tuple[str, bool]]:
+    query = (
+        select(DagModel.dag_id, DagModel.is_paused)
+        .join(DagTag, DagTag.dag_id == DagModel.dag_id)
+        .where(DagTag.name == TAG, DagModel.is_stale.is_(False))
+    )
+    return [(dag_id, bool(paused)) for dag_id, paused in session.execute(query)]
+
+
+def _hashes(session: Session, dag_ids: Collection[str]) -> list[tuple[str, str]]:
+    """Return the hash of each DAG's latest version."""
+    model = SerializedDagModel
+    latest = (
+        select(model.dag_id, func.max(model.created_at).label("made"))
+        .where(model.dag_id.in_(dag_ids))
+        .group_by(model.dag_id)
+        .subquery()
+    )
+    is_latest = (model.dag_id == latest.c.dag_id) & (model.created_at == latest.c.made)
+    query = select(model.dag_id, model.dag_hash).join(latest, is_latest)
+    return [(dag_id, dag_hash) for dag_id, dag_hash in session.execute(query)]
+
+
+def _streaming_tasks(data: Mapping[str, Any]) -> Iterator[_Task]:
+    for encoded in data.get("dag", {}).get("tasks", ()):
+        task = encoded.get("__var", encoded)
+        if task.get("task_type") == _STREAMING or "shown" in task:
+            path = str(task.get("pipeline", ""))
+            yield _Task(path, ShownPipeline.from_text(str(task.get("shown", ""))))
+
+
+def _from_file(path: str, dag_id: str) -> tuple[ShownPipeline, CdcError | None]:
+    try:
+        return ShownPipeline.of(load_pipeline(path).model, path), None
+    except CdcError as error:
+        return ShownPipeline(dag_id), PipelineFileError(
+            f"DAG {dag_id} does not say where the state of its pipeline is kept, and its file "
+            f"cannot be read here: {error.what}",
+            where=path,
+            risk=NOTHING_CHANGED,
+            remedy="make the DAG by cdc_dags, sync_dag or sync_group, or give the API server "
+            "the pipeline file under the same path",
+        )
+
+
+def _unread(path: str) -> CdcError:
+    return PipelineFileError(
+        "the pipeline file could not be read when its DAG was made, so nobody knows where its "
+        "state is kept",
+        where=path,
+        risk="none: a stream that runs goes on",
+        remedy="correct the file; the DAG's documentation says what is wrong with it",
+    )

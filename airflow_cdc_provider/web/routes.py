@@ -1,0 +1,148 @@
+"""What the page asks for, and what it asks of others: wishes and requests, nothing else."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from airflow.api_fastapi.common.db.common import SessionDep
+from airflow.api_fastapi.core_api.security import GetUserDep
+from fastapi import APIRouter, Depends, HTTPException, status
+from pydantic import BaseModel, ConfigDict
+
+from airflow_cdc_provider.core.errors import CdcError
+from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.lifecycle import Wanted
+from airflow_cdc_provider.state.store import SqlStateStore
+from airflow_cdc_provider.state.wishes import want
+from airflow_cdc_provider.views.page import list_row, pipeline_form, sample_forms, unseen_row
+from airflow_cdc_provider.views.requests import request_form
+from airflow_cdc_provider.web.guards import READS_DAG, may_run, readable_dags, writes
+from airflow_cdc_provider.web.known import KnownPipeline, KnownPipelines, resync_dag_id
+from airflow_cdc_provider.web.stores import OpenStores
+
+Form = dict[str, Any]
+_ONE = "/pipelines/{dag_id}/{pipeline}"
+_DAY_US = 24 * 3600 * 1_000_000
+_EVENTS = 100
+_KNOWN = KnownPipelines()
+_STORES = OpenStores()
+
+
+class Nothing(BaseModel):
+    """A body that says nothing."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Wish(BaseModel):
+    """What somebody wants of a pipeline."""
+
+    model_config = ConfigDict(extra="forbid")
+    wanted: Literal["run", "stop", "restart"]
+
+
+def known_pipeline(dag_id: str, pipeline: str, session: SessionDep) -> KnownPipeline:
+    """Return the pipeline that an address names; who asks was let in by its DAG already."""
+    for each in _KNOWN.find(session, {dag_id, resync_dag_id(dag_id, pipeline)}):
+        if (each.dag_id, each.name) == (dag_id, pipeline):
+            return each
+    raise HTTPException(status.HTTP_404_NOT_FOUND, f"DAG {dag_id} runs no pipeline {pipeline}")
+
+
+Known = Annotated[KnownPipeline, Depends(known_pipeline)]
+Readable = Annotated[set[str], Depends(readable_dags)]
+
+
+def routes() -> APIRouter:
+    """Make them; what looks at a pipeline may read its DAG, what writes may run it."""
+    router = APIRouter()
+    router.get("/pipelines")(every_pipeline)
+    router.get(_ONE, dependencies=[READS_DAG])(one_pipeline)
+    router.get(f"{_ONE}/samples", dependencies=[READS_DAG])(samples)
+    router.post(f"{_ONE}/wanted", dependencies=writes("cdc_want"))(wanted)
+    request = f"{_ONE}/requests/{{request_id}}"
+    router.post(f"{request}/cancel", dependencies=writes("cdc_cancel_request"))(cancel)
+    router.post(f"{request}/approve", dependencies=writes("cdc_approve_request"))(approve)
+    return router
+
+
+def every_pipeline(session: SessionDep, readable: Readable) -> Form:
+    """Return a row for each pipeline that someone may read."""
+    of_stores: dict[SqlStateStore, list[KnownPipeline]] = {}
+    rows: list[Form] = []
+    for known in _KNOWN.find(session, readable):
+        try:
+            of_stores.setdefault(_store(known), []).append(known)
+        except CdcError as error:
+            rows.append(_row(known, unseen_row(known.name, error)))
+    for store, pipelines in of_stores.items():
+        rows += _rows(store, pipelines)
+    return {"pipelines": sorted(rows, key=lambda row: (row["pipeline"], row["dag_id"]))}
+
+
+def _rows(store: SqlStateStore, pipelines: list[KnownPipeline]) -> list[Form]:
+    """Return the rows of one store's pipelines, by one look at it."""
+    now_us = store.now_us()
+    names = [PipelineName(known.name) for known in pipelines]
+    try:
+        found = {str(each.name): each for each in store.overviews(names, now_us)}
+    except CdcError as error:
+        return [_row(known, unseen_row(known.name, error)) for known in pipelines]
+    return [_row(known, list_row(known.name, found.get(known.name), now_us)) for known in pipelines]
+
+
+def _row(known: KnownPipeline, row: Form) -> Form:
+    return {"dag_id": known.dag_id, "dag_paused": known.dag_paused, **row}
+
+
+def one_pipeline(known: Known, user: GetUserDep) -> Form:
+    """Return all that the page shows of one pipeline, but its samples."""
+    store = _store(known)
+    form = pipeline_form(store, PipelineName(known.name), now_us=store.now_us(), events=_EVENTS)
+    return {
+        **_row(known, form),
+        "file": known.file,
+        "resync_dag": known.resync_dag,
+        "may_write": may_run(user, known.dag_id),
+        "may_resync": known.resync_dag is not None and may_run(user, known.resync_dag),
+    }
+
+
+def samples(known: Known) -> Form:
+    """Return lag, changes and rows of the last day."""
+    store = _store(known)
+    since_us = store.now_us() - _DAY_US
+    return {"samples": sample_forms(store.samples(PipelineName(known.name), since_us))}
+
+
+def wanted(known: Known, wish: Wish, user: GetUserDep) -> Form:
+    """Note that a pipeline is to run, to stop, or to begin again."""
+    name = PipelineName(known.name)
+    now = want(_store(known), name, Wanted(wish.wanted), by=_person(user))
+    return {"wanted": now.value}
+
+
+def cancel(known: Known, request_id: str, _body: Nothing, user: GetUserDep) -> Form:
+    """Have a request given up."""
+    store, name = _store(known), PipelineName(known.name)
+    cancelled = store.cancel_request(name, request_id)
+    store.tell(name, f"request {request_id} to be cancelled, by {_person(user)}")
+    return request_form(cancelled)
+
+
+def approve(known: Known, request_id: str, _body: Nothing, user: GetUserDep) -> Form:
+    """Let a request begin that waits for somebody."""
+    store, name = _store(known), PipelineName(known.name)
+    approved = store.approve_request(name, request_id)
+    store.tell(name, f"request {request_id} approved by {_person(user)}")
+    return request_form(approved)
+
+
+def _store(known: KnownPipeline) -> SqlStateStore:
+    if known.problem is not None:
+        raise known.problem
+    return _STORES.of(known.shown)
+
+
+def _person(user: GetUserDep) -> str:
+    return f"{user.get_name()} in Airflow"

@@ -1,0 +1,118 @@
+// Lag and throughput of the last day.
+
+import { h } from "./dom.js";
+import { rate, seconds } from "./format.js";
+import uPlot from "./vendor/uPlot.esm.js";
+
+const HEIGHT = 150;
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+/** Samples, as the server gives them, as columns: time, lag, changes a second, rows a second. */
+export function columns(samples) {
+  const times = [];
+  const lags = [];
+  const changes = [];
+  const rows = [];
+  let before = null;
+  for (const [atUs, stepS, lagUs, changed, rowsRead] of samples) {
+    const at = atUs / 1e6;
+    if (before !== null && at - before.at > 2.5 * Math.max(stepS, before.stepS)) {
+      times.push(before.at + before.stepS);
+      lags.push(null);
+      changes.push(null);
+      rows.push(null);
+    }
+    const grown = before === null || changed === null || before.changed === null
+      ? null
+      : changed - before.changed;
+    times.push(at);
+    lags.push(lagUs === null ? null : lagUs / 1e6);
+    changes.push(grown === null || grown < 0 ? null : grown / (at - before.at));
+    rows.push(rowsRead / stepS);
+    before = { at, stepS, changed };
+  }
+  return [times, lags, changes, rows];
+}
+
+/** The two plots, in one element; returns it and what gives it new samples. */
+export function charts() {
+  const lag = plot("Lag", [["lag", "--lag"]], seconds);
+  const throughput = plot(
+    "Throughput",
+    [["changes/s", "--changes"], ["rows/s", "--rows"]],
+    rate,
+  );
+  const element = h("div", { class: "charts" }, lag.element, throughput.element);
+  const update = (samples) => {
+    const [times, lags, changes, rows] = columns(samples);
+    lag.update([times, lags]);
+    throughput.update([times, changes, rows]);
+  };
+  return { element, update };
+}
+
+function plot(title, series, text) {
+  const body = h("div", { class: "plot" });
+  const element = h("figure", {}, h("figcaption", {}, `${title}, last day`), body);
+  let chart = null;
+  let data = null;
+
+  function draw() {
+    chart?.destroy();
+    chart = null;
+    body.replaceChildren();
+    if (data === null) return;
+    if (data[0].length < 2) {
+      body.append(h("p", { class: "quiet" }, "Nothing was told in the last day."));
+      return;
+    }
+    chart = new uPlot(options(body.clientWidth || 480, series, text), data, body);
+  }
+
+  addEventListener("cdc-theme", draw);
+  new ResizeObserver(() => {
+    if (chart !== null && Math.abs(chart.width - body.clientWidth) > 1) {
+      chart.setSize({ width: body.clientWidth, height: HEIGHT });
+    }
+  }).observe(body);
+
+  return {
+    element,
+    update(fresh) {
+      const isFirst = chart === null;
+      data = fresh;
+      if (isFirst || fresh[0].length < 2) draw();
+      else chart.setData(fresh);
+    },
+  };
+}
+
+function options(width, series, text) {
+  const axis = {
+    stroke: colour("--quiet"),
+    grid: { stroke: colour("--line"), width: 1 },
+    ticks: { show: false },
+    font: "11px system-ui, sans-serif",
+  };
+  return {
+    width,
+    height: HEIGHT,
+    cursor: { points: { size: 6 }, y: false },
+    scales: { y: { range: (_chart, _least, most) => [0, most > 0 ? most * 1.1 : 1] } },
+    axes: [
+      { ...axis, values: "{HH}:{mm}", space: 70, size: 30 },
+      { ...axis, size: 58, space: 34, values: (_chart, values) => values.map(text) },
+    ],
+    series: [
+      { label: "time", value: "{HH}:{mm}:{ss}" },
+      ...series.map(([label, name], index) => ({
+        label,
+        stroke: colour(name),
+        width: 1.5,
+        fill: index === 0 ? `color-mix(in srgb, ${colour(name)} 14%, transparent)` : undefined,
+        points: { show: false },
+        value: (_chart, value) => text(value),
+      })),
+    ],
+  };
+}

@@ -1,0 +1,330 @@
+// One pipeline: what it does, its tables, requests and events, and buttons that ask.
+
+import { get, pipelinePath, post } from "./api.js";
+import { ask, resyncForm } from "./ask.js";
+import { charts } from "./chart.js";
+import { h, part } from "./dom.js";
+import { bytes, compact, count, moment, rate, seconds, words } from "./format.js";
+import { age, badge, badges, bar, facts, legend, rowsOf, strip, tile } from "./parts.js";
+
+const SAMPLES_EVERY_MS = 10_000;
+const MOST_TABLES = 100;
+
+/** Build the view; returns what brings it up to date. */
+export function pipelineView(page, row, again) {
+  const path = pipelinePath(row);
+  const head = h("div", { class: "head" });
+  const tiles = h("section", { class: "tiles" });
+  const problems = h("section", { class: "problems" });
+  const position = h("section");
+  const tables = tablesPart();
+  const requests = h("section");
+  const events = h("section");
+  const plots = charts();
+  const draw = [
+    [part(head, (it) => heading(it, path, again, () => latest)), headed],
+    [part(tiles, facing), (it) => it],
+    [part(problems, wrong), (it) => it.problems],
+    [part(position, standing), (it) => it.stream],
+    [part(requests, (it) => asked(it, path, again)), (it) => [it.requests, it.may_write]],
+    [part(events, happened), (it) => it.events],
+  ];
+  document.title = `${row.pipeline} – CDC`;
+  page.replaceChildren(
+    h("nav", {}, h("a", { href: "page" }, "All pipelines")),
+    head,
+    tiles,
+    problems,
+    plots.element,
+    tables.element,
+    requests,
+    position,
+    events,
+  );
+  let sampledAt = -Infinity;
+  let latest = null;
+
+  return async () => {
+    latest = await get(path);
+    for (const [show, pick] of draw) show(pick(latest));
+    tables.show(latest.table_list);
+    if (performance.now() - sampledAt >= SAMPLES_EVERY_MS) {
+      plots.update((await get(`${path}/samples`)).samples);
+      sampledAt = performance.now();
+    }
+  };
+}
+
+const HEADED = [
+  "pipeline", "dag_id", "dag_paused", "summary", "phase", "wanted", "stale", "owner",
+  "resync_dag", "may_write", "may_resync",
+];
+
+/** What the heading shows: its buttons stay the same while numbers change. */
+const headed = (it) => Object.fromEntries(HEADED.map((name) => [name, it[name]]));
+
+function heading(it, path, again, latest) {
+  const wish = (wanted, text, question) =>
+    h(
+      "button",
+      {
+        type: "button",
+        "data-key": wanted,
+        disabled: !it.may_write,
+        title: it.may_write ? null : `Airflow does not let you run the DAG ${it.dag_id}.`,
+        onclick: () => ask(question, text, () => post(`${path}/wanted`, { wanted }), again),
+      },
+      text,
+    );
+  const name = it.pipeline;
+  const resuming = wish(
+    "run",
+    "Resume",
+    `Let ${name} run again, from its last committed position? The next run of its DAG starts it.`,
+  );
+  const pausing = wish(
+    "stop",
+    "Pause",
+    `Pause ${name}? It stops behind the transaction it is at, and nothing is lost.`,
+  );
+  const isPaused = it.wanted === "stop";
+  const restarting = wish(
+    "restart",
+    "Restart",
+    `Let ${name} begin again from the sink’s ledger? What it ended with is tried once more.`,
+  );
+  return [
+    h("h1", {}, name, " ", badges(it)),
+    h("p", { class: "quiet" }, `DAG ${it.dag_id}`, it.owner ? `, at work: ${it.owner}` : ""),
+    h(
+      "p",
+      { class: "buttons" },
+      isPaused || it.phase === "failed" ? resuming : null,
+      isPaused ? null : pausing,
+      restarting,
+      resyncing(it, again, latest),
+    ),
+  ];
+}
+
+function resyncing(it, again, latest) {
+  const why = !it.resync_dag
+    ? "There is no DAG for resyncs of this pipeline."
+    : it.may_resync
+      ? null
+      : `Airflow does not let you run the DAG ${it.resync_dag}.`;
+  return h(
+    "button",
+    {
+      type: "button",
+      "data-key": "resync",
+      disabled: why !== null,
+      title: why,
+      onclick: () => resyncForm(latest(), again),
+    },
+    "Resync…",
+  );
+}
+
+function facing(it) {
+  const tone = it.stale ? "warn" : "";
+  return [
+    tile("Lag", seconds(it.lag_s), it.stream ? age(it) : "no stream yet", tone),
+    tile("Changes/s", rate(it.changes_per_s), it.stream ? `${compact(it.stream.changes)} in all` : ""),
+    tile("Rows/s read", rate(it.rows_per_s), `${compact(it.table_list.reduce((sum, table) => sum + table.rows, 0))} by the snapshot`),
+    tile("Tables consistent", `${count(it.consistent)} of ${count(it.tables)}`, it.stopped ? `${it.stopped} stopped` : "", it.stopped ? "bad" : ""),
+    tile("Open requests", count(it.open_requests), it.waiting_requests ? `${it.waiting_requests} to approve` : ""),
+  ];
+}
+
+function wrong(problems) {
+  if (!problems.length) return [];
+  return [h("h2", {}, "Problems"), ...problems.map((each) => facts(each, each.table))];
+}
+
+function standing(stream) {
+  if (stream === null) return [];
+  const isThere = stream.source_end !== null && stream.position === stream.source_end;
+  const line = (name, text) => [h("dt", {}, name), h("dd", {}, text)];
+  return [
+    h("h2", {}, "Stream"),
+    h(
+      "dl",
+      { class: "position" },
+      line("Position", h("code", {}, stream.position)),
+      line(
+        "End of the log",
+        isThere
+          ? "the same: nothing waits"
+          : h("code", {}, stream.source_end ?? "the source did not answer when last asked"),
+      ),
+      line("Transactions", count(stream.transactions)),
+      stream.inconsistent.length
+        ? line("Not consistent yet", stream.inconsistent.join(", "))
+        : [],
+    ),
+  ];
+}
+
+function tablesPart() {
+  const body = h("div");
+  const found = h("input", {
+    type: "search",
+    placeholder: "Find a table",
+    "aria-label": "Find a table",
+    oninput: () => redraw(),
+  });
+  const title = h("h2", {}, "Tables");
+  const element = h("section", {}, h("header", {}, title, found), legend(), body);
+  const draw = part(body, ([tables, more]) => tableList(tables, more));
+  let known = [];
+
+  function redraw() {
+    const text = found.value.trim().toLowerCase();
+    const fitting = known.filter((table) => table.source.toLowerCase().includes(text));
+    draw([fitting.slice(0, MOST_TABLES), Math.max(0, fitting.length - MOST_TABLES)]);
+  }
+
+  return {
+    element,
+    show(tables) {
+      // what is not well stands first
+      known = [...tables].sort((one, other) => rank(one) - rank(other));
+      title.textContent = `Tables (${tables.length})`;
+      found.hidden = tables.length < 6;
+      redraw();
+    },
+  };
+}
+
+const RANKS = { failed: 0, paused: 1, changed: 2, consistent: 9 };
+const rank = (table) => RANKS[table.phase] ?? 5;
+
+function tableList(tables, more) {
+  if (!tables.length) return [h("p", { class: "quiet" }, "No table is planned yet.")];
+  return [
+    ...tables.map(tableLine),
+    more ? h("p", { class: "quiet" }, `And ${more} more: find them by name.`) : null,
+  ];
+}
+
+function tableLine(table) {
+  const growing = table.planning_done ? "" : "+";
+  const tone = { consistent: "good", failed: "bad", paused: "warn" }[table.phase] ?? "busy";
+  return h(
+    "article",
+    { class: "table", "data-table": table.source },
+    h(
+      "div",
+      { class: "names" },
+      h("strong", {}, table.source),
+      h("span", { class: "quiet" }, ` to ${table.sink}`),
+      " ",
+      badge(table.phase, tone),
+    ),
+    h(
+      "div",
+      { class: "progress" },
+      bar(table.finished, table.splits, `${table.finished} of ${table.splits} splits are read`),
+      h(
+        "span",
+        { class: "quiet" },
+        `${count(table.finished)}/${count(table.splits)}${growing} splits, ${rowsOf(table)}, ${bytes(table.bytes)}`,
+      ),
+    ),
+    strip(table),
+    table.error ? h("p", { class: "bad" }, table.error.what) : null,
+  );
+}
+
+function asked([requests, mayWrite], path, again) {
+  if (!requests.length) return [h("h2", {}, "Requests"), h("p", { class: "quiet" }, "Nobody asked for anything.")];
+  return [h("h2", {}, "Requests"), ...requests.map((each) => request(each, mayWrite, path, again))];
+}
+
+const OPEN = new Set(["waiting", "asked", "reading"]);
+const STATUS_TONES = { done: "good", failed: "bad", cancelled: "idle", waiting: "warn" };
+
+function request(it, mayWrite, path, again) {
+  const own = `${path}/requests/${encodeURIComponent(it.id)}`;
+  const button = (verb, text, question) =>
+    h(
+      "button",
+      {
+        type: "button",
+        "data-key": `${verb} ${it.id}`,
+        disabled: !mayWrite,
+        onclick: () => ask(question, text, () => post(`${own}/${verb}`), again),
+      },
+      text,
+    );
+  const isOpen = OPEN.has(it.status);
+  const whole = it.estimated_rows;
+  return h(
+    "article",
+    { class: "request", "data-request": it.id },
+    h(
+      "div",
+      { class: "names" },
+      h("strong", {}, it.id),
+      ` ${it.kind} of ${scope(it)} `,
+      badge(it.status, STATUS_TONES[it.status] ?? "busy"),
+      it.cancel_wanted && isOpen ? [" ", badge("to be cancelled", "warn")] : null,
+    ),
+    h(
+      "div",
+      { class: "progress" },
+      whole ? bar(it.status === "done" ? whole : it.rows, whole, `${it.rows} of about ${whole} rows`) : null,
+      h(
+        "span",
+        { class: "quiet" },
+        `${count(it.rows)}${whole === null ? "" : ` of about ${count(whole)}`} rows, asked by ${it.asked_by}, ${moment(it.asked_us)}`,
+      ),
+    ),
+    it.error ? h("p", { class: it.status === "failed" ? "bad" : "quiet" }, it.error) : null,
+    isOpen && !it.cancel_wanted
+      ? h(
+          "p",
+          { class: "buttons" },
+          it.status === "waiting"
+            ? button("approve", "Approve", `Let request ${it.id} read ${whole === null ? "its" : `about ${count(whole)}`} rows of ${scope(it)} again?`)
+            : null,
+          button("cancel", "Cancel", `Give request ${it.id} up? Rows that were read again stay right.`),
+        )
+      : null,
+  );
+}
+
+function scope(it) {
+  const tables = it.tables.length > 3 ? `${it.tables.length} tables` : it.tables.join(", ");
+  const key = it.from_key || it.to_key ? `, keys ${text(it.from_key)} up to ${text(it.to_key)}` : "";
+  const rows = it.condition ? `, where ${text(it.condition)}` : it.interval ? `, ${text(it.interval)}` : "";
+  return `${tables}${key}${rows}`;
+}
+
+const text = (value) =>
+  value === null || value === undefined
+    ? "the end"
+    : typeof value === "string"
+      ? value
+      : JSON.stringify(value);
+
+function happened(events) {
+  if (!events.length) return [];
+  return [
+    h("h2", {}, "Events"),
+    h(
+      "ol",
+      { class: "events" },
+      events.map((each) =>
+        h(
+          "li",
+          { class: each.level },
+          h("time", {}, moment(each.at_us)),
+          each.level === "info" ? null : badge(words(each.level), each.level === "error" ? "bad" : "warn"),
+          h("span", {}, each.text),
+        ),
+      ),
+    ),
+  ];
+}

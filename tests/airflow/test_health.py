@@ -1,0 +1,88 @@
+"""The health task and the notifier: what is wrong with a pipeline, from its state alone."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.sdk import BaseNotifier
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_cdc_provider.core.lifecycle import Phase, Wanted
+from airflow_cdc_provider.notifications.status import CdcStatusNotifier, tell_status
+from airflow_cdc_provider.operators.health import CdcHealthOperator
+from tests.airflow.conftest import SHOP, beat, streaming
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from airflow_cdc_provider.state.store import SqlStateStore
+
+
+class Collects(BaseNotifier):
+    """A notifier of somebody's own."""
+
+    template_fields = ("text",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text = "{{ cdc_status }}"
+        self.sent: list[str] = []
+
+    def notify(self, context: Any) -> None:
+        self.sent.append(self.text)
+
+
+def health(path: Path, context: Any, **limits: float) -> Any:
+    return CdcHealthOperator(task_id="health", pipeline=str(path), **limits).execute(context)
+
+
+def test_a_stream_that_lags_less_than_allowed_is_well(
+    store: SqlStateStore, pipeline_file: Callable[..., Path], context: Any
+) -> None:
+    beat(store, streaming(store), lag_us=59_000_000)
+    returned = health(pipeline_file(), context, max_lag_s=60, max_silence_s=60)
+    assert returned["lag_s"] == 59
+
+
+@pytest.mark.parametrize(
+    ("beats", "words"),
+    [
+        ({"lag_us": 61_000_000}, "lags 61.0 s behind, more than 60 s"),
+        ({"lag_us": None}, "its lag is not known"),
+        ({"lag_us": 0, "heartbeat_us": 1}, "longer than 60 s"),
+    ],
+)
+def test_a_stream_that_is_late_or_silent_is_red(
+    beats: Any, words: str, store: SqlStateStore, pipeline_file: Callable[..., Path], context: Any
+) -> None:
+    beat(store, streaming(store), **beats)
+    with pytest.raises(AirflowFailException, match=words):
+        health(pipeline_file(), context, max_lag_s=60, max_silence_s=60)
+
+
+def test_a_failed_pipeline_is_red_with_its_error_and_a_paused_one_is_well(
+    store: SqlStateStore, pipeline_file: Callable[..., Path], context: Any
+) -> None:
+    generation = streaming(store)
+    store.move(SHOP, generation, expected=Phase.STREAMING, to=Phase.FAILED, error="CDC-1 broken")
+    with pytest.raises(AirflowFailException, match="CDC-1 broken"):
+        health(pipeline_file(), context)
+    store.want(SHOP, Wanted.STOP)
+    health(pipeline_file(), context, max_lag_s=60)
+
+
+def test_the_notifier_tells_through_others_and_in_the_log(
+    store: SqlStateStore, pipeline_file: Callable[..., Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    generation = streaming(store)
+    store.move(SHOP, generation, expected=Phase.STREAMING, to=Phase.FAILED, error="CDC-1 broken")
+    mine = Collects()
+    with caplog.at_level(logging.WARNING):
+        CdcStatusNotifier(pipeline=str(pipeline_file()), through=[mine])({"dag": None})
+    (text,) = mine.sent
+    assert "- the pipeline failed: CDC-1 broken" in text.splitlines()
+    assert "shop: failed" in caplog.text
+    assert tell_status(str(pipeline_file()), context={}) == text

@@ -1,0 +1,451 @@
+"""A browser looks at the page in a real API server of Airflow, below a base path.
+
+Screenshots are left in the folder that `CDC_SCREENSHOTS` names, for people to look at.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_cdc_provider.core.errors import CdcError, RowRefusedError
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase, Wanted
+from airflow_cdc_provider.core.records import StreamState
+from airflow_cdc_provider.core.requests import RequestKind, RequestStatus, Scope
+from airflow_cdc_provider.state.store import SqlStateStore
+from tests.behaviours.request_behaviours import request_of
+from tests.behaviours.state_behaviours import at, plan_of, report_of, splits_of
+from tests.servers.browser import ARGUMENTS, chromium
+from tests.servers.packages import PackagesUnavailableError
+from tests.servers.throwaway import free_port
+from tests.web.conftest import SHOP, SHOP_DAG, Page, pipeline_dags, streaming
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, FrameLocator
+    from playwright.sync_api import Page as Tab
+
+pytestmark = pytest.mark.timeout(300)
+NASTY = '<img src=x onerror="document.title=1">'
+BUSY, QUIET = PipelineName("web_warehouse"), PipelineName("web_archive")
+_START_S = 200.0
+
+
+@dataclass(frozen=True)
+class Served:
+    """The API server and somebody's way in."""
+
+    url: str
+    tokens: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def served(page: Page, web_folder: Path) -> Iterator[Served]:
+    """An API server on the metadata database that this process has made."""
+    folder = web_folder / "pipelines"
+    pipeline_dags(folder, [str(BUSY), str(QUIET)])
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/af"
+    command = ["api-server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    log = web_folder / "api-server.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-m", "airflow", *command],
+            env={**os.environ, "AIRFLOW__API__BASE_URL": url},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            _await(f"{url}/api/v2/monitor/health", process, log)
+            yield Served(url, page.tokens)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(30)
+
+
+def _await(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + _START_S
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except (OSError, urllib.error.URLError):
+            time.sleep(0.3)
+    raise AssertionError(f"the API server did not start:\n{log.read_text()[-3000:]}")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - starts its own helper
+
+    try:
+        found = chromium()
+    except PackagesUnavailableError as error:
+        pytest.skip(f"no chromium: {error}")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(
+            executable_path=found.program, env=found.environment, args=list(ARGUMENTS)
+        )
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def tab(browser: Browser, served: Served) -> Iterator[Tab]:
+    """An administrator's tab; a script's error or a refused file fails the test."""
+    yield from opened(browser, served, "ADMIN")
+
+
+def opened(browser: Browser, served: Served, role: str) -> Iterator[Tab]:
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, locale="en-GB")
+    context.add_cookies([{"name": "_token", "value": served.tokens[role], "url": served.url}])
+    wrong: list[str] = []
+    tab = context.new_page()
+    tab.set_default_timeout(20_000)
+    tab.on("pageerror", lambda error: wrong.append(str(error)))
+    tab.on(
+        "console",
+        lambda said: wrong.append(said.text) if "Content Security Policy" in said.text else None,
+    )
+    yield tab
+    context.close()
+    assert wrong == []
+
+
+def shot(tab: Tab, name: str) -> None:
+    """Keep what is to be seen, where somebody wants to look at it."""
+    folder = os.environ.get("CDC_SCREENSHOTS")
+    if folder:
+        tab.wait_for_timeout(400)
+        tab.screenshot(path=f"{folder}/{name}.png", full_page=True)
+
+
+def themed(tab: Tab, served: Served, theme: str) -> None:
+    """Choose light or dark as a person does in Airflow's own menu."""
+    tab.add_init_script(f"localStorage.setItem('theme', '{theme}')")
+
+
+# --- what there is to be seen --------------------------------------------------------------------
+
+
+@pytest.fixture
+def lively(store: SqlStateStore) -> SqlStateStore:
+    """Three pipelines: one that streams with all there can be, one that reads, one that failed."""
+    _warehouse(store)
+    generation = store.take_over(SHOP, "airflow dag web_shop__sync").generation
+    store.start_plan(SHOP, generation, "p", [plan_of(TableId("shop", "orders"))])
+    store.add_splits(SHOP, generation, splits_of(30, TableId("shop", "orders")))
+    for to in (Phase.PLANNING, Phase.SNAPSHOT):
+        store.move(SHOP, generation, expected=store.ensure(SHOP).phase, to=to)
+    for number, split in enumerate(splits_of(30, TableId("shop", "orders"))[:14]):
+        if number < 12:
+            report = report_of(split, rows=40)
+            store.mark_split(SHOP, generation, split, SplitStatus.FINISHED, report=report)
+        else:
+            store.mark_split(SHOP, generation, split, SplitStatus.READING)
+    archive = streaming(store, QUIET, heartbeat_us=store.now_us() - 600_000_000)
+    store.want(QUIET, Wanted.RUN)
+    store.move(QUIET, archive, expected=Phase.STREAMING, to=Phase.FAILED, error=str(_refusal()))
+    return store
+
+
+def _refusal() -> CdcError:
+    return RowRefusedError(
+        "the sink refused a row: Duplicate entry '7' for key 'email' (1062)",
+        where="copy.customers, key 7, behind binlog.000003:1234",
+        risk="none of this batch was kept; the stream stands at its last commit",
+        remedy="remove the row that holds the value at the sink, then `resume`",
+    )
+
+
+def _warehouse(store: SqlStateStore) -> None:
+    """A stream of an hour, with tables in every phase and requests in every status."""
+    generation = store.take_over(BUSY, "test").generation
+    store.forget(BUSY, generation)
+    store.want(BUSY, Wanted.RUN)
+    names = ("orders", "order_lines", "customers", "products", "stock", NASTY)
+    tables = [TableId("shop", name) for name in names]
+    generation = store.take_over(BUSY, "airflow dag web_warehouse__sync").generation
+    store.start_plan(BUSY, generation, "p", [plan_of(table) for table in tables])
+    for table in tables:
+        splits = splits_of(80, table)
+        store.add_splits(BUSY, generation, splits)
+        store.finish_planning(BUSY, generation, table)
+        store.finish_splits(
+            BUSY, generation, [(each, report_of(each, rows=1234)) for each in splits]
+        )
+        store.mark_table(BUSY, generation, table, TablePhase.CONSISTENT)
+    store.mark_table(BUSY, generation, tables[1], TablePhase.FAILED, str(_refusal()))
+    store.mark_table(BUSY, generation, tables[2], TablePhase.PAUSED)
+    store.mark_table(BUSY, generation, tables[3], TablePhase.CATCHING_UP)
+    for to in (Phase.PLANNING, Phase.SNAPSHOT, Phase.HANDED_OFF, Phase.STREAMING):
+        store.move(BUSY, generation, expected=store.ensure(BUSY).phase, to=to)
+    _beats(store, generation, tables[3])
+    for name, status, rows in (
+        ("nightly-1", RequestStatus.ASKED, 0),
+        ("resync-k7m2", RequestStatus.READING, 21_000),
+        ("resync-big", RequestStatus.WAITING, 0),
+    ):
+        _ask(store, generation, name, status, rows)
+    store.tell(BUSY, f"a table was changed: {NASTY}", level="warning")
+
+
+def _ask(
+    store: SqlStateStore, generation: int, name: str, status: RequestStatus, rows: int
+) -> None:
+    is_waiting = status is RequestStatus.WAITING
+    asked = store.ask(
+        replace(
+            request_of(),
+            pipeline=BUSY,
+            request_id=name,
+            kind=RequestKind.RESYNC,
+            scope=Scope((TableId("shop", "stock"),)),
+            asked_by="ada in Airflow",
+            asked_us=store.now_us(),
+            estimated_rows=98_720,
+            status=RequestStatus.WAITING if is_waiting else RequestStatus.ASKED,
+        )
+    )
+    if status is RequestStatus.READING:
+        store.move_request(BUSY, generation, name, expected=RequestStatus.ASKED, to=status)
+        store.note_request(generation, replace(asked, status=status, rows=rows, splits=17))
+
+
+def _beats(store: SqlStateStore, generation: int, catching_up: TableId) -> None:
+    """Tell of the last day, a sample a minute at most."""
+    now, clock = store.now_us(), store._clock
+    changes = 0
+    moments = [now - minute * 300_000_000 for minute in range(280, 3, -2)]
+    moments += [now - tens * 10_000_000 for tens in range(90, -1, -1)]
+    for number, moment in enumerate(moments):
+        wave = (number % 50) / 50
+        changes += int((400 + 900 * wave) * (600 if number < 139 else 10))
+        lag_us = int(400_000 + 1_800_000 * wave) if number % 100 > 6 else 9_000_000
+        state = StreamState(
+            at(4_000 + number),
+            source_end=at(4_100 + len(moments)),
+            changes=changes,
+            transactions=changes // 3,
+            lag_us=lag_us,
+            heartbeat_us=now,
+            inconsistent=(catching_up,),
+        )
+        store._clock = lambda at_us=moment: at_us  # type: ignore[misc]
+        store.beat(BUSY, generation, state)
+    store._clock = clock
+    store.renew_lease(BUSY, generation, 3600)
+
+
+# --- the tests ---------------------------------------------------------------------------------
+
+
+def framed(tab: Tab, served: Served, search: str = "") -> FrameLocator:
+    """Open the page within Airflow's UI."""
+    inner = f"/af/cdc/page{search}" if search else ""
+    tab.goto(f"{served.url}/plugin/cdc{inner}")
+    return tab.frame_locator("iframe[title='CDC']")
+
+
+def of(name: PipelineName) -> str:
+    return f"?dag_id={name}__sync&pipeline={name}"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_navigation_leads_to_the_list_and_the_list_to_a_pipeline(
+    tab: Tab, served: Served, lively: SqlStateStore, theme: str
+) -> None:
+    themed(tab, served, theme)
+    tab.goto(f"{served.url}/")
+    tab.get_by_role("link", name="CDC").first.click()
+    frame = tab.frame_locator("iframe[title='CDC']")
+    row = frame.locator(f"tr[data-pipeline='{BUSY}']")
+    assert "streaming" in row.inner_text()
+    assert frame.locator("html").get_attribute("data-theme") == theme
+    shot(tab, f"list-{theme}")
+    row.get_by_role("link").click()
+    frame.get_by_role("heading", name="Tables (6)").wait_for()
+    frame.locator(".u-wrap canvas").first.wait_for()
+    assert f"pipeline={BUSY}" in tab.url
+    shot(tab, f"pipeline-{theme}")
+    tab.goto(f"{served.url}/cdc/page{of(BUSY)}")
+    tab.locator(".u-wrap canvas").first.wait_for()
+    shot(tab, f"pipeline-{theme}-alone")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_on_a_narrow_screen_nothing_is_wider_than_the_screen(
+    tab: Tab, served: Served, lively: SqlStateStore, theme: str
+) -> None:
+    themed(tab, served, theme)
+    tab.set_viewport_size({"width": 400, "height": 800})
+    for name, search in (("list", ""), ("pipeline", of(BUSY)), ("failed", of(QUIET))):
+        tab.goto(f"{served.url}/cdc/page{search}")
+        tab.locator("main[data-state='fresh']").wait_for()
+        shot(tab, f"narrow-{name}-{theme}")
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 400
+
+
+def test_numbers_follow_the_state(tab: Tab, served: Served, store: SqlStateStore) -> None:
+    generation = streaming(store, lag_us=2_000_000)
+    tab.goto(f"{served.url}/cdc/page{of(SHOP)}")
+    lag = tab.locator("[data-fact='Lag'] .number")
+    lag.get_by_text("2.0 s").wait_for()
+    told = StreamState(at(9), lag_us=75_000_000, heartbeat_us=store.now_us())
+    store.beat(SHOP, generation, told)
+    lag.get_by_text("1 min 15 s").wait_for()
+
+
+def test_pause_is_asked_once_and_noted_with_who_asked(
+    tab: Tab, served: Served, store: SqlStateStore
+) -> None:
+    streaming(store)
+    tab.goto(f"{served.url}/cdc/page{of(SHOP)}")
+    tab.get_by_role("button", name="Pause").click()
+    dialog = tab.get_by_role("dialog")
+    shot(tab, "question")
+    dialog.get_by_role("button", name="Do nothing").click()
+    assert store.ensure(SHOP).wanted is Wanted.RUN
+    tab.get_by_role("button", name="Pause").click()
+    dialog.get_by_role("button", name="Pause").click()
+    tab.get_by_role("button", name="Resume").wait_for()
+    assert store.ensure(SHOP).wanted is Wanted.STOP
+    assert "admin in Airflow" in store.events(SHOP)[0].text
+
+
+def test_a_request_is_cancelled_and_one_that_waits_is_approved(
+    tab: Tab, served: Served, lively: SqlStateStore
+) -> None:
+    frame = framed(tab, served, of(BUSY))
+    for name, verb in (("nightly-1", "Cancel"), ("resync-big", "Approve")):
+        frame.locator(f"[data-request='{name}']").get_by_role("button", name=verb).click()
+        frame.get_by_role("dialog").get_by_role("button", name=verb).click()
+        frame.get_by_role("dialog").wait_for(state="detached")
+    asked = {each.request_id: each.status for each in lively.requests(BUSY)}
+    assert asked["nightly-1"] is RequestStatus.CANCELLED
+    assert asked["resync-big"] is RequestStatus.ASKED
+    frame.locator("[data-request='nightly-1']").get_by_text("cancelled").wait_for()
+
+
+def test_a_resync_is_a_dry_run_first_and_only_then_asked_for(
+    tab: Tab, served: Served, page: Page, lively: SqlStateStore
+) -> None:
+    """Its DAG's tasks are done by hand here; `tests/airflow/test_resync_dag.py` runs them."""
+    dag = f"/api/v2/dags/{BUSY}__resync"
+    assert page.airflow("PATCH", dag, {"is_paused": False}).status_code == 200
+    tab.goto(f"{served.url}/cdc/page{of(BUSY)}")
+    tab.get_by_role("button", name="Resync…").click()
+    dialog = tab.get_by_role("dialog")
+    dialog.get_by_label("Tables").select_option("shop.stock")
+    assert dialog.get_by_role("button", name="Read again").is_disabled()
+    dialog.get_by_role("button", name="Dry run").click()
+    run_id = run_of(page, dag, dry_run=True)
+    estimated(f"{BUSY}__resync", run_id)
+    dialog.get_by_text("Rows at the source, about: 98,720").wait_for()
+    dialog.get_by_text("shop.stock: about 98,720 rows").wait_for()
+    shot(tab, "resync")
+    dialog.get_by_text("Some rows of one table").click()
+    dialog.get_by_label("From key").fill("7")
+    assert dialog.get_by_role("button", name="Read again").is_disabled()  # not what was estimated
+    dialog.get_by_label("From key").fill("")
+    dialog.get_by_role("button", name="Dry run").click()
+    estimated(f"{BUSY}__resync", run_of(page, dag, dry_run=True, but={run_id}))
+    dialog.get_by_role("button", name="Read again").click()
+    dialog.wait_for(state="detached")
+    run_of(page, dag, dry_run=False)
+
+
+def run_of(page: Page, dag: str, *, dry_run: bool, but: Collection[str] = ()) -> str:
+    """Wait for a run that the page began, with what it was given."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        for run in page.airflow("GET", f"{dag}/dagRuns").json()["dag_runs"]:
+            if run["conf"]["dry_run"] is dry_run and run["dag_run_id"] not in but:
+                assert run["conf"]["tables"] == ["shop.stock"]
+                return str(run["dag_run_id"])
+        time.sleep(0.2)
+    raise AssertionError("no run was begun")
+
+
+def estimated(dag_id: str, run_id: str) -> None:
+    """Do what the run's tasks would: estimate, and end."""
+    from airflow.models.dagrun import DagRun  # noqa: PLC0415, TID251 - Airflow's own tables
+    from airflow.models.xcom import XComModel  # noqa: PLC0415, TID251
+    from airflow.utils.session import create_session  # noqa: PLC0415, TID251
+    from airflow.utils.state import DagRunState  # noqa: PLC0415, TID251
+
+    value = {
+        "rows": 98_720,
+        "needs_approval": False,
+        "text": "shop.stock: about 98,720 rows",
+        "load": "one connection",
+    }
+    with create_session() as session:
+        XComModel.set(
+            key="return_value",
+            value=value,
+            dag_id=dag_id,
+            task_id="estimate",
+            run_id=run_id,
+            session=session,
+        )
+        run = session.query(DagRun).filter_by(dag_id=dag_id, run_id=run_id).one()
+        run.state = DagRunState.SUCCESS
+
+
+def test_what_a_table_is_called_is_text(tab: Tab, served: Served, lively: SqlStateStore) -> None:
+    tab.goto(f"{served.url}/cdc/page{of(BUSY)}")
+    tables = tab.locator("article.table strong")
+    tables.first.wait_for()
+    assert str(TableId("shop", NASTY)) in tables.all_inner_texts()
+    assert tab.locator("main img").count() == 0
+    assert tab.title() != "1"
+
+
+def test_who_may_only_look_finds_no_button_to_press(
+    browser: Browser, served: Served, store: SqlStateStore
+) -> None:
+    streaming(store)
+    for tab in opened(browser, served, "VIEWER"):
+        tab.goto(f"{served.url}/cdc/page{of(SHOP)}")
+        tab.get_by_role("button", name="Pause").wait_for()
+        assert tab.locator("main button:enabled").count() == 0
+
+
+def test_a_server_that_is_gone_is_told_and_what_is_shown_stays(
+    tab: Tab, served: Served, store: SqlStateStore
+) -> None:
+    streaming(store)
+    tab.goto(f"{served.url}/cdc/page{of(SHOP)}")
+    tab.locator("main[data-state='fresh']").wait_for()
+    tab.context.set_offline(True)
+    tab.get_by_role("alert").get_by_text("does not answer").wait_for()
+    assert tab.get_by_role("heading", name=str(SHOP)).is_visible()
+    shot(tab, "outage")
+    tab.context.set_offline(False)
+    tab.get_by_role("alert").wait_for(state="hidden")
+
+
+def test_a_task_links_to_the_page_of_its_pipeline(
+    tab: Tab, served: Served, lively: SqlStateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow_cdc_provider.links.page import page_url  # noqa: PLC0415 - loads Airflow
+
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", served.url)
+    for dag_id in (SHOP_DAG, f"{SHOP}__verify"):
+        tab.goto(page_url(dag_id))
+        frame = tab.frame_locator("iframe[title='CDC']")
+        frame.get_by_role("heading", name=str(SHOP)).wait_for()

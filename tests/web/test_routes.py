@@ -1,0 +1,260 @@
+"""What the page is told of pipelines."""
+
+from __future__ import annotations
+
+import socketserver
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, create_engine, event, text
+
+from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase, Wanted
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.requests import RequestStatus
+from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.state.store import SqlStateStore, open_store
+from tests.behaviours.request_behaviours import request_of
+from tests.behaviours.state_behaviours import ORDERS, at, counted, plan_of, report_of, splits_of
+from tests.web.conftest import SHOP, SHOP_DAG, Page, pipeline_dags, streaming
+
+ONE = f"/api/pipelines/{SHOP_DAG}/{SHOP}"
+NASTY = '<img src=x onerror="alert(1)">'
+
+
+def test_a_pipeline_that_has_not_run_is_listed_as_new(page: Page, store: SqlStateStore) -> None:
+    row = page.row(str(SHOP))
+    assert (row["dag_id"], row["phase"], row["tables"], row["problem"]) == (
+        SHOP_DAG,
+        "new",
+        0,
+        None,
+    )
+
+
+def test_the_list_says_what_each_pipeline_does_and_what_is_wrong(
+    page: Page, store: SqlStateStore
+) -> None:
+    generation = streaming(store, changes=7, lag_us=2_500_000)
+    store.mark_table(SHOP, generation, ORDERS, TablePhase.FAILED, str(RefusedError("no key")))
+    store.ask(replace(request_of(), pipeline=SHOP, status=RequestStatus.WAITING))
+    row = page.row(str(SHOP))
+    assert (row["phase"], row["lag_s"], row["stale"]) == ("streaming", 2.5, False)
+    assert (row["tables"], row["consistent"], row["stopped"]) == (1, 0, 1)
+    assert (row["open_requests"], row["waiting_requests"]) == (1, 1)
+    (problem,) = row["problems"]
+    assert (problem["table"], problem["what"]) == ("shop.orders", "no key")
+
+
+def test_a_stream_that_is_silent_is_stale(page: Page, store: SqlStateStore) -> None:
+    streaming(store, heartbeat_us=store.now_us() - 31_000_000)
+    assert page.row(str(SHOP))["stale"] is True
+
+
+def test_one_pipeline_shows_tables_ranges_requests_and_events(
+    page: Page, store: SqlStateStore
+) -> None:
+    generation = streaming(store, source_end=at(99), inconsistent=(ORDERS,))
+    splits = splits_of(3)
+    store.add_splits(SHOP, generation, splits)
+    report = report_of(splits[0], rows=10)
+    store.mark_split(SHOP, generation, splits[0], SplitStatus.FINISHED, report=report)
+    store.mark_split(SHOP, generation, splits[1], SplitStatus.READING)
+    asked = store.ask(replace(request_of(), pipeline=SHOP))
+    store.move_request(
+        SHOP,
+        generation,
+        asked.request_id,
+        expected=RequestStatus.ASKED,
+        to=RequestStatus.READING,
+    )
+    store.tell(SHOP, "something happened", level="warning")
+    form = page.get(ONE).json()
+    (table,) = form["table_list"]
+    assert (table["source"], table["strip"], table["rows"]) == ("shop.orders", "9r0", 10)
+    assert (table["finished"], table["splits"]) == (1, 3)
+    assert table["requests"] == [asked.request_id]
+    assert [each["id"] for each in form["requests"]] == [asked.request_id]
+    assert form["events"][0]["text"] == "something happened"
+    assert form["stream"]["source_end"] == str(at(99))
+    assert form["stream"]["inconsistent"] == ["shop.orders"]
+
+
+def test_samples_are_those_of_the_last_day(page: Page, store: SqlStateStore) -> None:
+    streaming(store, changes=7, lag_us=3)
+    (sample,) = page.get(f"{ONE}/samples").json()["samples"]
+    assert sample[1:] == [10, 3, 7, 0]
+
+
+@pytest.mark.parametrize(
+    ("wish", "wanted"), [("stop", Wanted.STOP), ("run", Wanted.RUN), ("restart", Wanted.RESTART)]
+)
+def test_a_wish_is_noted(page: Page, store: SqlStateStore, wish: str, wanted: Wanted) -> None:
+    streaming(store)
+    assert page.post(f"{ONE}/wanted", {"wanted": wish}).json() == {"wanted": wanted.value}
+    assert store.ensure(SHOP).wanted is wanted
+
+
+def test_a_pipeline_that_failed_is_tried_again_once_it_may_run(
+    page: Page, store: SqlStateStore
+) -> None:
+    generation = streaming(store)
+    store.store_hand_off(SHOP, generation, StreamSplit(at(4), None, ()))
+    store.move(SHOP, generation, expected=Phase.STREAMING, to=Phase.FAILED, error="it broke")
+    assert page.row(str(SHOP))["problems"][0]["what"] == "it broke"
+    assert page.post(f"{ONE}/wanted", {"wanted": "run"}).status_code == 200
+    state = store.ensure(SHOP)
+    assert (state.phase, state.wanted) == (Phase.HANDED_OFF, Wanted.RUN)
+
+
+def test_a_body_with_more_than_is_asked_for_is_refused(page: Page, store: SqlStateStore) -> None:
+    streaming(store)
+    bodies: list[object] = [{"wanted": "drop"}, {"wanted": "run", "more": 1}, {}, []]
+    for body in bodies:
+        assert page.post(f"{ONE}/wanted", body).status_code == 422
+    assert page.post(f"{ONE}/requests/r1/cancel", {"more": 1}).status_code == 422
+
+
+def test_an_error_says_what_where_at_risk_and_what_to_do(page: Page, store: SqlStateStore) -> None:
+    streaming(store)
+    answer = page.post(f"{ONE}/requests/none/cancel", {})
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert error["code"] == "CDC-CFG-001"
+    assert "has no request 'none'" in error["what"]
+    assert all(error[fact] for fact in ("where", "risk", "remedy"))
+
+
+def test_a_store_that_is_not_there_is_a_row_with_its_reason_and_is_not_made(
+    page: Page, store: SqlStateStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = tmp_path / "missing.db"
+    monkeypatch.setenv("AIRFLOW_CONN_WEB_MISSING", f"sqlite:///{missing}")
+    pipeline_dags(tmp_path, ["web_missing"], state="conn_id: web_missing", only_sync=True)
+    pipeline_dags(tmp_path, ["web_nowhere"], state="conn_id: web_nowhere", only_sync=True)
+    assert "no state store yet" in page.row("web_missing")["problem"]["what"]
+    assert "no connection 'web_nowhere'" in page.row("web_nowhere")["problem"]["what"]
+    assert page.row(str(SHOP))["problem"] is None
+    assert not missing.exists()
+    answer = page.post("/api/pipelines/web_missing__sync/web_missing/wanted", {"wanted": "stop"})
+    assert (answer.status_code, missing.exists()) == (400, False)
+
+
+def test_a_store_that_does_not_answer_is_tried_once_for_all_its_pipelines(
+    page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with deaf_server() as (port, heard):
+        monkeypatch.setenv("AIRFLOW_CONN_WEB_DEAF", f"mysql://cdc:planted@127.0.0.1:{port}/s")
+        names = [f"web_deaf_{number}" for number in range(5)]
+        pipeline_dags(tmp_path, names, state="conn_id: web_deaf", only_sync=True)
+        rows = [page.row(name) for name in names]
+        assert {row["problem"]["code"] for row in rows} == {"CDC-STA-001"}
+        assert "planted" not in str(rows)
+        assert len(heard) == 1
+
+
+@contextmanager
+def deaf_server() -> Iterator[tuple[int, list[object]]]:
+    """Give the port of a server that hangs up at once, and who called."""
+    heard: list[object] = []
+
+    class Deaf(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            heard.append(self.client_address)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Deaf) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1], heard
+        server.shutdown()
+
+
+def test_looking_does_not_migrate_a_store_of_another_release(
+    page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dsn = f"sqlite:///{tmp_path}/old.db"
+    open_store(dsn).close()
+    engine = create_engine(dsn)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE cdc_alembic_version SET version_num = '0001'"))
+    monkeypatch.setenv("AIRFLOW_CONN_WEB_OLD", dsn)
+    pipeline_dags(tmp_path, ["web_old"], state="conn_id: web_old", only_sync=True)
+    assert "another release" in page.row("web_old")["problem"]["what"]
+    with engine.connect() as connection:
+        version = connection.execute(text("SELECT version_num FROM cdc_alembic_version")).scalar()
+    engine.dispose()
+    assert version == "0001"
+
+
+def test_one_of_airflows_own_settings_is_no_state_store(page: Page, tmp_path: Path) -> None:
+    pipeline_dags(
+        tmp_path, ["web_own"], state="dsn_env: AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", only_sync=True
+    )
+    assert "Airflow's own" in page.row("web_own")["problem"]["what"]
+
+
+def test_what_is_shown_is_text_and_never_part_of_a_page(page: Page, store: SqlStateStore) -> None:
+    generation = streaming(store)
+    nasty = TableId("shop", NASTY)
+    store.start_plan(SHOP, generation, "plan-2", [plan_of(nasty)])
+    store.tell(SHOP, NASTY)
+    answer = page.get(ONE)
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json()["table_list"][0]["source"] == str(nasty)
+    assert NASTY not in page.get("/page").text
+
+
+def test_the_list_sends_the_same_few_statements_for_a_hundred_pipelines(
+    page: Page, tmp_path: Path, store: SqlStateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The seconds are printed, and not judged."""
+    dsn = f"sqlite:///{tmp_path}/many.db"
+    monkeypatch.setenv("AIRFLOW_CONN_WEB_MANY", dsn)
+    many = open_store(dsn)
+    names = [f"web_many_{number:03}" for number in range(100)]
+    pipeline_dags(tmp_path, names, state="conn_id: web_many", only_sync=True)
+    plans = [_plan(number) for number in range(20)]
+    for name in names:
+        generation = many.take_over(PipelineName(name), "the test").generation
+        many.start_plan(PipelineName(name), generation, "plan", plans)
+    page.get("/api/pipelines")  # reads the DAGs and opens the store
+    page.get(ONE)
+    with _of_every_store() as sent:
+        started = time.perf_counter()
+        rows = page.get("/api/pipelines").json()["pipelines"]
+        took_s = time.perf_counter() - started
+    shown = [row for row in rows if row["pipeline"] in names]
+    assert [row["tables"] for row in shown] == [20] * 100
+    print(f"100 pipelines, 2,000 tables: {took_s * 1000:.0f} ms, {len(sent)} statements")
+    assert not [each for each in sent if "serialized_dag.data" in each]  # read once
+    # those of this store and of the other tests' stores
+    assert len(sent) <= 9 * 4
+    with counted(many) as statements:
+        many.overviews([PipelineName(name) for name in names], many.now_us())
+    assert len(statements) == 8
+    many.close()
+
+
+def _plan(number: int) -> TablePlan:
+    return plan_of(TableId("shop", f"table_{number}"))
+
+
+@contextmanager
+def _of_every_store() -> Iterator[list[str]]:
+    """Give the statements that all open state stores send."""
+    sent: list[str] = []
+
+    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        if "cdc_" in statement or "serialized_dag.data" in statement:
+            sent.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        yield sent
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
