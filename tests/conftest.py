@@ -71,6 +71,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(marker)
 
 
+class FailuresAtOnce:
+    """Names what failed when it failed: a run that is cut off prints no summary."""
+
+    def __init__(self, terminal: pytest.TerminalReporter) -> None:
+        self._terminal = terminal
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._terminal.write_line(f"\n{report.nodeid} failed in {report.when}", red=True)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    plugins = session.config.pluginmanager
+    terminal = plugins.get_plugin("terminalreporter")
+    if terminal is not None:  # a worker has none
+        plugins.register(FailuresAtOnce(terminal))
+
+
 def pytest_report_header() -> list[str]:
     """Say what the tests run on, as far as it is known before anything has started."""
     names = (MYSQL_DSN, MYSQL_SINK_DSN, MARIADB_DSN, POSTGRES_DSN)
