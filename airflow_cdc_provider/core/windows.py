@@ -127,7 +127,7 @@ def _changes(zone: tzinfo, after: datetime, until: datetime) -> Iterator[datetim
 
 def _change(zone: tzinfo, after: datetime, before: datetime) -> datetime:
     """Find the first second of another offset; it lies behind `after`, up to `before`."""
-    after -= timedelta(microseconds=after.microsecond)
+    after, before = after.replace(microsecond=0), before.replace(microsecond=0)
     known = _offset(after, zone)
     while before - after > _S:
         middle = after + (before - after) // _S // 2 * _S
