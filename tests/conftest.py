@@ -39,6 +39,7 @@ _AIRFLOW_HOME = tempfile.TemporaryDirectory(prefix="cdc-airflow-home-")
 os.environ["AIRFLOW_HOME"] = _AIRFLOW_HOME.name
 os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
 os.environ["AIRFLOW__CORE__UNIT_TEST_MODE"] = "True"
+os.environ["AIRFLOW__API_AUTH__JWT_SECRET"] = "as long as its signature asks for " * 2
 os.environ["AIRFLOW__CORE__DAGS_FOLDER"] = f"{_AIRFLOW_HOME.name}/dags"
 # Jobs' files go to the user's own state directory; each test session has its own.
 _STATE_HOME = tempfile.TemporaryDirectory(prefix="cdc-state-home-", ignore_cleanup_errors=True)

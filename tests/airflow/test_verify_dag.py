@@ -69,7 +69,16 @@ def events(copy: Copied) -> list[dict[str, Any]]:
     return [json.loads(extra) for (extra,) in told]
 
 
-def test_a_run_finds_source_and_sink_equal_and_says_so(copy: Copied) -> None:
+@pytest.fixture
+def equal_copy(copy: Copied) -> Copied:
+    """The copy, without what other tests have left different."""
+    if not copy.is_equal:
+        Verified(copy, repair="always")
+    return copy
+
+
+def test_a_run_finds_source_and_sink_equal_and_says_so(equal_copy: Copied) -> None:
+    copy = equal_copy
     copy.shop.change(3)  # which the sink has not yet, and nobody is at work
     run = Verified(copy)
     assert run.states == {
@@ -159,8 +168,9 @@ def compare(copy: Copied) -> dict[str, Any]:
 
 
 def test_whoever_is_at_work_is_waited_for_before_rows_count_as_different(
-    copy: Copied, monkeypatch: pytest.MonkeyPatch
+    equal_copy: Copied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    copy = equal_copy
     with copy.opened("a run of the sync DAG") as other, closing(open_ledger(other)) as ledger:
         generation = take_over(other, ledger).generation
         copy.shop.change(4)

@@ -106,7 +106,6 @@ def state_dsn(web_folder: Path) -> Iterator[str]:
     dsn = f"sqlite:///{web_folder}/state.db"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AIRFLOW_CONN_WEB_STATE", dsn)
-        patch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", "as long as its signature asks for " * 2)
         yield dsn
 
 
