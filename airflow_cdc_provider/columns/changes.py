@@ -11,13 +11,13 @@ a row came by SELECT or from the log.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.positions import LogPosition, TransactionPoint
+from airflow_cdc_provider.core.positions import Fact, LogPosition, TransactionPoint
 from airflow_cdc_provider.core.statement_effect import StatementEffect
 
 if TYPE_CHECKING:
@@ -50,9 +50,23 @@ class TableChanges:
     """int8: a value of `Op`."""
     before: pa.RecordBatch
     after: pa.RecordBatch
+    facts: pa.RecordBatch | None = None
+    """What the log tells of each change besides, if a sink asked: by Debezium's names."""
 
     def __len__(self) -> int:
         return len(self.op)
+
+    def take(self, places: pa.Array) -> TableChanges:
+        """Return the changes at some places, given in order."""
+        return TableChanges(
+            self.table,
+            self.transaction.take(places),
+            self.ordinal.take(places),
+            self.op.take(places),
+            self.before.take(places),
+            self.after.take(places),
+            None if self.facts is None else self.facts.take(places),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +78,8 @@ class Statement:
     point: TransactionPoint
     effect: StatementEffect
     """What it does to tables."""
+    facts: Mapping[str, Fact] = field(default_factory=dict, hash=False)
+    """What the log tells of it besides, as of changes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -380,6 +380,8 @@ class SinkAbilities:
     """Its tables can be changed as the source's are, while the stream flows."""
     isolates_tables: bool = False
     """One table can be left alone while the others flow, and come back."""
+    facts: tuple[str, ...] = ()
+    """What of Debezium's `source` it writes with each change."""
 
     @property
     def begins_tables_again(self) -> bool:

@@ -181,6 +181,8 @@ class LogReading:
     """Batches end at each statement that names a table, harmless or not."""
     picks: TablePicks = NO_PICKS
     """Batches end at each statement by which a table comes that these pick."""
+    facts: tuple[str, ...] = ()
+    """What is to be told of each change besides, by Debezium's names."""
 
 
 @dataclass(frozen=True, slots=True)

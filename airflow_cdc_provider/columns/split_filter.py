@@ -14,7 +14,7 @@ transactions at a time. The answer is that of `TableProgress.owns`, key by key.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -93,14 +93,7 @@ def filtered(
     if kept.all() and np.array_equal(op, as_numpy(changes.op)):
         return changes
     places = numbers_of(np.flatnonzero(kept))
-    return TableChanges(
-        table=changes.table,
-        transaction=changes.transaction.take(places),
-        ordinal=changes.ordinal.take(places),
-        op=as_arrow(op[kept].astype(np.int8), None, pa.int8()),
-        before=changes.before.take(places),
-        after=changes.after.take(places),
-    )
+    return replace(changes.take(places), op=as_arrow(op[kept].astype(np.int8), None, pa.int8()))
 
 
 def _after_their_split(

@@ -84,11 +84,18 @@ class Folder:
     """Absolute."""
     form: str
     """How its files are written: `json` or `parquet`."""
+    with_queries: bool = False
+    """Each change comes with the statement that made it."""
+
+    @property
+    def identity(self) -> str:
+        """Return which folder it is, and of which form."""
+        return f"file:///{quote(self.path.lstrip('/'), safe='/')}?form={self.form}"
 
     @property
     def address(self) -> str:
         """Return the folder in the form of a DSN; `parse_sink` reads it back."""
-        return f"file:///{quote(self.path.lstrip('/'), safe='/')}?form={self.form}"
+        return f"{self.identity}&with_queries=1" if self.with_queries else self.identity
 
     def __str__(self) -> str:
         return self.path
@@ -106,7 +113,8 @@ def parse_sink(dsn: str) -> SinkPlace:
         parts = parse_dsn(dsn)
     except DsnError as error:
         raise ValueError(f"a folder looks like file:///path; of this {error}") from None
-    return Folder(f"/{parts.path}", parts.options.get("form", ""))
+    with_queries = _flag(parts.options, "with_queries", default=False)
+    return Folder(f"/{parts.path}", parts.options.get("form", ""), with_queries)
 
 
 def _looks_like() -> str:

@@ -60,6 +60,15 @@ def images(rows: Sequence[tuple[object, ...]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
+def facts(count: int) -> pa.RecordBatch:
+    queries = pa.array(["a", None, "b"]).dictionary_encode()
+    wanted = pa.array([number % 3 for number in range(count)], pa.int64())
+    return pa.RecordBatch.from_arrays([wanted, queries.take(wanted)], names=["id", "query"])
+
+
+told = st.dictionaries(st.sampled_from(["file", "pos"]), st.integers() | st.text())
+
+
 @st.composite
 def batches(draw: st.DrawFn) -> ChangeBatch:
     transactions = tuple(draw(st.lists(points, max_size=3)))
@@ -75,12 +84,13 @@ def batches(draw: st.DrawFn) -> ChangeBatch:
                 pa.array([Op.UPDATE] * count, pa.int8()),
                 images(rows),
                 images(rows[::-1]),
+                draw(st.sampled_from([None, facts(count)])),
             )
         )
     barrier = draw(
         st.one_of(
             st.none(),
-            st.builds(Statement, st.text(), st.text(), points, effects),
+            st.builds(Statement, st.text(), st.text(), points, effects, told),
         )
     )
     end = draw(st.one_of(st.none(), log_positions))
@@ -102,6 +112,8 @@ def test_a_batch_reads_back_equal(batch: ChangeBatch) -> None:
         )
         assert mine.before.equals(theirs.before, check_metadata=True)
         assert mine.after.equals(theirs.after, check_metadata=True)
+        assert (mine.facts is None) == (theirs.facts is None)
+        assert mine.facts is None or mine.facts.equals(theirs.facts)
 
 
 @given(st.lists(st.binary(min_size=1, max_size=20)), st.integers(1, 7))

@@ -114,7 +114,7 @@ WRONG = [
     ("DR_DSN", "DR_DSN\ntopology: {name: x}", 7, "two-way sync is not in this release"),
     ("DR_DSN", "DR_DSN\n  dsn_env: TWICE", 7, "there twice, first on line 6"),
     ("DR_DSN", "DR_DSN\n  type: changelog", 5, "neither conn_id nor dsn_env for a changelog"),
-    ("DR_DSN", "DR_DSN\n  path: /data", 5, "has no path and no format"),
+    ("DR_DSN", "DR_DSN\n  path: /data", 5, "has no path, no format"),
     ("dsn_env: DR_DSN", f"{_LOG}\n  existing_rows: replace", 5, "replaces no rows"),
     ("dsn_env: DR_DSN", "type: changelog\n  path: data", 7, "no absolute path"),
     ("dsn_env: DR_DSN", "type: changelog\n  path: s3://b/data", 7, "only a file system"),

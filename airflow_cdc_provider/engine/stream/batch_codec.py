@@ -28,7 +28,7 @@ from airflow_cdc_provider.core.positions import TransactionPoint
 
 PART_BYTES = 4 * 1024 * 1024
 _LENGTH = struct.Struct("<I")
-_FACTS = ("transaction", "ordinal", "op")
+_PLACES = ("transaction", "ordinal", "op")
 
 
 def encode(batch: ChangeBatch) -> bytes:
@@ -45,7 +45,11 @@ def encode(batch: ChangeBatch) -> bytes:
         "only_ledgers": batch.only_ledgers,
         "barrier": None if barrier is None else _statement_form(barrier),
         "tables": [
-            {"table": str(changes.table), "columns": changes.before.num_columns}
+            {
+                "table": str(changes.table),
+                "columns": changes.before.num_columns,
+                "has_facts": changes.facts is not None,
+            }
             for changes in batch.tables
         ],
         "lengths": [stream.size for stream in streams],
@@ -65,10 +69,7 @@ def decode(encoded: bytes) -> ChangeBatch:
     streams = _streams(pa.py_buffer(encoded), _LENGTH.size + length, header["lengths"])
     points_of = transactions_of(header["system"]).from_columns
     transactions = points_of(next(streams))
-    tables = tuple(
-        _apart(TableId.parse(form["table"]), form["columns"], next(streams))
-        for form in header["tables"]
-    )
+    tables = tuple(_apart(next(streams), **form) for form in header["tables"])
     barrier = header["barrier"]
     return ChangeBatch(
         start=position_from_json(header["start"]),
@@ -86,11 +87,13 @@ def _statement_form(statement: Statement) -> dict[str, object]:
         "database": statement.database,
         "sql": statement.sql,
         "effect": effect_to_json(statement.effect),
+        "facts": dict(statement.facts),
     }
 
 
 def _statement(form: dict[str, Any], point: TransactionPoint) -> Statement:
-    return Statement(form["database"], form["sql"], point, effect_from_json(form["effect"]))
+    effect = effect_from_json(form["effect"])
+    return Statement(form["database"], form["sql"], point, effect, form["facts"])
 
 
 def parts_of(encoded: bytes, part_bytes: int = PART_BYTES) -> Iterator[tuple[bytes, bool]]:
@@ -126,21 +129,30 @@ def _streams(buffer: pa.Buffer, offset: int, lengths: Sequence[int]) -> Iterator
 
 def _side_by_side(changes: TableChanges) -> pa.RecordBatch:
     before, after = changes.before, changes.after
-    facts = [changes.transaction, changes.ordinal, changes.op]
-    fields = [pa.field(name, fact.type) for name, fact in zip(_FACTS, facts, strict=True)]
-    schema = pa.schema([*fields, *before.schema, *after.schema], metadata=before.schema.metadata)
-    return pa.RecordBatch.from_arrays([*facts, *before.columns, *after.columns], schema=schema)
+    places = [changes.transaction, changes.ordinal, changes.op]
+    fields = [pa.field(name, place.type) for name, place in zip(_PLACES, places, strict=True)]
+    arrays = [*places, *before.columns, *after.columns]
+    fields += [*before.schema, *after.schema]
+    if changes.facts is not None:
+        arrays += changes.facts.columns
+        fields += changes.facts.schema
+    schema = pa.schema(fields, metadata=before.schema.metadata)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _apart(table: TableId, columns: int, batch: pa.RecordBatch) -> TableChanges:
-    facts = len(_FACTS)
-    middle = facts + columns
-    before, after = (
-        pa.RecordBatch.from_arrays(
-            batch.columns[first:last],
-            schema=pa.schema(list(batch.schema)[first:last], metadata=batch.schema.metadata),
-        )
-        for first, last in ((facts, middle), (middle, batch.num_columns))
+def _apart(batch: pa.RecordBatch, *, table: str, columns: int, has_facts: bool) -> TableChanges:
+    def part(first: int, last: int, metadata: dict[bytes, bytes] | None) -> pa.RecordBatch:
+        schema = pa.schema(list(batch.schema)[first:last], metadata=metadata)
+        return pa.RecordBatch.from_arrays(batch.columns[first:last], schema=schema)
+
+    first, metadata = len(_PLACES), batch.schema.metadata
+    middle, last = first + columns, first + 2 * columns
+    return TableChanges(
+        TableId.parse(table),
+        batch.column(0),
+        batch.column(1),
+        batch.column(2),
+        part(first, middle, metadata),
+        part(middle, last, metadata),
+        part(last, batch.num_columns, None) if has_facts else None,
     )
-    transaction, ordinal, op = batch.columns[:facts]
-    return TableChanges(table, transaction, ordinal, op, before, after)

@@ -322,10 +322,10 @@ def _end_of_log(job: Job) -> LogPosition:
 
 
 def _task(job: Job, following: Following) -> StreamTask:
-    spec, schemas = job.spec, job.schemas()
+    spec, schemas, sink = job.spec, job.schemas(), job.sink()
     return StreamTask(
         source=job.source(),
-        sink=job.sink(),
+        sink=sink,
         reading=LogReading(
             # a table of the plan may be on its way in or out
             schemas={table: schemas[table] for table in schemas if table in following.tables},
@@ -333,6 +333,7 @@ def _task(job: Job, following: Following) -> StreamTask:
             max_batch_changes=spec.max_batch_changes,
             zero_dates=spec.zero_dates,
             picks=spec.picks,
+            facts=sink.abilities.facts,
         ),
         max_batch_s=spec.max_batch_s,
     )

@@ -128,6 +128,12 @@ class SinkSection(Reference):
     format: Literal["json", "parquet"] | None = Field(
         default=None, description="Of a `changelog`: how its files are written; `json` if left out."
     )
+    include_query: bool = Field(
+        default=False,
+        description="Of a `changelog`: each change tells the statement that made it, where the "
+        "server logs statements beside rows. The text is there again for every row that it "
+        "changed, with all values in it.",
+    )
     route: Routes = Field(
         default_factory=dict,
         description='Where tables go, as `"shop.*": "dr_shop.*"`; a `*` on the right is what it '
@@ -145,9 +151,9 @@ class SinkSection(Reference):
     def _is_named(self) -> Self:
         if self.type == "changelog":
             self._require_folder()
-        elif self.path is not None or self.format is not None:
+        elif self.path is not None or self.format is not None or self.include_query:
             raise WrongValueError(
-                f"a sink of type {self.type} has no path and no format",
+                f"a sink of type {self.type} has no path, no format and no include_query",
                 "write type: changelog, or leave them out",
             )
         else:
@@ -174,7 +180,9 @@ class SinkSection(Reference):
     @property
     def folder(self) -> Folder | None:
         """Return the folder of a changelog, None for a server."""
-        return None if self.path is None else Folder(self.path, self.format or "json")
+        if self.path is None:
+            return None
+        return Folder(self.path, self.format or "json", self.include_query)
 
     @property
     def routes(self) -> tuple[Route, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,7 +36,9 @@ ABILITIES = SinkAbilities(
     takes_native_chunks=False,
     verifiable=False,
     joins=False,
+    facts=("file", "pos", "row", "server_id", "thread"),
 )
+_WITH_QUERIES = replace(ABILITIES, facts=(*ABILITIES.facts, "query"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +55,10 @@ class ChangelogSink:
 
     @property
     def abilities(self) -> SinkAbilities:
-        return ABILITIES
+        return _WITH_QUERIES if self.folder.with_queries else ABILITIES
 
     def identity(self) -> str:
-        return self.folder.address
+        return self.folder.identity
 
     def reserved_for(self, database: str) -> str:  # noqa: ARG002 - any name makes a folder
         return ""

@@ -267,7 +267,7 @@ class ChangelogChangeSink:
         by = Transactions([batch.barrier.point], batch.start.system)
         for table in tables:
             columns = self._captured.columns_of(table)
-            event = self._envelopes[table].truncated(columns, by, now_us)
+            event = self._envelopes[table].truncated(columns, by, batch.barrier.facts, now_us)
             self._file(pending, self._folders[table], batch).write(event, 1)
 
 

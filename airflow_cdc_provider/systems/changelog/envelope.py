@@ -7,7 +7,7 @@ place for it of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -111,7 +111,11 @@ class TableEnvelope:
     ) -> Members:
         """Return changes of the log."""
         of = events.transaction
-        source: dict[str, Value] = {"snapshot": text("false"), **transactions.source(of)}
+        source: dict[str, Value] = {
+            "snapshot": text("false"),
+            **transactions.source(of),
+            **_facts(events),
+        }
         transaction = Members(
             (
                 ("id", transactions.ids(of)),
@@ -132,7 +136,9 @@ class TableEnvelope:
             now_us=now_us,
         )
 
-    def truncated(self, columns: pa.Schema, by: Transactions, now_us: int) -> Members:
+    def truncated(
+        self, columns: pa.Schema, by: Transactions, facts: Mapping[str, Fact], now_us: int
+    ) -> Members:
         """Return the event of a table that was emptied, by the one transaction given."""
         rows = pa.RecordBatch.from_arrays(
             [pa.nulls(1, field.type) for field in columns], schema=columns
@@ -141,6 +147,7 @@ class TableEnvelope:
         source: dict[str, Value] = {
             "snapshot": text("false"),
             **by.source(first),
+            **{name: _constant(value) for name, value in facts.items()},
         }
         row = Members(self._row(rows).values, nowhere)
         return self._envelope(
@@ -246,6 +253,15 @@ def _image(changes: TableChanges, events: TableEvents, *, before: bool) -> pa.Re
     if len(events) == len(changes):
         return rows  # no change is two events, so each has its own row
     return rows.take(numbers_of(events.change))
+
+
+def _facts(events: TableEvents) -> dict[str, Value]:
+    facts = events.changes.facts
+    if facts is None:
+        return {}
+    if len(events) != len(events.changes):
+        facts = facts.take(numbers_of(events.change))
+    return dict(zip(facts.schema.names, facts.columns, strict=True))
 
 
 def _chosen(

@@ -207,6 +207,7 @@ class MySqlSource:
             schemas=reading.schemas.get,
             every_statement=reading.every_statement,
             picks=reading.picks,
+            facts=reading.facts,
         )
 
     def look_at_log(

@@ -70,6 +70,7 @@ def _properties(given: Given, folder: str) -> dict[str, object]:
         "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
         "schema.history.internal.file.filename": f"{folder}/history",
         "include.schema.changes": "false",
+        "include.query": "true",
         "tombstones.on.delete": "false",
         "provide.transaction.metadata": "true",
         "decimal.handling.mode": "string",

@@ -40,7 +40,7 @@ class ChangelogWorld(SinkWorld):
 
     def events(self, table: str = "orders") -> list[Event]:
         """What the log holds of a table, in order."""
-        return [each for file in sealed_files(self.root, f"shop.{table}") for each in _read(file)]
+        return events_in(self.root, f"shop.{table}")
 
     def markers(self) -> list[Event]:
         return [each for file in marker_files(self.root) for each in _read(file)]
@@ -70,6 +70,11 @@ class ChangelogWorld(SinkWorld):
         stream = hand_off(finished)
         self.ledger.store_stream(stream)
         return stream
+
+
+def events_in(root: Path, table: str) -> list[Event]:
+    """Return what a folder holds of a table, in order."""
+    return [each for file in sealed_files(root, table) for each in _read(file)]
 
 
 def _read(file: Path) -> list[Event]:

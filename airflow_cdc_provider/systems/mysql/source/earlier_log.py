@@ -118,6 +118,7 @@ def _piece(changes: TableChanges) -> Piece:
         as_numpy(changes.op),
         changes.before,
         changes.after,
+        changes.facts,
     )
 
 

@@ -80,6 +80,7 @@ class LogReader:
         held: Sequence[Held] = (),
         every_statement: bool = False,
         picks: TablePicks = NO_PICKS,
+        facts: Collection[str] = (),
         heartbeat_s: float = 1.0,
         silence_s: float = 30.0,
     ) -> None:
@@ -90,6 +91,7 @@ class LogReader:
             held=held,
             heartbeat_s=heartbeat_s,
             silence_s=silence_s,
+            with_queries="query" in facts,
         )
         self._known = KnownLog(self._transport, held, str(endpoint))
         capabilities = self._transport.capabilities
@@ -102,10 +104,12 @@ class LogReader:
             limits=limits or BatchLimits(),
             zero_dates=zero_dates,
             schemas=schemas,
-            before=before or self._earlier_log(endpoint, captured, limits, zero_dates, schemas),
+            before=before
+            or self._earlier_log(endpoint, captured, limits, zero_dates, schemas, facts),
             prepared_as_committed=prepared_as_committed,
             every_statement=every_statement,
             picks=picks,
+            facts=facts,
         )
         self._first = self._passed = self._transport.start.position.binlog
         self._came_to = self._transport.start.position
@@ -120,6 +124,7 @@ class LogReader:
         limits: BatchLimits | None,
         zero_dates: ZeroDates,
         schemas: SchemaSource,
+        facts: Collection[str],
     ) -> EarlierLog:
         """Return what finds rows in the log before the start, over connections of its own."""
 
@@ -134,6 +139,7 @@ class LogReader:
                 schemas=schemas,
                 before=WithoutRows(),
                 prepared_as_committed=rows,
+                facts=facts,
             )
 
         return EarlierLog(partial(log_files, endpoint), open_reader)

@@ -19,7 +19,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from airflow_cdc_provider.columns.arrow_arrays import as_numpy, mask_of
+import numpy as np
+
+from airflow_cdc_provider.columns.arrow_arrays import as_numpy, numbers_of
 from airflow_cdc_provider.columns.changes import ChangeBatch, Statement, TableChanges
 from airflow_cdc_provider.core.errors import SplitOutdatedError
 from airflow_cdc_provider.core.identifiers import TableId
@@ -202,12 +204,4 @@ def _of_transactions(changes: TableChanges, first: int, end: int, count: int) ->
     if first == 0 and end == count:
         return changes
     number = as_numpy(changes.transaction)
-    mask = mask_of((number >= first) & (number < end))
-    return TableChanges(
-        changes.table,
-        changes.transaction.filter(mask),
-        changes.ordinal.filter(mask),
-        changes.op.filter(mask),
-        changes.before.filter(mask),
-        changes.after.filter(mask),
-    )
+    return changes.take(numbers_of(np.flatnonzero((number >= first) & (number < end))))

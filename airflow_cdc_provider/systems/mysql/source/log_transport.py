@@ -50,12 +50,13 @@ _CHUNK_BYTES = (1 << 21) - (1 << 17)  # what a framer holds without growing
 _FIRST_BYTES_S = 600.0
 _UNHINDERED_S = 1.0  # longer than a dump takes to begin, unless another one stands before it
 _MARIADB_CAPABILITY = 4
+_SEND_ANNOTATE_ROWS = 2  # MySQL sends what it has unasked
 
 
 class LogTransport:
     """An open dump; `receive` gives what has come."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each option is one a caller chooses by name
         self,
         endpoint: Endpoint,
         *,
@@ -64,10 +65,13 @@ class LogTransport:
         held: Sequence[Held] = (),
         heartbeat_s: float = 1.0,
         silence_s: float = 30.0,
+        with_queries: bool = False,
     ) -> None:
+        """`with_queries`: MariaDB sends the statements that it has noted before their rows."""
         self._where = str(endpoint)
         self._endpoint = endpoint
         self._silence_s = silence_s
+        self._with_queries = with_queries
         self._framer = EventFramer()
         self._heard = 0.0
         self._lost: SourceUnreachableError | None = None
@@ -141,15 +145,19 @@ class LogTransport:
 
     def _dump(self, connection: ServerConnection, server_id: int) -> None:
         start, gtids = self.start, self.start.position.gtids
+        annotated = self._with_queries and self.capabilities.is_mariadb
+        flags = _SEND_ANNOTATE_ROWS if annotated else 0
         if start.by_file and start.dump_from is not None:
             place = start.dump_from
-            self._raw.start_binlog_dump(file=place.file, offset=place.offset, server_id=server_id)
+            self._raw.start_binlog_dump(
+                file=place.file, offset=place.offset, server_id=server_id, flags=flags
+            )
         elif isinstance(gtids, GtidSet):
             executed = encode_gtid_set(gtids, version=self.capabilities.version, where=self._where)
             self._raw.start_gtid_dump(executed=executed, server_id=server_id)
         else:
             query(connection, f"SET @slave_connect_state = '{gtids}'")
-            self._raw.start_binlog_dump(file="", offset=4, server_id=server_id)
+            self._raw.start_binlog_dump(file="", offset=4, server_id=server_id, flags=flags)
 
     def _raise_end(self, packet: bytes) -> NoReturn:
         self.close()

@@ -148,7 +148,7 @@ class _Plain:
 def _gtid(event: bytes) -> str:
     data = ByteViews(event)
     none, end = np.zeros(1, np.int64), np.array([len(data)], np.int64)
-    frames = Frames(data, none, end, data.u8[4:5], none, end)
+    frames = Frames(data, none, end, data.u8[4:5], none, end, end)
     return str(read_gtids(frames, none).gtid(0) or "")
 
 

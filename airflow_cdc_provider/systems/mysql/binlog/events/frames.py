@@ -47,6 +47,8 @@ class Frames:
     """Where each event ends in its file, modulo 2^32; 0 if it lies in none."""
     stored_bytes: IntArray
     """How many bytes of the log each event took."""
+    file_bytes: IntArray
+    """How long each event is in its file; of a compressed transaction all are as long as that."""
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -65,6 +67,7 @@ class Frames:
             self.types[cut],
             self.log_pos[cut],
             self.stored_bytes[cut],
+            self.file_bytes[cut],
         )
 
 
@@ -81,7 +84,8 @@ class FrameReader:
             return
         data = ByteViews(chunk.buffer)
         starts, ends = chunk.starts, chunk.ends
-        if int((ends - starts).min()) < HEADER_BYTES:
+        lengths = ends - starts
+        if int(lengths.min()) < HEADER_BYTES:
             raise CorruptLogError("an event is shorter than its own header")
         frames = Frames(
             data,
@@ -89,7 +93,8 @@ class FrameReader:
             ends,
             data.u8[starts + 4],
             data.little(starts + 13, 4),
-            ends - starts,
+            lengths,
+            lengths,
         )
         first = 0
         for number in np.flatnonzero(frames.types == EventType.FORMAT_DESCRIPTION).tolist():
@@ -176,6 +181,7 @@ def _payload_frames(frames: Frames, number: int) -> Iterator[Frames]:
             data.u8[starts + 4],
             np.full(count, frames.log_pos[number], np.int64),
             np.maximum((ends - starts), wrapper_bytes * (ends - starts) // max(len(data), 1)),
+            np.full(count, wrapper_bytes, np.int64),
         )
 
 
@@ -201,6 +207,7 @@ def _rewritten(frames: Frames) -> Frames:
         types,
         frames.log_pos,
         frames.stored_bytes,
+        frames.file_bytes,
     )
 
 

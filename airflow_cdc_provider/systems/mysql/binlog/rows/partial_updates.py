@@ -48,6 +48,7 @@ def whole_updates(frames: Frames, events: IntArray, table: TableMap) -> Frames:
         ),
         frames.log_pos[events],
         frames.stored_bytes[events],
+        frames.file_bytes[events],
     )
 
 

@@ -49,6 +49,8 @@ class RowChanges:
     op: npt.NDArray[np.int8]
     before: pa.RecordBatch
     after: pa.RecordBatch
+    row: IntArray | None = None
+    """Each one's number in its event, where some of the event's are left out."""
 
 
 def date_policies(table_map: TableMap, zero_dates: ZeroDates) -> list[ZeroDates]:
@@ -196,10 +198,14 @@ def _current_only(changes: RowChanges, row_end: int, hidden: int) -> RowChanges:
     )
     event = np.repeat(np.arange(len(changes.counts)), changes.counts)
     rows = numbers_of(np.flatnonzero(kept))
+    number = np.arange(len(event)) - np.repeat(
+        np.cumsum(changes.counts) - changes.counts, changes.counts
+    )
     shown = changes.before.schema.names[: changes.before.num_columns - hidden]
     return RowChanges(
         np.bincount(event[kept], minlength=len(changes.counts)),
         kinds[kept].astype(np.int8),
         changes.before.select(shown).take(rows),
         after.select(shown).take(rows),
+        number[kept],
     )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +22,7 @@ from airflow_cdc_provider.columns.changes import ChangeBatch, Statement
 from airflow_cdc_provider.columns.numpy_types import ByteArray, IntArray
 from airflow_cdc_provider.core.errors import CdcError, IntegrityError
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.positions import Fact
 from airflow_cdc_provider.core.table_picks import NO_PICKS, TablePicks
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits, EventChunk
 from airflow_cdc_provider.systems.mysql.binlog.events.byte_reader import UNREADABLE, damaged
@@ -56,6 +57,7 @@ from airflow_cdc_provider.systems.mysql.binlog.transactions.prepared import (
     read_xa_prepare,
     xa_name_of,
 )
+from airflow_cdc_provider.systems.mysql.binlog.transactions.row_facts import RowFacts
 from airflow_cdc_provider.systems.mysql.binlog.transactions.transaction_runs import (
     TransactionRuns,
     parts_were_handed_on,
@@ -87,11 +89,12 @@ class ColumnDecoder:
         prepared_as_committed: bool = False,
         every_statement: bool = False,
         picks: TablePicks = NO_PICKS,
+        facts: Collection[str] = (),
     ) -> None:
         """With `prepared_as_committed`, rows of XA come at XA PREPARE, in parts if need be.
 
         With `every_statement`, harmless statements that name a captured table are barriers, too;
-        so are those by which a table comes that `picks` pick.
+        so are those by which a table comes that `picks` pick. `facts` are told of each row.
         """
         limits = limits or BatchLimits()
         kept_bytes = _HELD_BATCHES * limits.bytes
@@ -103,7 +106,10 @@ class ColumnDecoder:
         self._maps = TableMaps(self._captured, zero_dates, schemas, flavour)
         self._assembly = BatchAssembly(start, server_uuid, limits)
         self._runs = TransactionRuns(
-            self._assembly, self._maps, kept_bytes=kept_bytes if self._holds_back else None
+            self._assembly,
+            self._maps,
+            kept_bytes=kept_bytes if self._holds_back else None,
+            facts=RowFacts(facts),
         )
         self._prepared = PreparedTransactions(kept_bytes, before)
         self._place = LogPlace(start.binlog.offset if start.binlog else 4)
@@ -225,7 +231,8 @@ class ColumnDecoder:
             meaning = self._as_named(logged, meaning)
         match meaning:
             case Meaning.BARRIER:
-                yield from self._barrier(logged, end, second)
+                facts = self._runs.facts.of_statement(frames, end, self._assembly.at(0).file)
+                yield from self._barrier(logged, end, second, facts)
             case Meaning.BEGIN:
                 self._begin(distributed=False)
             case Meaning.ROLLBACK:
@@ -291,14 +298,16 @@ class ColumnDecoder:
             self._runs.open.begun = True
             self._runs.open.distributed = distributed
 
-    def _barrier(self, logged: LoggedStatement, end: int, second: int) -> Iterator[ChangeBatch]:
+    def _barrier(
+        self, logged: LoggedStatement, end: int, second: int, facts: Mapping[str, Fact]
+    ) -> Iterator[ChangeBatch]:
         """End the batch with DDL.
 
         DDL inside a transaction (CREATE TABLE ... SELECT logs its rows behind it) ends a batch
         at the boundary before that transaction: what comes behind it is not applied yet.
         """
         point = self._runs.first_point(end, second)
-        statement = Statement(logged.database, logged.shown, point, logged.effect)
+        statement = Statement(logged.database, logged.shown, point, logged.effect, facts)
         if not self._is_begun:
             yield from self._runs.end(end, second)
         self._maps.forget_schemas()

@@ -32,13 +32,16 @@ class Piece:
     op: npt.NDArray[np.int8]
     before: pa.RecordBatch
     after: pa.RecordBatch
+    facts: pa.RecordBatch | None = None
+    """What is told of each, if somebody asks."""
 
     def __len__(self) -> int:
         return len(self.op)
 
     @property
     def nbytes(self) -> int:
-        return int(self.before.nbytes + self.after.nbytes)
+        facts = 0 if self.facts is None else self.facts.nbytes
+        return int(self.before.nbytes + self.after.nbytes + facts)
 
     def slice(self, first: int, last: int) -> Piece:
         """Return the changes from `first` up to, not including, `last`."""
@@ -50,6 +53,7 @@ class Piece:
             self.op[cut],
             self.before.slice(first, last - first),
             self.after.slice(first, last - first),
+            None if self.facts is None else self.facts.slice(first, last - first),
         )
 
 
@@ -137,7 +141,12 @@ def _joined(pieces: list[Piece], transactions: IntArray, first_ordinal: int) -> 
         as_arrow(op, None, pa.int8()),
         _one_batch([piece.before for piece in pieces]),
         _one_batch([piece.after for piece in pieces]),
+        _facts([piece.facts for piece in pieces if piece.facts is not None]),
     )
+
+
+def _facts(batches: list[pa.RecordBatch]) -> pa.RecordBatch | None:
+    return pa.concat_batches(batches) if batches else None
 
 
 def _one_batch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

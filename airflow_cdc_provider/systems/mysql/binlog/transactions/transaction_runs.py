@@ -31,6 +31,7 @@ from airflow_cdc_provider.systems.mysql.binlog.remedies import CHECK_LOG
 from airflow_cdc_provider.systems.mysql.binlog.rows.table_maps import TableMaps
 from airflow_cdc_provider.systems.mysql.binlog.transactions.assembly import BatchAssembly, Commits
 from airflow_cdc_provider.systems.mysql.binlog.transactions.pending import Piece
+from airflow_cdc_provider.systems.mysql.binlog.transactions.row_facts import RowFacts
 from airflow_cdc_provider.systems.mysql.binlog.transactions.savepoints import Savepoints
 from airflow_cdc_provider.systems.mysql.binlog.transactions.transaction_points import (
     TransactionPoints,
@@ -59,6 +60,8 @@ class OpenTransaction:
     """One name."""
     start: BinlogPosition
     first_ordinal: int
+    second: int
+    """When its first event was logged: MariaDB does not say when it was committed."""
     begun: bool = False
     """Statements belong to it until something commits; else the first ends it."""
     distributed: bool = False
@@ -77,7 +80,14 @@ class OpenTransaction:
 class TransactionRuns:
     """Follows the log's transactions; rows go to `assembly` as they are decoded."""
 
-    def __init__(self, assembly: BatchAssembly, maps: TableMaps, *, kept_bytes: int | None) -> None:
+    def __init__(
+        self,
+        assembly: BatchAssembly,
+        maps: TableMaps,
+        *,
+        kept_bytes: int | None,
+        facts: RowFacts,
+    ) -> None:
         self.open: OpenTransaction | None = None
         self.ordinal = 0
         self.byte = 0
@@ -85,6 +95,7 @@ class TransactionRuns:
         self._maps = maps
         self._kept_bytes = kept_bytes
         """What the rows of one XA transaction may take; None if they do not wait at all."""
+        self.facts = facts
         self._number = 0
         """The open transaction's number, or the next one's."""
 
@@ -95,7 +106,7 @@ class TransactionRuns:
         commits = np.flatnonzero(kinds == _COMMIT)
         bytes_after = self.byte + np.cumsum(frames.stored_bytes)
         self._note_others(frames, kinds, bytes_after)
-        counts, ordinals = self._rows(frames, kinds, opens)
+        counts, ordinals = self._rows(frames, kinds, opens, log_ends)
         if len(commits):
             self._check_complete()
             ended = self._ended(frames, opens, commits, log_ends)
@@ -193,8 +204,11 @@ class TransactionRuns:
         if len(others):
             self._assembly.note_others(int(bytes_after[others[-1]]))
 
-    def _rows(self, frames: Frames, kinds: ByteArray, opens: IntArray) -> tuple[IntArray, IntArray]:
+    def _rows(
+        self, frames: Frames, kinds: ByteArray, opens: IntArray, log_ends: IntArray
+    ) -> tuple[IntArray, IntArray]:
         """Decode all rows; return changes by event, and the place behind each event's last."""
+        facts = self.facts.note(frames, kinds, log_ends) if self.facts else None
         counts = np.zeros(len(frames), np.int64)
         rows = np.flatnonzero(kinds == _ROWS)
         if not len(rows):
@@ -229,6 +243,14 @@ class TransactionRuns:
                     changes.op,
                     changes.before,
                     changes.after,
+                    None
+                    if facts is None
+                    else facts.of(
+                        places,
+                        changes.counts,
+                        within if changes.row is None else changes.row,
+                        self._assembly.at(0).file,
+                    ),
                 )
             )
         return counts, after
@@ -274,12 +296,14 @@ class TransactionRuns:
         )
 
     def _opened(self, frames: Frames, place: int, log_end: int, ordinal: int) -> OpenTransaction:
-        size = int(frames.data.little(frames.starts[place : place + 1] + 9, 4)[0])
+        start = frames.starts[place : place + 1]
+        size = int(frames.data.little(start + 9, 4)[0])
         grouped = frames.types[place] == EventType.MARIADB_GTID and not is_standalone(frames, place)
         return OpenTransaction(
             gtids=read_gtids(frames, np.array([place])),
             start=self._assembly.at(log_end - size),
             first_ordinal=ordinal,
+            second=int(frames.data.little(start, 4)[0]),
             begun=bool(grouped),
             distributed=grouped and self._kept_bytes is not None and is_prepared_xa(frames, place),
         )
@@ -323,7 +347,7 @@ class TransactionRuns:
         if self.open is None or self.open.distributed or not self.open.captured:
             return
         for batch in self._assembly.overflow(
-            self._number, self.point(log_end, 0), self.ordinal, self.byte
+            self._number, self.point(log_end, self.open.second), self.ordinal, self.byte
         ):
             self.open.in_parts |= batch.end is None
             yield batch
