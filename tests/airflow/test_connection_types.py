@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,18 @@ def test_a_source_of_mariadb_is_as_fit(
     assert fine, said
     assert f"MariaDB {mariadb_server.version}" in said
     assert "GTIDs: MariaDB's own" in said
+
+
+@pytest.mark.parametrize("hook", [CdcHook, CdcSinkHook])
+def test_a_server_that_does_not_answer_is_told_as_the_test_of_the_connection(
+    hook: type[CdcHook], press: Press
+) -> None:
+    with socket.socket() as held:  # bound, and nobody listens
+        held.bind(("127.0.0.1", 0))
+        fine, said = press(hook, host="127.0.0.1", port=held.getsockname()[1], login="cdc")
+    assert not fine
+    assert "connecting for the test of the connection" in said
+    assert "preflight" not in said
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from airflow_cdc_provider.systems.mysql.server.privileges import Grants, read_gr
 _TO_READ = ("REPLICATION SLAVE", "REPLICATION CLIENT", "SLAVE MONITOR", "SELECT", "BACKUP_ADMIN")
 _TO_WRITE = (*SINK_PRIVILEGES, "TRIGGER", "REFERENCES")
 _ANY_TABLE = "*"
+_PURPOSE = "the test of the connection"
 
 
 def look_at_server(endpoint: Endpoint, part: Part) -> ServerLook:
@@ -37,8 +38,8 @@ def look_at_server(endpoint: Endpoint, part: Part) -> ServerLook:
 
 
 def _source(endpoint: Endpoint) -> ServerLook:
-    found = list(source_look(endpoint, PreflightQuestion(())).findings)
-    with closing(connect(endpoint, purpose="connection test")) as connection:
+    found = list(source_look(endpoint, PreflightQuestion(()), purpose=_PURPOSE).findings)
+    with closing(connect(endpoint, purpose=_PURPOSE)) as connection:
         capabilities, grants = read_capabilities(connection), read_grants(connection)
     found += _unreadable(grants, endpoint)
     facts = (
@@ -52,7 +53,7 @@ def _source(endpoint: Endpoint) -> ServerLook:
 
 def _sink(endpoint: Endpoint) -> ServerLook:
     server = replace(endpoint, database="")  # which is made on first use
-    with closing(connect(server, purpose="connection test", role=Role.SINK)) as connection:
+    with closing(connect(server, purpose=_PURPOSE, role=Role.SINK)) as connection:
         capabilities = read_capabilities(connection, role=Role.SINK)
         there = Sink(connection, capabilities, str(endpoint))
         targets = [TableId(endpoint.database, _ANY_TABLE)] if endpoint.database else []

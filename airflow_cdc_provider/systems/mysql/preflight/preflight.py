@@ -84,15 +84,17 @@ class SourceFacts:
     """Of the tables that are copied, as estimated."""
 
 
-def source_look(source: Endpoint, question: PreflightQuestion) -> SourceLook:
-    """Look at a source and the tables that are picked there."""
+def source_look(
+    source: Endpoint, question: PreflightQuestion, *, purpose: str = "preflight"
+) -> SourceLook:
+    """Look at a source and the tables that are picked there; `purpose` is named in errors."""
     plans, subject = question.plans, str(source)
     found: list[Finding] = [
         *left_out_findings(question.picked),
         *partition_findings(question.picked),
         *migration_findings(plan.schema.table for plan in plans),
     ]
-    with closing(connect(source, purpose="preflight")) as connection:
+    with closing(connect(source, purpose=purpose)) as connection:
         capabilities = read_capabilities(connection)
         keys = _foreign_keys(connection, plans)
         found += log_findings(
