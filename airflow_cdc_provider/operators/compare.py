@@ -27,7 +27,7 @@ from airflow_cdc_provider.operators.jobs import CdcJobOperator
 from airflow_cdc_provider.operators.params import require_known_params
 from airflow_cdc_provider.operators.requests import CdcRequestOperator
 from airflow_cdc_provider.operators.verify import tables_of
-from airflow_cdc_provider.operators.without_stack import CdcTaskFailure, leave_out_stacks
+from airflow_cdc_provider.operators.without_stack import failure
 from airflow_cdc_provider.views.comparisons import (
     comparison_counts,
     comparison_form,
@@ -256,8 +256,6 @@ class CdcVerdictOperator(CdcComparingOperator):
                 tables = tables_of(self.task_id, found["differing"])
                 found = self.told(context, steps, self.compared(context, steps, tables))
         if not found["equal"]:
-            leave_out_stacks()
-            self.log.error("%s", difference_text(found))
-            self.log.error("what to do: %s", _WHAT_TO_DO)
-            raise CdcTaskFailure(difference_text(found))
+            text = difference_text(found)
+            raise failure(text, told=(text, f"what to do: {_WHAT_TO_DO}"))
         return {name: value for name, value in found.items() if name != "repairs"}

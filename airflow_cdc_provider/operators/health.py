@@ -8,7 +8,7 @@ from typing import Any
 from airflow.sdk import Context
 
 from airflow_cdc_provider.operators.base import CdcOperator
-from airflow_cdc_provider.operators.without_stack import CdcTaskFailure, leave_out_stacks
+from airflow_cdc_provider.operators.without_stack import failure
 from airflow_cdc_provider.views.health import problems
 from airflow_cdc_provider.views.progress import progress_line
 from airflow_cdc_provider.views.summaries import stream_summary
@@ -48,9 +48,6 @@ class CdcHealthOperator(CdcOperator):
         found = problems(
             status, **{name: None if s is None else float(s) for name, s in limits.items()}
         )
-        for text in found:
-            self.log.error("%s", text)
         if found:
-            leave_out_stacks()
-            raise CdcTaskFailure(f"pipeline {status.state.name}: {'; '.join(found)}")
+            raise failure(f"pipeline {status.state.name}: {'; '.join(found)}", told=found)
         return stream_summary(status)

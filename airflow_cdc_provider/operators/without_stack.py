@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from typing import Any
 
 import structlog
@@ -26,10 +26,14 @@ class CdcTaskFailure(AirflowFailException):
     """A task failed with an error that needs a person; the log says which, and what to do."""
 
 
-def failure(text: str) -> CdcTaskFailure:
-    """Write why a task fails to its log, and return the error to raise: its stack is left out."""
+def failure(text: str, *, told: Sequence[str] = ()) -> CdcTaskFailure:
+    """Write why a task fails to its log, and return the error to raise: its stack is left out.
+
+    With `told` its log gets these lines instead.
+    """
     leave_out_stacks()
-    log.error("%s", text)
+    for line in told or (text,):
+        log.error("%s", line)
     return CdcTaskFailure(text)
 
 
