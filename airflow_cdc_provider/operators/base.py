@@ -56,7 +56,7 @@ class CdcOperator(BaseOperator):
         if self.refused:
             raise failure(self.refused)
         owner = owner or owner_of(self.dag_id)
-        with airflow_errors(), CdcSteps(self.pipeline, owner=owner) as steps:
+        with airflow_errors(self.pipeline), CdcSteps(self.pipeline, owner=owner) as steps:
             yield steps
 
 
@@ -70,16 +70,17 @@ def owner_of(dag_id: str) -> str:
 
 
 @contextmanager
-def airflow_errors() -> Iterator[None]:
+def airflow_errors(pipeline: str = "FILE") -> Iterator[None]:
     """Let an error retry its task if trying again may mend it, and else fail it at once.
 
-    Its parts are logged, a line each; Airflow adds no stack to them.
+    Its parts are logged, a line each; Airflow adds no stack to them. Where a remedy names commands,
+    a line says what does that in Airflow; `pipeline` is the path of the file they are about.
     """
     try:
         yield
     except CdcError as error:
         leave_out_stacks()
-        for line in error_lines(error):
+        for line in error_lines(error, file=pipeline):
             log.error("%s", line)
         kind = CdcTaskError if isinstance(error, WORTH_A_RETRY) else CdcTaskFailure
         raise kind(str(error)) from error
@@ -89,5 +90,6 @@ def skip_if_paused(steps: CdcSteps) -> None:
     """Skip the task, and with it the rest of the run, while the pipeline is to stop."""
     if steps.is_paused:
         raise AirflowSkipException(
-            f"pipeline {steps.run.name} is paused; resume it, and the next run goes on from there"
+            f"pipeline {steps.run.name} is paused; resume it, as the button *Resume* on the CDC page "
+            "does, and the next run goes on from there"
         )

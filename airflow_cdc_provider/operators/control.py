@@ -43,7 +43,7 @@ class CdcControlOperator(CdcOperator):
         self.wait_s = wait_s
 
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
-        with airflow_errors():
+        with airflow_errors(self.pipeline):
             action, tables = action_of(self.action), tables_of(self.tables or ())
         with self.opened() as steps:
             name = str(steps.run.name)

@@ -59,7 +59,7 @@ class CdcPreflightOperator(CdcOperator):
             report = steps.check()
             summary = check_summary(steps.run.name, report)
             for finding in report.findings:
-                for line in finding_lines(finding):
+                for line in finding_lines(finding, file=self.pipeline):
                     self.log.log(_LOG_LEVELS[finding.level], "%s", line)
             report.require_fit()
         return summary

@@ -54,7 +54,7 @@ class CdcRequestSensor(BaseSensorOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
         """Look once, and defer if the request is not closed."""
-        with airflow_errors(), self._open() as steps:
+        with airflow_errors(self.pipeline), self._open() as steps:
             return self._look(steps)
 
     def execute_complete(
@@ -68,7 +68,7 @@ class CdcRequestSensor(BaseSensorOperator):
             raise AirflowSensorTimeout(
                 f"request {told.request_id} of {told.pipeline}: {told.detail}"
             )
-        with airflow_errors(), self._open() as steps:
+        with airflow_errors(self.pipeline), self._open() as steps:
             return self._look(steps)
 
     def _open(self) -> CdcSteps:

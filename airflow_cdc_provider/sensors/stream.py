@@ -100,7 +100,7 @@ class CdcStreamSensor(BaseSensorOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Look once, and defer unless there is something to do."""
-        with airflow_errors(), self._open() as steps:
+        with airflow_errors(self.pipeline), self._open() as steps:
             now = steps.run.store.now_us()
             wait = _Wait(now, restarts=0, deadline_us=now + int(self.timeout * _US))
             return self._act(context, steps, self._first_look(steps, now), wait)
@@ -109,7 +109,7 @@ class CdcStreamSensor(BaseSensorOperator):
         self, context: Context, event: Mapping[str, Any], wait: Mapping[str, int]
     ) -> dict[str, Any]:
         """Act on what the trigger saw."""
-        with airflow_errors(), self._open() as steps:
+        with airflow_errors(self.pipeline), self._open() as steps:
             return self._act(context, steps, StreamEvent.from_payload(event), _Wait(**wait))
 
     def _open(self) -> CdcSteps:

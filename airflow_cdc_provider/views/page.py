@@ -12,14 +12,15 @@ from airflow_cdc_provider.core.overview import PipelineOverview, TableOverview
 from airflow_cdc_provider.core.records import PipelineEvent, PipelineState, Sample
 from airflow_cdc_provider.core.requests import Request, RequestStatus
 from airflow_cdc_provider.state.reader import SqlStateReader
+from airflow_cdc_provider.views.in_airflow import way_in_airflow
 from airflow_cdc_provider.views.requests import in_order, request_form
 from airflow_cdc_provider.views.status import PipelineStatus
 
 Form = dict[str, Any]
 STALE_S = 30.0
 """A stream is heard of every two seconds; one that is silent for so long is not believed."""
-_RESUME = "`resume` with --table brings it back"
-_ADD = "`add` copies it from now on"
+_RESUME = "`resume` with --table {table} brings it back"
+_ADD = "`add` with --table {table} copies it from now on"
 _REQUESTS_SHOWN = 50
 _TROUBLES_SHOWN = 20
 
@@ -76,13 +77,20 @@ def _problems(seen: PipelineOverview) -> list[Form]:
 
 def _problem(table: str, text: str) -> Form:
     """Return an error as what, where, risk and remedy, with the table it is about."""
-    told = CdcError.parse(text)
-    return {"table": table, "level": "error", **told.to_json()}
+    return {"table": table, "level": "error", **_told(text)}
 
 
 def _remark(table: str, what: str, remedy: str) -> Form:
     """Return what is no error, and that people should know of."""
-    return {"table": table, "level": "warning", "what": what, "remedy": remedy}
+    told = remedy.format(table=table)
+    facts = {"what": what, "remedy": told, "in_airflow": way_in_airflow(told)}
+    return {"table": table, "level": "warning", **facts}
+
+
+def _told(text: str) -> Form:
+    """Return an error's facts, and what to do in Airflow where its remedy names commands."""
+    error = CdcError.parse(text)
+    return {**error.to_json(), "in_airflow": way_in_airflow(error.remedy, error.where, error.what)}
 
 
 def rates(samples: Sequence[Sample], now_us: int) -> Form:
@@ -140,7 +148,7 @@ def _table_form(table: TableOverview, reading: Iterable[Request]) -> Form:
         "finished": table.count(SplitStatus.FINISHED),
         "splits": sum(sum(cell.values()) for cell in table.cells),
         "strip": "".join(map(_cell, table.cells)),
-        "error": CdcError.parse(table.error).to_json() if table.error else None,
+        "error": _told(table.error) if table.error else None,
         "requests": [
             each.request_id
             for each in reading

@@ -57,6 +57,13 @@ def test_an_error_with_a_code_is_told_in_lines_and_without_a_stack() -> None:
     assert not [line for line in lines if line.keys() & {"error_detail", "exception", "exc_info"}]
 
 
+def test_a_remedy_that_names_a_command_is_told_as_what_does_it_in_airflow() -> None:
+    lines = logged("SourceUnreachableError('gone', 'here', 'none', '`resume` it')")
+    assert "    in Airflow: `resume`: the button *Resume* on the CDC page" in [
+        line["event"] for line in lines
+    ]
+
+
 def test_a_task_that_fails_for_another_reason_says_it_too() -> None:
     lines = logged("failure('the run was given a field that is not known')")
     assert [line["event"] for line in lines[1:]] == [
@@ -64,6 +71,14 @@ def test_a_task_that_fails_for_another_reason_says_it_too() -> None:
         "Task failed with exception",
     ]
     assert not [line for line in lines if line.keys() & {"error_detail", "exception", "exc_info"}]
+
+
+def test_a_task_that_fails_for_several_reasons_says_each_on_a_line_of_its_own() -> None:
+    lines = logged("failure('late; silent', told=('late', 'silent'))")
+    assert [line["event"] for line in lines[1:]] == [
+        *("late", "silent"),
+        "Task failed with exception",
+    ]
 
 
 def test_any_other_error_keeps_its_stack() -> None:

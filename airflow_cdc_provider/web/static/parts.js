@@ -58,6 +58,7 @@ export function facts(error, subject = "") {
       line("Where", error.where),
       line("At risk", error.risk),
       line("What to do", error.remedy),
+      line("In Airflow", error.in_airflow),
     ),
   );
 }

@@ -1,0 +1,67 @@
+"""The way in Airflow of what errors and findings name by a command or one of its options.
+
+What they say is the same wherever they are read, and speaks of commands. Whoever reads it in a
+task's log or on the page has DAGs, forms and buttons.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+BUTTONS = ("pause", "resume", "restart")
+"""Of a pipeline, on the CDC page; of single tables a task does it, or the command."""
+REQUEST_BUTTONS = ("approve", "cancel")
+DAGS = {"run": "sync", "resync": "resync", "backfill": "backfill", "verify": "verify"}
+ACTIONS = ("pause", "resume", "restart", "add", "remove", "reset", "drop")
+"""What `CdcControlOperator` does."""
+LOOKS = ("check", "plan", "status", "requests", "log")
+FIELDS = {
+    "--from-key": "from_key",
+    "--to-key": "to_key",
+    "--where": "where",
+    "--from": "from",
+    "--to": "to",
+    "--table": "tables",
+}
+"""Options, and the fields that runs and tasks have for them."""
+_KNOWN = frozenset((*BUTTONS, *REQUEST_BUTTONS, *DAGS, *ACTIONS, *LOOKS))
+_COMMAND = re.compile(r"`([a-z]+)(?: [^`]*)?`")
+_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+_TABLE = re.compile(r"--table ([^\s.`]+\.[^\s:,;`]+)")
+
+
+def way_in_airflow(remedy: str, *others: str, file: str = "FILE") -> str:
+    """Return what to do in Airflow where a remedy names commands; empty if it names none.
+
+    Options are also looked for in `others`, the rest of what an error says.
+    """
+    named = dict.fromkeys(name for name in _COMMAND.findall(remedy) if name in _KNOWN)
+    tables = "".join(f" --table {table}" for table in dict.fromkeys(_TABLE.findall(remedy)))
+    about_tables = "--table" in remedy
+    ways = [
+        f"`{name}`: {_way(name, about_tables=about_tables, arguments=f'{file}{tables}')}"
+        for name in named
+    ]
+    return "; ".join([*ways, *_fields(" ".join((remedy, *others)), has_command=bool(named))])
+
+
+def _way(name: str, *, about_tables: bool, arguments: str) -> str:
+    command = f"`airflow cdc {name} {arguments}`"
+    if name in REQUEST_BUTTONS:
+        return f"the button *{name.capitalize()}* of the request, on the CDC page"
+    if name in BUTTONS and not about_tables:
+        return f"the button *{name.capitalize()}* on the CDC page"
+    if name == "run":
+        return "trigger the DAG `<pipeline>__sync`"
+    if name in DAGS:
+        return f"trigger the DAG `<pipeline>__{DAGS[name]}`; where there is none, {command}"
+    if name in ACTIONS:
+        return f'a task `CdcControlOperator(action="{name}", ...)`, or {command}'
+    return command
+
+
+def _fields(text: str, *, has_command: bool) -> Iterator[str]:
+    for option in dict.fromkeys(_OPTION.findall(text)):
+        if option in FIELDS and not (has_command and option == "--table"):
+            yield f"`{option}`: the field `{FIELDS[option]}` of the run or the task"
