@@ -6,13 +6,17 @@ The pipeline's name is part of each metric's, for plain StatsD knows no tags; it
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from airflow.sdk.observability import stats
 
+from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.records import StreamState
 from airflow_cdc_provider.views.status import PipelineStatus
 
 _US = 1_000_000
+_TELLS_ITS_LAG = frozenset({Phase.STREAMING, Phase.STOPPED})
+"""A job that has just begun, or failed, has an earlier one's."""
 
 
 def send_metrics(status: PipelineStatus) -> None:
@@ -25,7 +29,10 @@ def send_metrics(status: PipelineStatus) -> None:
         "requests.rows": sum(request.rows for request in status.requests),
     }
     _send(str(status.state.name), counts)
-    send_stream_metrics(str(status.state.name), status.stream, now_us=status.at_us)
+    stream = status.stream
+    if stream is not None and status.state.phase not in _TELLS_ITS_LAG:
+        stream = replace(stream, lag_us=None)
+    send_stream_metrics(str(status.state.name), stream, now_us=status.at_us)
 
 
 def send_stream_metrics(pipeline: str, stream: StreamState | None, *, now_us: int) -> None:

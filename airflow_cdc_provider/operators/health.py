@@ -22,7 +22,8 @@ class CdcHealthOperator(CdcOperator):
 
     :param pipeline: path of the pipeline's YAML file (templated).
     :param refused: why the task may do nothing; it then fails with these words.
-    :param max_lag_s: seconds that the sink may be behind; not judged if None (templated).
+    :param max_lag_s: seconds that the sink may be behind; not judged if None, and between the runs
+        of a bounded pipeline (templated).
     :param max_silence_s: seconds since a stream was last heard of; not judged if None, as between
         the runs of a bounded pipeline (templated).
     """
@@ -43,10 +44,13 @@ class CdcHealthOperator(CdcOperator):
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
         with self.opened() as steps:
             status = steps.status()
+            is_bounded = steps.run.model.stream.mode == "bounded"
         self.log.info("%s", progress_line(status))
         limits = {"max_lag_s": self.max_lag_s, "max_silence_s": self.max_silence_s}
         found = problems(
-            status, **{name: None if s is None else float(s) for name, s in limits.items()}
+            status,
+            is_bounded=is_bounded,
+            **{name: None if s is None else float(s) for name, s in limits.items()},
         )
         if found:
             raise failure(f"pipeline {status.state.name}: {'; '.join(found)}", told=found)

@@ -7,11 +7,20 @@ from airflow_cdc_provider.core.requests import RequestStatus
 from airflow_cdc_provider.views.progress import progress_line
 from airflow_cdc_provider.views.status import PipelineStatus
 
+_AT_REST = frozenset({Phase.HANDED_OFF, Phase.STOPPED})
+
 
 def problems(
-    status: PipelineStatus, *, max_lag_s: float | None = None, max_silence_s: float | None = None
+    status: PipelineStatus,
+    *,
+    max_lag_s: float | None = None,
+    max_silence_s: float | None = None,
+    is_bounded: bool = False,
 ) -> tuple[str, ...]:
-    """Return what a person should look at; none of a pipeline that is paused on purpose."""
+    """Return what a person should look at; none of a pipeline that is paused on purpose.
+
+    `is_bounded` tells of one that rests between its runs: it has no lag to judge then.
+    """
     if status.state.wanted is Wanted.STOP:
         return ()
     found = [f"the pipeline failed: {status.state.error}"] if _has_failed(status) else []
@@ -26,7 +35,8 @@ def problems(
         for request in status.requests
         if request.status is RequestStatus.WAITING
     ]
-    return (*found, *_of_the_stream(status, max_lag_s, max_silence_s))
+    rests = is_bounded and status.state.phase in _AT_REST and status.last_lag_s is not None
+    return (*found, *_of_the_stream(status, None if rests else max_lag_s, max_silence_s))
 
 
 def status_text(status: PipelineStatus) -> str:
@@ -41,12 +51,12 @@ def _has_failed(status: PipelineStatus) -> bool:
 def _of_the_stream(
     status: PipelineStatus, max_lag_s: float | None, max_silence_s: float | None
 ) -> list[str]:
-    stream, age_s, found = status.stream, status.heartbeat_age_s, []
+    age_s, found = status.heartbeat_age_s, []
     if max_lag_s is not None:
-        if stream is None or stream.lag_us is None:
+        if status.lag_s is None:
             found.append("its lag is not known")
-        elif stream.lag_us / 1e6 > max_lag_s:
-            found.append(f"it lags {stream.lag_us / 1e6:.1f} s behind, more than {max_lag_s:.0f} s")
+        elif status.lag_s > max_lag_s:
+            found.append(f"it lags {status.lag_s:.1f} s behind, more than {max_lag_s:.0f} s")
     if max_silence_s is not None and (age_s is None or age_s > max_silence_s):
         heard = "never" if age_s is None else f"{age_s:.0f} s ago"
         found.append(f"its stream was heard of {heard}, longer than {max_silence_s:.0f} s")

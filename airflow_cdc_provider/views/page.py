@@ -37,8 +37,8 @@ def list_row(name: str, found: PipelineOverview | None, now_us: int) -> Form:
 
 
 def _row(seen: PipelineOverview, now_us: int) -> Form:
-    state, stream = seen.state, seen.stream
-    status = PipelineStatus(state, (), stream, (), now_us)
+    state = seen.state
+    status = PipelineStatus(state, (), seen.stream, (), now_us)
     age_s = status.heartbeat_age_s
     is_streaming = state.phase is Phase.STREAMING
     return {
@@ -47,7 +47,8 @@ def _row(seen: PipelineOverview, now_us: int) -> Form:
         "phase": state.phase.value,
         "wanted": state.wanted.value,
         "owner": state.owner if status.is_owned else "",
-        "lag_s": None if stream is None or stream.lag_us is None else stream.lag_us / 1e6,
+        "lag_s": status.last_lag_s if is_streaming else None,
+        "last_lag_s": status.last_lag_s,
         "heartbeat_age_s": age_s,
         "stale": is_streaming and (age_s is None or age_s > STALE_S),
         **rates(seen.samples, now_us),

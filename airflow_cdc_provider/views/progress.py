@@ -15,6 +15,9 @@ _LEAST_FOR_A_GUESS_S = 10.0
 _TABLES_NAMED = 2
 _NOBODY_HAS_BEGUN = frozenset({Phase.NEW, Phase.HANDED_OFF, Phase.STOPPED, Phase.FAILED})
 
+_BETWEEN_RUNS = frozenset({Phase.HANDED_OFF, Phase.STOPPED})
+"""A stream that ended, and one that is about to begin."""
+
 
 class Rate:
     """How fast a count grows: over the last seconds, and over the last minutes."""
@@ -108,11 +111,14 @@ def is_begun(status: PipelineStatus) -> bool:
 
 
 def lag_text(status: PipelineStatus) -> str:
-    """Say how far the stream is behind, and when it was last heard of."""
-    stream = status.stream
-    if stream is None or stream.lag_us is None:
+    """Say how far the stream is behind, or was when it was last at work, and when that was."""
+    if status.last_lag_s is None:
         return "unknown"
-    text = f"{stream.lag_us / 1e6:.1f} s"
+    text = f"{status.last_lag_s:.1f} s"
+    if status.state.phase in _BETWEEN_RUNS:
+        text += " at the end of its last run"
+    elif not status.is_streaming:
+        text += " when last heard of"
     age = status.heartbeat_age_s
     return f"{text} ({age:.0f} s ago)" if age is not None and age > 10 else text
 

@@ -105,6 +105,23 @@ class PipelineStatus:
         return max(0.0, (self.at_us - self.stream.heartbeat_us) / 1e6)
 
     @property
+    def is_streaming(self) -> bool:
+        """Tell whether a stream is at work, as far as its lease says."""
+        return self.state.phase is Phase.STREAMING and self.is_owned
+
+    @property
+    def lag_s(self) -> float | None:
+        """Seconds that the sink is behind; None while no stream is at work: nobody knows it."""
+        return self.last_lag_s if self.is_streaming else None
+
+    @property
+    def last_lag_s(self) -> float | None:
+        """Seconds that the sink was behind when the stream was last heard of."""
+        if self.stream is None or self.stream.lag_us is None:
+            return None
+        return self.stream.lag_us / 1e6
+
+    @property
     def is_owned(self) -> bool:
         """Tell whether a live owner holds the lease."""
         return self.state.lease_until_us > self.at_us
@@ -153,7 +170,8 @@ class PipelineStatus:
                 "source_end": None if stream.source_end is None else str(stream.source_end),
                 "changes": stream.changes,
                 "transactions": stream.transactions,
-                "lag_s": None if stream.lag_us is None else stream.lag_us / 1e6,
+                "lag_s": self.lag_s,
+                "last_lag_s": self.last_lag_s,
                 "heartbeat_age_s": self.heartbeat_age_s,
                 "inconsistent": [str(table) for table in stream.inconsistent],
             },

@@ -47,6 +47,28 @@ def test_a_stream_that_lags_less_than_allowed_is_well(
     assert returned["lag_s"] == 59
 
 
+def test_a_bounded_pipeline_between_its_runs_has_no_lag_to_judge(
+    store: SqlStateStore, pipeline_file: Callable[..., Path], context: Any
+) -> None:
+    generation = streaming(store)
+    beat(store, generation, lag_us=61_000_000)
+    store.move(SHOP, generation, expected=Phase.STREAMING, to=Phase.STOPPED)
+    bounded = pipeline_file("bounded")
+    health(bounded, context, max_lag_s=60)
+    with pytest.raises(AirflowFailException, match="longer than 0 s"):
+        health(bounded, context, max_lag_s=60, max_silence_s=0)
+
+
+def test_a_continuous_pipeline_without_a_stream_at_work_is_red(
+    store: SqlStateStore, pipeline_file: Callable[..., Path], context: Any
+) -> None:
+    generation = streaming(store)
+    beat(store, generation, lag_us=0)
+    store.move(SHOP, generation, expected=Phase.STREAMING, to=Phase.STOPPED)
+    with pytest.raises(AirflowFailException, match="its lag is not known"):
+        health(pipeline_file("continuous"), context, max_lag_s=60)
+
+
 @pytest.mark.parametrize(
     ("beats", "words"),
     [

@@ -8,9 +8,17 @@ import pytest
 
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
-from airflow_cdc_provider.core.records import PipelineState
-from airflow_cdc_provider.views.progress import Pace, Rate, is_begun, progress_line, time_left
+from airflow_cdc_provider.core.records import PipelineState, StreamState
+from airflow_cdc_provider.views.progress import (
+    Pace,
+    Rate,
+    is_begun,
+    lag_text,
+    progress_line,
+    time_left,
+)
 from airflow_cdc_provider.views.status import PipelineStatus, TableStatus
+from tests.behaviours.state_behaviours import at
 
 SNAPSHOT = PipelineState(PipelineName("shop"), Wanted.RUN, Phase.SNAPSHOT, 1, lease_until_us=9)
 
@@ -50,6 +58,26 @@ def test_the_last_line_says_what_ended_and_not_that_nobody_is_at_work() -> None:
     over = replace(status(table(9, of=9, done=4)), at_us=SNAPSHOT.lease_until_us)
     assert Pace().line(over).startswith("shop: snapshot (nobody is at work), ")
     assert Pace().line(over, ended="snapshot").startswith("shop: snapshot ended, splits 4/4, ")
+
+
+@pytest.mark.parametrize(
+    ("phase", "text"),
+    [
+        (Phase.STREAMING, "2.5 s (900 s ago)"),
+        (Phase.STOPPED, "2.5 s at the end of its last run (900 s ago)"),
+        (Phase.FAILED, "2.5 s when last heard of (900 s ago)"),
+    ],
+)
+def test_a_lag_of_earlier_is_told_as_one_of_earlier(phase: Phase, text: str) -> None:
+    told = StreamState(at(4), lag_us=2_500_000, heartbeat_us=1)
+    now_us = told.heartbeat_us + 900_000_000
+    state = replace(SNAPSHOT, phase=phase, lease_until_us=now_us + 1)
+    seen = PipelineStatus(state, (), told, events=(), at_us=now_us)
+    assert lag_text(seen) == text
+    assert seen.lag_s == (2.5 if phase is Phase.STREAMING else None)
+    assert seen.to_json()["stream"]["last_lag_s"] == 2.5
+    dead = replace(seen, state=replace(state, lease_until_us=1))
+    assert dead.lag_s is None
 
 
 def test_the_range_is_from_the_faster_of_two_rates_to_the_slower() -> None:

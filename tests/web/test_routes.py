@@ -52,6 +52,15 @@ def test_the_list_says_what_each_pipeline_does_and_what_is_wrong(
     assert (problem["table"], problem["what"]) == ("shop.orders", "no key")
 
 
+def test_a_pipeline_between_its_runs_shows_the_lag_of_its_last_one_as_that(
+    page: Page, store: SqlStateStore
+) -> None:
+    generation = streaming(store, lag_us=2_500_000)
+    store.move(SHOP, generation, expected=Phase.STREAMING, to=Phase.STOPPED)
+    row = page.row(str(SHOP))
+    assert (row["lag_s"], row["last_lag_s"]) == (None, 2.5)
+
+
 def test_a_stream_that_is_silent_is_stale(page: Page, store: SqlStateStore) -> None:
     streaming(store, heartbeat_us=store.now_us() - 31_000_000)
     assert page.row(str(SHOP))["stale"] is True

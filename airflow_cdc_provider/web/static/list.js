@@ -75,7 +75,7 @@ function line(row) {
     { "data-pipeline": row.pipeline },
     cell("Pipeline", name),
     cell("State", badges(row)),
-    cell("Lag", h("span", { title: age(row), class: row.stale ? "warn" : "" }, seconds(row.lag_s))),
+    cell("Lag", h("span", { title: lastLag(row) + age(row), class: row.stale ? "warn" : "" }, seconds(row.lag_s))),
     cell("Changes/s", rate(row.changes_per_s)),
     cell("Rows/s", rate(row.rows_per_s)),
     cell("Tables", tables(row)),

@@ -122,6 +122,11 @@ export function tile(name, text, more = "", tone = "") {
   );
 }
 
+/** How far the stream was behind when it ended; nobody knows it now. */
+export const lastLag = (row) =>
+  row.lag_s === null && row.last_lag_s !== null && row.last_lag_s !== undefined
+    ? `${seconds(row.last_lag_s)} at the end of its last run, `
+    : "";
 export const lagTone = (row) => (row.stale ? "warn" : "");
 export const rowsOf = (table) =>
   `${compact(table.rows)} of about ${compact(Math.max(table.rows, table.estimated_rows))} rows`;

@@ -5,7 +5,7 @@ import { ask, resyncForm } from "./ask.js";
 import { charts } from "./chart.js";
 import { h, part } from "./dom.js";
 import { bytes, compact, count, moment, rate, seconds, words } from "./format.js";
-import { age, badge, badges, bar, facts, legend, rowsOf, strip, tile } from "./parts.js";
+import { age, badge, badges, bar, facts, lastLag, legend, rowsOf, strip, tile } from "./parts.js";
 
 const SAMPLES_EVERY_MS = 10_000;
 const MOST_TABLES = 100;
@@ -129,7 +129,7 @@ function resyncing(it, again, latest) {
 function facing(it) {
   const tone = it.stale ? "warn" : "";
   return [
-    tile("Lag", seconds(it.lag_s), it.stream ? age(it) : "no stream yet", tone),
+    tile("Lag", seconds(it.lag_s), it.stream ? lastLag(it) + age(it) : "no stream yet", tone),
     tile("Changes/s", rate(it.changes_per_s), it.stream ? `${compact(it.stream.changes)} in all` : ""),
     tile("Rows/s read", rate(it.rows_per_s), `${compact(it.table_list.reduce((sum, table) => sum + table.rows, 0))} by the snapshot`),
     tile("Tables consistent", `${count(it.consistent)} of ${count(it.tables)}`, it.stopped ? `${it.stopped} stopped` : "", it.stopped ? "bad" : ""),
