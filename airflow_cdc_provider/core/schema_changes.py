@@ -17,6 +17,7 @@ from enum import StrEnum
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.table_schema import TableSchema
 
 
 class ChangeKind(StrEnum):
@@ -138,6 +139,25 @@ def takes_free_name(old: str, new: str, present: Collection[str]) -> bool:
     return new.lower() not in present or old.lower() == new.lower()
 
 
+def with_left_out(
+    before: TableSchema, now: TableSchema, whole: Difference, *, ignores: bool, is_told: bool
+) -> TableSchema:
+    """Return a table's new definition, with the columns marked that are not copied.
+
+    `whole` is the difference of both with all their columns. What was left out stays so, by
+    whatever name; with `ignores` columns that are new are left out, too. Unless `is_told` a column
+    that is gone may have another name now: then none is left out, for that would lose its values.
+    """
+    if not is_told and {*whole.dropped} - before.ignored:
+        return now.ignoring(())
+    names = dict(whole.renamed)
+    others = {names[name] for name in names.keys() - before.ignored}
+    left_out = {names.get(name, name) for name in before.ignored} - others
+    if ignores:
+        left_out |= {*whole.added}
+    return now.ignoring(left_out - {*now.primary_key})
+
+
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
     """One change on its way to the sink: kept in the ledger before anything is done.
@@ -164,6 +184,11 @@ class SchemaChange:
     @property
     def table(self) -> TableId:
         return self.before.schema.table
+
+    @property
+    def leaves_sink_alone(self) -> bool:
+        """Tell whether the sink's table stays as it is: the change is of what is left out."""
+        return not (self.difference.kinds or self.rereads or self.truncates)
 
     @property
     def is_made_anew(self) -> bool:

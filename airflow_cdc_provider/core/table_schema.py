@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 
 from airflow_cdc_provider.core.identifiers import TableId
@@ -67,6 +68,8 @@ class Column:
     """Computed by the server, stored or virtual: read for nothing, never written."""
     invisible: bool = False
     auto_increment: bool = False
+    ignored: bool = False
+    """At the source only: it came later, and the pipeline leaves it out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +105,30 @@ class TableSchema:
 
     @property
     def copied_columns(self) -> tuple[Column, ...]:
-        """Return the columns that are read and written: all but generated ones."""
-        return tuple(column for column in self.columns if not column.generated)
+        """Return the columns that are read and written: all but generated and ignored ones."""
+        return tuple(c for c in self.columns if not (c.generated or c.ignored))
+
+    @property
+    def ignored(self) -> frozenset[str]:
+        """Return the names of the columns that are left out."""
+        return frozenset(column.name for column in self.columns if column.ignored)
+
+    def ignoring(self, names: Collection[str]) -> TableSchema:
+        """Return the definition with these columns left out, and no other."""
+        columns = (replace(column, ignored=column.name in names) for column in self.columns)
+        return replace(self, columns=tuple(columns))
+
+    @property
+    def as_copied(self) -> TableSchema:
+        """Return the definition without what is left out, and without unique keys over that."""
+        left_out = self.ignored
+        if not left_out:
+            return self
+        return replace(
+            self,
+            columns=tuple(column for column in self.columns if not column.ignored),
+            unique_keys=tuple(k for k in self.unique_keys if not left_out.intersection(k.columns)),
+        )
 
     @property
     def key_kinds(self) -> KeyKinds:
@@ -120,6 +145,7 @@ class TableSchema:
         facts = asdict(self)
         del facts["create_statement"], facts["flavour"]  # one carries AUTO_INCREMENT counters
         for column in facts["columns"]:  # these follow from the others
+            del column["ignored"]  # what is done with it, not what it is
             del column["type"]["kind"], column["type"]["key_kind"], column["type"]["no_member"]
         text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -143,7 +143,8 @@ class CdcRequests:
         if request.status is RequestStatus.WAITING:
             return "it waits for *Approve* on the CDC page, or `approve`, to let it begin"
         if state.wanted is Wanted.STOP:
-            return f"it is stored, and {self.name} is paused: it begins after *Resume* on the CDC page, or `resume`"
+            paused = f"it is stored, and {self.name} is paused"
+            return f"{paused}: it begins after *Resume* on the CDC page, or `resume`"
         if self.is_others():
             return f"{state.owner} is at work and carries it out"
         return "nobody is at work"

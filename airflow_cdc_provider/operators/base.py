@@ -90,6 +90,6 @@ def skip_if_paused(steps: CdcSteps) -> None:
     """Skip the task, and with it the rest of the run, while the pipeline is to stop."""
     if steps.is_paused:
         raise AirflowSkipException(
-            f"pipeline {steps.run.name} is paused; resume it, as the button *Resume* on the CDC page "
-            "does, and the next run goes on from there"
+            f"pipeline {steps.run.name} is paused; *Resume* on the CDC page, or `resume`, lets the "
+            "next run go on from there"
         )

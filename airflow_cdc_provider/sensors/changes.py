@@ -52,7 +52,10 @@ class CdcChangesSensor(BaseSensorOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Tell what is news, or wait for it."""
-        with airflow_errors(self.pipeline), CdcSteps(self.pipeline, owner=owner_of(self.dag_id)) as steps:
+        with (
+            airflow_errors(self.pipeline),
+            CdcSteps(self.pipeline, owner=owner_of(self.dag_id)) as steps,
+        ):
             store, name = steps.run.store, steps.run.name
             activity = activity_of(store, name)  # before the look: what comes then is heard of
             now, due_us = store.now_us(), store.last_told_us(name) + int(self.every_s * _US)

@@ -79,7 +79,10 @@ def judge(
     if request.status is RequestStatus.WAITING:
         return RequestVerdict.WAITING, "it waits for somebody to approve it"
     if state.wanted is Wanted.STOP:
-        return RequestVerdict.WAITING, "the pipeline is paused: it goes on after `resume`, a button on the CDC page"
+        return (
+            RequestVerdict.WAITING,
+            "the pipeline is paused: it goes on after `resume`, a button on the CDC page",
+        )
     if state.lease_until_us <= now_us:
         return RequestVerdict.IDLE, "nobody is at work"
     told = f"{request.status.value}, {progress_text(request)}, by {state.owner}"

@@ -27,6 +27,7 @@ from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
 from airflow_cdc_provider.pipeline.steps.planning import plan
 from airflow_cdc_provider.pipeline.steps.start_jobs import snapshot
+from airflow_cdc_provider.pipeline.steps.verifying import verify
 from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition
 from airflow_cdc_provider.systems.mysql.source import snapshot_reader
 from airflow_cdc_provider.systems.mysql.source.log_end import MySqlLogEnd
@@ -272,6 +273,18 @@ class TestMySql(Begun):
         shop.path.write_text(shop.path.read_text().replace("add_column: stop", "truncate: stop"))
         catch_up(shop)
         assert all(is_equal(shop, name) for name in ("orders1", "orders2", "whole"))
+
+    def test_a_new_column_is_left_out_if_the_file_says_so(
+        self, shop: Shop, moments: Moments
+    ) -> None:
+        with shop.path.open("a") as file:
+            file.write("schema_changes: {add_column: ignore}\n")
+        make(shop, ["orders1", "whole"])
+        moments.at = {"orders1": (BETWEEN, CHANGES["a new column"])}
+        before = shop.source.execute("SHOW COLUMNS FROM orders1", database=shop.database)
+        run = catch_up(shop)
+        assert len(shop.sink_rows("SHOW COLUMNS FROM orders1")) == len(before)
+        assert verify(run, settle_s=5).equal
 
     def test_a_table_that_is_gone_stops_the_run_by_name_and_comes_back_whole(
         self, shop: Shop, moments: Moments

@@ -65,6 +65,14 @@ def test_an_error_and_a_finding_tell_it_on_a_line_of_its_own_where_it_is_asked_f
     line = "    in Airflow: `drop`: "
     assert error_lines(error, file="a.yaml")[-1].startswith(line)
     assert not [each for each in error_lines(error) if each.startswith(line)]
-    found = Finding(PipelineCode.PIPELINE_ENDED, Level.WARN, "shop.a", "it is gone", "", "", "`drop` the pipeline")
+    found = Finding(
+        PipelineCode.PIPELINE_ENDED,
+        Level.WARN,
+        "shop.a",
+        "it is gone",
+        "",
+        "",
+        "`drop` the pipeline",
+    )
     assert finding_lines(found, file="a.yaml")[-1].startswith(line)
     assert not [each for each in finding_lines(found) if each.startswith(line)]

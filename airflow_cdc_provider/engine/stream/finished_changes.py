@@ -67,7 +67,10 @@ def _give_up(
 
 
 def _told(change: SchemaChange) -> str:
-    text = f"{change.table} was changed at the source, and at the sink: {change.statement}"
+    at_sink = "" if change.leaves_sink_alone else ", and at the sink"
+    text = f"{change.table} was changed at the source{at_sink}: {change.statement}"
+    if change.after.schema.ignored:
+        text += f". Left out at the sink: {', '.join(sorted(change.after.schema.ignored))}"
     if change.rereads:
         text += f". Its rows are read again: {change.difference.why}"
     return text

@@ -31,6 +31,7 @@ from airflow_cdc_provider.core.schema_changes import (
     Difference,
     Policy,
     SchemaChange,
+    with_left_out,
 )
 from airflow_cdc_provider.core.statement_effect import StatementKind
 from airflow_cdc_provider.core.stream_split import StreamSplit
@@ -126,7 +127,7 @@ class SchemaChanges:
         if table not in now:
             raise _not_taken(table, "it is not at the source any more")
         plan = self._captured.plans[table]
-        after = replace(plan, schema=now[table])
+        after = replace(plan, schema=self._copied_anew(plan.schema, now[table]))
         found = self._job.source().difference(plan.schema, after.schema, ())
         refused = found.refused or self._refused(after)
         if refused:
@@ -135,6 +136,13 @@ class SchemaChanges:
             found = found.onto(tables.columns(plan)).read_again(why)
         keeps = self._job.spec.schema_changes.drop_column is Policy.IGNORE
         return SchemaChange(plan, after, found, through, statement, keeps_dropped=keeps)
+
+    def _copied_anew(self, before: TableSchema, now: TableSchema) -> TableSchema:
+        """Return what a table is now; what was left out is only left out if the policy says so."""
+        if self._job.spec.schema_changes.add_column is not Policy.IGNORE:
+            return now
+        whole = self._job.source().difference(before.ignoring(()), now, ())
+        return with_left_out(before, now, whole, ignores=True, is_told=False)
 
     # --- what the log and the catalogue say ---------------------------------------------------
 
@@ -224,7 +232,7 @@ class SchemaChanges:
             if leaving is None:
                 raise _stopped(stopped_by, f"{table} is not at the source any more", table)
             return leaving
-        after = replace(plan, schema=now)
+        after = replace(plan, schema=self._copied(plan.schema, now, said))
         change = SchemaChange(
             before=plan,
             after=after,
@@ -236,6 +244,18 @@ class SchemaChanges:
         if refused:
             raise _stopped(stopped_by, f"{table}: {refused}", table)
         return self._by_policy(change, said, stream, stopped_by)
+
+    def _copied(self, before: TableSchema, now: TableSchema, said: _Statements) -> TableSchema:
+        """Return what a table is now, without the columns that the policy leaves out."""
+        effects = [statement.effect for statement in said.found]
+        is_told = len(effects) == 1 and effects[0].kind is StatementKind.ALTER
+        return with_left_out(
+            before,
+            now,
+            self._job.source().difference(before.ignoring(()), now, effects),
+            ignores=self._job.spec.schema_changes.add_column is Policy.IGNORE,
+            is_told=is_told and not effects[0].is_doubtful,
+        )
 
     def _difference(self, before: TablePlan, after: TablePlan, said: _Statements) -> Difference:
         """Return what the definitions differ in, with what the log and the sink say of it."""

@@ -119,6 +119,7 @@ class _Run:
             raise _not_there(table, "source", "check the name and the grants")
         if there is None:
             raise _not_there(target, "sink", "run the pipeline first")
+        here = here.ignoring(plan.schema.ignored)
         if not here.primary_key:
             raise RefusedError(
                 f"table {table} has no primary key, so its rows cannot be told apart",

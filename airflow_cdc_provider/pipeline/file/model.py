@@ -281,8 +281,10 @@ AnyPolicy = Literal["apply", "ignore", "stop"]
 class SchemaChangesSection(Section):
     """What is done when a table that is copied gets another definition at the source."""
 
-    add_column: ApplyOrStop = Field(
-        default="apply", description="The sink's table gets the column, too."
+    add_column: AnyPolicy = Field(
+        default="apply",
+        description="The sink's table gets the column, too. `ignore`: it stays without the column, "
+        "whose values are not copied.",
     )
     drop_column: AnyPolicy = Field(
         default="ignore",

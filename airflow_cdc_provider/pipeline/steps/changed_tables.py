@@ -17,7 +17,12 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.core.schema_changes import ChangeKind, Policy, SchemaChange
+from airflow_cdc_provider.core.schema_changes import (
+    ChangeKind,
+    Policy,
+    SchemaChange,
+    with_left_out,
+)
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.pipeline.run import Run
@@ -67,12 +72,19 @@ def _changes(run: Run, plans: Mapping[TableId, TablePlan]) -> tuple[SchemaChange
     for table in plans:
         if table not in now:
             raise _stopped(run, table, "it is not at the source any more")
-    after = [replace(plan, schema=now[table]) for table, plan in plans.items()]
+    after = [replace(p, schema=_copied(run, p.schema, now[table])) for table, p in plans.items()]
     require_keys(after)
     require_copyable(run, captured_tables(run).only(plans))
     with closing(open_table_builder(run)) as builder:
         builder.require_creatable(after)
     return tuple(_change(run, plans[plan.schema.table], plan, at) for plan in after)
+
+
+def _copied(run: Run, before: TableSchema, now: TableSchema) -> TableSchema:
+    """Return what a table is now, without the columns that the file leaves out."""
+    whole = source_of(run).difference(before, now, ())
+    ignores = run.model.schema_changes.policy.add_column is Policy.IGNORE
+    return with_left_out(before, now, whole, ignores=ignores, is_told=False)
 
 
 def _definitions(

@@ -39,7 +39,12 @@ _PLAIN_DEFAULT = {
 def difference(
     old: TableSchema, new: TableSchema, statements: Sequence[StatementEffect]
 ) -> Difference:
-    """Return what statements of the log made of a table, and what that did to its rows."""
+    """Return what statements of the log made of a table, and what that did to its rows.
+
+    Columns that are left out are nothing to it.
+    """
+    left_out = {renamed.casefold() for renamed in _left_out(old, new, statements)}
+    old, new = old.as_copied, new.as_copied
     pair = _Pair(old, new, _renames(old, new, statements))
     found = Difference(
         added=tuple(name for name in pair.now if name not in pair.was),
@@ -51,8 +56,20 @@ def difference(
         moved="; ".join(dict.fromkeys(_moved_rows(statements))),
         refused=pair.refusal() or _unknown(statements),
     )
-    reasons = (*_doubts(statements), *_new_values(found, pair))
+    reasons = [*_doubts(statements), *_new_values(found, pair)]
+    reasons += [
+        f"{name} was left out before" for name in found.added if name.casefold() in left_out
+    ]
     return replace(found, reread="; ".join(dict.fromkeys(reasons)))
+
+
+def _left_out(
+    old: TableSchema, new: TableSchema, statements: Sequence[StatementEffect]
+) -> Iterator[str]:
+    """Yield the columns that were left out, under the names they have now."""
+    names = _renames(old, new, statements)
+    for name in old.ignored:
+        yield names.get(name, name)
 
 
 class _Pair:

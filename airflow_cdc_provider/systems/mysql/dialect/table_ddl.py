@@ -16,7 +16,7 @@ rows hold, are left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -109,7 +109,9 @@ class _Derivation:
         self.schema = schema
         self.sink_flavour = sink_flavour
         self.crosses = bool(schema.flavour) and schema.flavour != sink_flavour
-        self.parsed: ParsedTable = parse_create_statement(schema.create_statement)
+        self.parsed: ParsedTable = _without(
+            parse_create_statement(schema.create_statement), schema.ignored
+        )
 
     def create_statement(self, target: TableId) -> str:
         self._refuse_periods()
@@ -341,6 +343,25 @@ def _near_in_mysql(collation: str, charset: str) -> str:
     if collation == "utf8mb4_nopad_bin":
         return "utf8mb4_0900_bin"
     return collation.replace("_nopad", "")
+
+
+def _without(parsed: ParsedTable, left_out: Collection[str]) -> ParsedTable:
+    """Return a definition without some columns, and without what stands over them."""
+    if not left_out:
+        return parsed
+    return replace(
+        parsed,
+        columns=tuple(column for column in parsed.columns if column.name not in left_out),
+        keys=tuple(key for key in parsed.keys if not _names(key) & {*left_out}),
+    )
+
+
+def _names(key: ParsedKey) -> set[str]:
+    """Return the columns that a key or a check names, and maybe more names of its expressions."""
+    tokens = key.tokens
+    behind = next((i for i, t in enumerate(tokens) if t.is_word("REFERENCES")), len(tokens))
+    opening = next((i for i, t in enumerate(tokens) if t.is_mark("(")), len(tokens))
+    return {token.text for token in tokens[opening:behind] if token.is_name}
 
 
 def _counts(column: ParsedColumn) -> bool:

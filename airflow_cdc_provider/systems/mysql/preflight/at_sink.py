@@ -153,8 +153,9 @@ def _creatable(sink: Sink, plan: TablePlan) -> Iterator[Finding]:
 
 def _unique_texts(plan: TablePlan, flavour: str) -> Iterator[Finding]:
     """Yield the unique keys over texts that the sink's family compares by another collation."""
-    types = {column.name: column.type for column in plan.schema.columns}
-    for key in plan.schema.unique_keys:
+    schema = plan.schema.as_copied
+    types = {column.name: column.type for column in schema.columns}
+    for key in schema.unique_keys:
         for name in key.columns:
             found = types.get(name)
             if found is None or found.collation is None or found.key_kind is not KeyKind.TEXT:
@@ -201,7 +202,7 @@ def _existing(
             f"DROP TRIGGER {quote_identifier(plan.sink_table.database)}.{quote_identifier(name)};",
             only=str(plan.schema.table),
         )
-    here = {column.name.lower() for column in plan.schema.columns}
+    here = {column.name.lower() for column in plan.schema.as_copied.columns}
     for column in there.columns:
         if column.name.lower() in here or column.generated:
             continue
