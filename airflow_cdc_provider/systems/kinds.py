@@ -10,10 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol, cast
 
+from airflow_cdc_provider.core.endpoint import SinkPlace
 from airflow_cdc_provider.core.errors import IntegrityError
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.table_schema import ColumnType
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,8 @@ class SystemKind:
     name: str
     module: str
     """What opens its sources and sinks."""
+    naming: str = ""
+    """What names its tables to others."""
     positions: str = ""
     """What reads its positions; empty for a system that has no log."""
     transactions: str = ""
@@ -36,11 +41,29 @@ class SystemKind:
     """What an executor imports for it, with the oldest version and the first that is too new."""
 
 
+class Naming(Protocol):
+    """How a system's tables are named to a lineage service, by OpenLineage's convention."""
+
+    def namespace(self, place: SinkPlace) -> str:
+        """Return what all tables of one place have in common; nothing of who gets in."""
+
+    def dataset(self, place: SinkPlace, table: TableId) -> str:
+        """Return the name of a table in its namespace."""
+
+    def type_text(self, column_type: ColumnType) -> str:
+        """Return a column's type as the system writes it; empty where it has none of its own."""
+
+
 _KINDS = (
-    SystemKind(name="changelog", module="airflow_cdc_provider.systems.changelog.system"),
+    SystemKind(
+        name="changelog",
+        module="airflow_cdc_provider.systems.changelog.system",
+        naming="airflow_cdc_provider.systems.changelog.naming",
+    ),
     SystemKind(
         name="mysql",  # whatever speaks its protocol; MariaDB too
         module="airflow_cdc_provider.systems.mysql.system",
+        naming="airflow_cdc_provider.systems.mysql.naming",
         positions="airflow_cdc_provider.systems.mysql.positions.position",
         transactions="airflow_cdc_provider.systems.mysql.positions.transactions",
         schemes=("mysql", "mariadb"),
@@ -78,6 +101,11 @@ def _reader(system: str) -> Callable[[Any], LogPosition]:
 def transactions_of(system: str) -> object:
     """Load what makes columns of transactions in a system's log."""
     return import_module(_with_log(system).transactions)
+
+
+def naming_of(name: str) -> Naming:
+    """Load what names a system's tables to others; no library comes with it."""
+    return cast(Naming, import_module(KINDS[name].naming))
 
 
 def _with_log(name: str) -> SystemKind:

@@ -48,6 +48,7 @@ from airflow_cdc_provider.systems.mysql.dialect.column_types import (
     ZeroDates,
     require_known,
 )
+from airflow_cdc_provider.systems.mysql.dialect.type_text import decimal_digits, type_text
 
 __all__ = [
     "BINARY_TYPES",
@@ -115,30 +116,6 @@ def arrow_type(column_type: ColumnType, zero_dates: ZeroDates = ZeroDates.FAIL) 
     if name in DATE_TYPES and zero_dates is ZeroDates.TEXT:
         return pa.string()
     return _FIXED[name]
-
-
-def decimal_digits(column_type: ColumnType) -> tuple[int, int]:
-    """Return precision and scale of a DECIMAL; the server's defaults are 10 and 0."""
-    precision = 10 if column_type.precision is None else column_type.precision
-    return precision, column_type.scale or 0
-
-
-def type_text(column_type: ColumnType) -> str:
-    """Write a column type as in a column definition, without its charset."""
-    name, kind = column_type.name, column_type
-    if kind.members:
-        members = ",".join("'" + member.replace("'", "''") + "'" for member in kind.members)
-        return f"{name}({members})"
-    if name == "decimal":
-        precision, scale = decimal_digits(kind)
-        name = f"decimal({precision},{scale})"
-    elif kind.length is not None and name in {"char", "varchar", "binary", "varbinary", "bit"}:
-        name = f"{name}({kind.length})"
-    elif kind.length is not None and name == "vector":
-        name = f"vector({kind.length})"
-    elif kind.fraction:
-        name = f"{name}({kind.fraction})"
-    return f"{name} unsigned" if kind.unsigned else name
 
 
 def arrow_field(column: Column, zero_dates: ZeroDates = ZeroDates.FAIL) -> pa.Field:

@@ -1,0 +1,23 @@
+"""How OpenLineage names the files of a change log: a table is its folder."""
+
+from __future__ import annotations
+
+from airflow_cdc_provider.core.endpoint import Folder
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.table_schema import ColumnType
+from airflow_cdc_provider.systems.changelog.layout import table_folder
+
+
+def namespace(place: Folder) -> str:  # noqa: ARG001 - as every system is asked
+    """Return what names a file system that has no server."""
+    return "file"
+
+
+def dataset(place: Folder, table: TableId) -> str:
+    """Return the path of the folder that holds a table's changes."""
+    return f"{place.path.rstrip('/')}/{table_folder(table)}"
+
+
+def type_text(column_type: ColumnType) -> str:  # noqa: ARG001 - as every system is asked
+    """Return nothing: a file's columns have the types of its format."""
+    return ""
