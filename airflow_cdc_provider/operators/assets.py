@@ -21,6 +21,7 @@ from pydantic import JsonValue
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.pipeline.file.model import PipelineFile
 from airflow_cdc_provider.pipeline.file.patterns import sink_table
+from airflow_cdc_provider.views.lineage import Deed, Work
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.hooks.steps import CdcSteps
@@ -95,6 +96,14 @@ def tell_news(
         "tables": len(news),
         "changes": changed,
     }
+
+
+def work_of_news(news: Sequence[TableNews] | None) -> Work:
+    """Say what a task that tells did: what is not news was not changed. None if it is not known."""
+    if news is None:
+        return Work()
+    deeds = {each.table: Deed(rows=each.changes, position=each.position) for each in news}
+    return Work(deeds=deeds, others=Deed(rows=0))
 
 
 def told_by(context: Mapping[str, Any] | Context) -> str:

@@ -14,8 +14,10 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.requests import Scope
 from airflow_cdc_provider.core.windows import Window
+from airflow_cdc_provider.hooks.control import tables_of
 from airflow_cdc_provider.hooks.requests import CdcRequests
 from airflow_cdc_provider.operators.base import CdcOperator
 from airflow_cdc_provider.operators.params import require_known_params
@@ -105,6 +107,9 @@ class CdcBackfillOperator(CdcRequestOperator):
         return requests.window_scope(
             self.table, window, column=self.column, timezone=self.timezone, epoch=self.epoch
         )
+
+    def asked_tables(self) -> tuple[TableId, ...]:
+        return tables_of([self.table])
 
 
 def _window_of_run(context: Context) -> Window:

@@ -16,6 +16,7 @@ from airflow_cdc_provider.core.errors import (
     RetryableError,
     StateMovedError,
 )
+from airflow_cdc_provider.hooks.lineage import TellsLineage
 from airflow_cdc_provider.hooks.steps import CdcSteps
 from airflow_cdc_provider.links.page import CdcPageLink
 from airflow_cdc_provider.links.progress import CdcProgressLink
@@ -32,7 +33,7 @@ log = logging.getLogger(__name__)
 WORTH_A_RETRY = (RetryableError, FencedError, StateMovedError)
 
 
-class CdcOperator(BaseOperator):
+class CdcOperator(TellsLineage, BaseOperator):
     """
     One step of a pipeline.
 
@@ -57,6 +58,7 @@ class CdcOperator(BaseOperator):
             raise failure(self.refused)
         owner = owner or owner_of(self.dag_id)
         with airflow_errors(self.pipeline), CdcSteps(self.pipeline, owner=owner) as steps:
+            self.see(steps)
             yield steps
 
 

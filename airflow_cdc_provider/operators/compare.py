@@ -26,7 +26,7 @@ from airflow_cdc_provider.operators.base import skip_if_paused
 from airflow_cdc_provider.operators.jobs import CdcJobOperator
 from airflow_cdc_provider.operators.params import require_known_params
 from airflow_cdc_provider.operators.requests import CdcRequestOperator
-from airflow_cdc_provider.operators.verify import tables_of
+from airflow_cdc_provider.operators.verify import compared_work, tables_of
 from airflow_cdc_provider.operators.without_stack import failure
 from airflow_cdc_provider.views.comparisons import (
     comparison_counts,
@@ -34,6 +34,7 @@ from airflow_cdc_provider.views.comparisons import (
     difference_text,
     repair_forms,
 )
+from airflow_cdc_provider.views.lineage import Work
 from airflow_cdc_provider.views.reports import verify_lines
 
 if TYPE_CHECKING:
@@ -69,17 +70,23 @@ class CdcComparingOperator(CdcJobOperator):
         super().__init__(**kwargs)
         self.settle_s = settle_s
         self.others_s = others_s
+        self._report: VerifyReport | None = None
 
     def compared(
         self, context: Context, steps: CdcSteps, tables: tuple[TableId, ...] | None
     ) -> VerifyReport:
         """Compare; rows that may only be late are waited for."""
         steps.require_not_ended()
-        return steps.verify(
+        self._report = steps.verify(
             tables,
             settle_s=self.settle_s,
             catch_up=lambda: self._catch_up_when_free(context, steps),
         )
+        return self._report
+
+    def lineage_work(self) -> Work | None:
+        """Tell of the tables that were compared, and what was found."""
+        return None if self._report is None else compared_work(None, self._report)
 
     def told(self, context: Context, steps: CdcSteps, report: VerifyReport) -> dict[str, Any]:
         """Write the report into the log, and its counts into the events of assets."""
@@ -136,6 +143,10 @@ class CdcCompareOperator(CdcComparingOperator):
     def __init__(self, *, tables: Sequence[str] | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.tables = tables
+
+    def lineage_work(self) -> Work:
+        """Tell of the tables that are compared, and what was found."""
+        return compared_work(tables_of(self.task_id, self.tables or None), self._report)
 
     def execute(self, context: Context) -> dict[str, Any]:
         with self.opened() as steps:
@@ -220,6 +231,9 @@ class CdcRepairOperator(CdcRequestOperator):
     def scope(self, requests: CdcRequests) -> Scope:  # noqa: ARG002 - it was found by comparing
         self.approved_by = str(self.repair.get("approved_by", self.approved_by))
         return scope_from_json(self.repair["scope"])
+
+    def asked_tables(self) -> tuple[TableId, ...]:
+        return scope_from_json(self.repair["scope"]).tables
 
 
 class CdcVerdictOperator(CdcComparingOperator):

@@ -32,6 +32,7 @@ from airflow_cdc_provider.hooks.steps import CdcSteps
 from airflow_cdc_provider.links.early import push_links
 from airflow_cdc_provider.links.spark import CdcSparkLink
 from airflow_cdc_provider.operators.base import CdcOperator, skip_if_paused
+from airflow_cdc_provider.views.lineage import Work
 from airflow_cdc_provider.views.progress import Pace, is_begun
 from airflow_cdc_provider.views.summaries import (
     PROGRESS_KEY,
@@ -184,6 +185,10 @@ class CdcSnapshotOperator(CdcJobOperator):
                 self.wait_for_all(context, steps, job)
             return snapshot_summary(steps.status(), ran=job is not None)
 
+    def lineage_work(self) -> Work:
+        """Tell of all tables, and of the rows of the snapshot if this task read any."""
+        return Work(is_snapshot=self._job is not None)
+
 
 class CdcStreamOperator(CdcJobOperator):
     """
@@ -240,6 +245,10 @@ class CdcStreamOperator(CdcJobOperator):
             else:
                 self.wait(context, steps, job)
             return stream_summary(steps.status())
+
+    def lineage_work(self) -> Work:
+        """Tell of all tables."""
+        return Work()
 
 
 _detached: list[JobProcess] = []

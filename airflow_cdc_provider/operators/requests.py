@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NoReturn
 
 from airflow.sdk import NEVER_EXPIRE, Context  # type: ignore[attr-defined]  # its stub lacks it
@@ -30,14 +30,16 @@ from airflow_cdc_provider.core.errors import (
     PausedError,
     TablesStoppedError,
 )
-from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.requests import Request, RequestStatus, Scope
+from airflow_cdc_provider.hooks.control import tables_of
 from airflow_cdc_provider.hooks.requests import Asking, CdcRequests, Choice, cancel_request
 from airflow_cdc_provider.hooks.steps import CdcSteps
 from airflow_cdc_provider.links.early import push_links
 from airflow_cdc_provider.operators.jobs import CdcJobOperator
 from airflow_cdc_provider.triggers.places import now_us, place_of_state
 from airflow_cdc_provider.triggers.requests import CdcRequestTrigger
+from airflow_cdc_provider.views.lineage import Deed, Work
 from airflow_cdc_provider.views.requests import (
     estimate_form,
     estimate_lines,
@@ -72,6 +74,15 @@ class _Wait:
     request_id: str
     adopted_us: int = 0
     """When this try went on with a request of an earlier one; 0 if it asked itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is given up if the task is ended."""
+
+    state_dsn: str = field(repr=False)
+    pipeline: PipelineName
+    request_id: str
 
 
 class CdcRequestOperator(CdcJobOperator):
@@ -111,7 +122,8 @@ class CdcRequestOperator(CdcJobOperator):
         self.approved_by = approved_by
         self.idle_s = idle_s
         self.poll_s = poll_s
-        self._asked: tuple[str, PipelineName, str] | None = None
+        self._asked: _Asked | None = None
+        self._request: Request | None = None
         self._is_killed = False
 
     def scope(self, requests: CdcRequests) -> Scope:
@@ -144,10 +156,22 @@ class CdcRequestOperator(CdcJobOperator):
         self._is_killed = True
         if self._asked is not None:
             # over other connections, and in a thread: what was interrupted may hold its own
-            thread = threading.Thread(target=_give_up, args=self._asked, daemon=True)
+            thread = threading.Thread(target=_give_up, args=(self._asked,), daemon=True)
             thread.start()
             thread.join(_CANCEL_PATIENCE_S)
         super().on_kill()
+
+    def lineage_work(self) -> Work | None:
+        """Tell of the request's tables; an estimate reads no row of them."""
+        if is_yes(self.only_estimate):
+            return None
+        if self._request is None:
+            return Work(self.asked_tables())
+        return work_of_request(self._request)
+
+    def asked_tables(self) -> Collection[TableId] | None:
+        """Return which tables are asked for before anything is; None are all."""
+        return None
 
     def _opened(self, context: Context) -> AbstractContextManager[CdcSteps]:
         """Open the pipeline as an owner of its own: tries share the lease, other tasks do not."""
@@ -185,7 +209,7 @@ class CdcRequestOperator(CdcJobOperator):
         """Keep a new id, then ask under it."""
         request_id = self._new_id(context, requests)
         _keep(context, _Kept(request_id))
-        self._asked = (requests.state_dsn, requests.name, request_id)
+        self._asked = _Asked(requests.state_dsn, requests.name, request_id)
         estimated = requests.estimate(scope)
         for line in estimate_lines(estimated):
             self.log.info("%s", line)
@@ -219,7 +243,7 @@ class CdcRequestOperator(CdcJobOperator):
     ) -> Request:
         """Return the request once it is closed; defer where others bring that about."""
         requests, tries = CdcRequests(steps), 0
-        self._asked = (requests.state_dsn, requests.name, wait.request_id)
+        self._asked = _Asked(requests.state_dsn, requests.name, wait.request_id)
         while (request := requests.known(wait.request_id)).status.is_open:
             if self._is_killed:
                 requests.cancel(wait.request_id)
@@ -281,6 +305,7 @@ class CdcRequestOperator(CdcJobOperator):
 
     def _told(self, context: Context, requests: CdcRequests, request: Request) -> dict[str, Any]:
         """Return what came of it, or fail with it; the next try asks anew."""
+        self._request = request
         kept = _kept(context)
         if kept is not None:
             _keep(context, replace(kept, told=True))
@@ -350,6 +375,19 @@ class CdcResyncOperator(CdcRequestOperator):
         self.approve_above_rows = chosen.ask_above_rows
         return chosen.scope(requests)
 
+    def asked_tables(self) -> Collection[TableId] | None:
+        names = Choice.from_payload(self.choice or {"tables": self.tables}).tables
+        return tables_of(names) or None
+
+
+def work_of_request(request: Request) -> Work | None:
+    """Say what came of a request; one that only stops tables, or brings them back, reads none."""
+    if not request.kind.reads_rows:
+        return None
+    tables = request.scope.tables
+    rows = request.rows if len(tables) == 1 else None  # they are counted together
+    return Work(tables, {table: Deed(rows=rows) for table in tables})
+
 
 _NO = frozenset({"", "0", "false", "no", "none"})
 
@@ -385,6 +423,6 @@ def _keep(context: Context, kept: _Kept) -> None:
     context["task_state_store"].set(_KEPT, asdict(kept), retention=NEVER_EXPIRE)
 
 
-def _give_up(dsn: str, name: PipelineName, request_id: str) -> None:
+def _give_up(asked: _Asked) -> None:
     with suppress(CdcError):  # the next look of this task, if there is one, does it
-        cancel_request(dsn, name, request_id)
+        cancel_request(asked.state_dsn, asked.pipeline, asked.request_id)

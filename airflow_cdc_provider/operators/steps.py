@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Context
 
@@ -11,15 +12,19 @@ from airflow_cdc_provider.core.errors import StateMovedError
 from airflow_cdc_provider.core.findings import Level
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.hooks.steps import CdcSteps
-from airflow_cdc_provider.operators.assets import tell_news, told_by
+from airflow_cdc_provider.operators.assets import tell_news, told_by, work_of_news
 from airflow_cdc_provider.operators.base import CdcOperator, skip_if_paused
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
+from airflow_cdc_provider.views.lineage import Work
 from airflow_cdc_provider.views.summaries import (
     check_summary,
     hand_off_summary,
     plan_summary,
 )
 from airflow_cdc_provider.views.told_errors import finding_lines
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.pipeline.steps.table_news import TableNews
 
 
 def _require_alive(steps: CdcSteps) -> None:
@@ -116,6 +121,8 @@ class CdcFinishOperator(CdcOperator):
     :param refused: why the task may do nothing; it then fails with these words.
     """
 
+    _news: Sequence[TableNews] | None = None
+
     def execute(self, context: Context) -> dict[str, Any]:
         with self.opened() as steps:
             _require_alive(steps)
@@ -127,4 +134,9 @@ class CdcFinishOperator(CdcOperator):
                     risk="none: no key was added and no asset event sent",
                     remedy="let the stream go on, then run this task again",
                 )
-            return tell_news(self, context, steps, steps.table_news(told_by(context)))
+            self._news = steps.table_news(told_by(context))
+            return tell_news(self, context, steps, self._news)
+
+    def lineage_work(self) -> Work:
+        """Tell of all tables, and how much each was changed."""
+        return work_of_news(self._news)

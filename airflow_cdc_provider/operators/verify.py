@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
@@ -14,7 +14,11 @@ from airflow_cdc_provider.hooks.steps import CdcSteps
 from airflow_cdc_provider.operators.jobs import CdcJobOperator
 from airflow_cdc_provider.operators.without_stack import failure
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
+from airflow_cdc_provider.views.lineage import Deed, Work
 from airflow_cdc_provider.views.summaries import verify_summary
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.core.verify_report import VerifyReport
 
 _NO = frozenset({"", "0", "false", "no", "none"})
 
@@ -47,9 +51,10 @@ class CdcVerifyOperator(CdcJobOperator):
         self.tables = tables
         self.settle_s = settle_s
         self.enabled = enabled
+        self._report: VerifyReport | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
-        if str(self.enabled).strip().lower() in _NO:
+        if _is_no(self.enabled):
             raise AirflowSkipException("this run was asked not to verify")
         with self.opened() as steps:
             steps.require_not_ended()
@@ -58,6 +63,7 @@ class CdcVerifyOperator(CdcJobOperator):
                 settle_s=self.settle_s,
                 catch_up=None if steps.is_paused else lambda: self._catch_up(context, steps),
             )
+            self._report = report
             summary = verify_summary(steps.run.name, report)
         for table in summary["not_copied"]:
             self.log.warning("%s", left_out_text(table))
@@ -70,9 +76,27 @@ class CdcVerifyOperator(CdcJobOperator):
             )
         return summary
 
+    def lineage_work(self) -> Work | None:
+        """Tell of the tables that are compared, and what was found."""
+        if _is_no(self.enabled):
+            return None
+        return compared_work(tables_of(self.task_id, self.tables), self._report)
+
     def _catch_up(self, context: Context, steps: CdcSteps) -> None:
         self.log.info("rows differ and no stream is at work: catching up before they count")
         self.catch_up(context, steps)
+
+
+def compared_work(tables: Collection[TableId] | None, report: VerifyReport | None) -> Work:
+    """Say what a comparison is about, and what it has found if it has ended."""
+    if report is None:
+        return Work(tables, writes=False)
+    deeds = {each.table: Deed(verdict=each) for each in report.tables}
+    return Work(deeds.keys(), deeds, writes=False)
+
+
+def _is_no(enabled: str | bool) -> bool:  # noqa: FBT001 - what a template rendered
+    return str(enabled).strip().lower() in _NO
 
 
 def tables_of(task_id: str, names: Sequence[str] | None) -> tuple[TableId, ...] | None:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseSensorOperator, Context
 
+from airflow_cdc_provider.hooks.lineage import TellsLineage
 from airflow_cdc_provider.hooks.steps import CdcSteps
 from airflow_cdc_provider.links.progress import CdcProgressLink
-from airflow_cdc_provider.operators.assets import tell_news, told_by
+from airflow_cdc_provider.operators.assets import tell_news, told_by, work_of_news
 from airflow_cdc_provider.operators.base import airflow_errors, owner_of
 from airflow_cdc_provider.triggers.changes import CdcChangesTrigger, activity_of
 from airflow_cdc_provider.triggers.places import place_of_state
+from airflow_cdc_provider.views.lineage import Work
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.pipeline.steps.table_news import TableNews
 
 _US = 1_000_000
 
 
-class CdcChangesSensor(BaseSensorOperator):
+class CdcChangesSensor(TellsLineage, BaseSensorOperator):
     """
     Wait until rows of a table have changed, and send the events of the changed tables.
 
@@ -49,6 +54,7 @@ class CdcChangesSensor(BaseSensorOperator):
         self.pipeline = pipeline
         self.every_s = every_s
         self.look_s = look_s
+        self._news: Sequence[TableNews] | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Tell what is news, or wait for it."""
@@ -56,11 +62,13 @@ class CdcChangesSensor(BaseSensorOperator):
             airflow_errors(self.pipeline),
             CdcSteps(self.pipeline, owner=owner_of(self.dag_id)) as steps,
         ):
+            self.see(steps)
             store, name = steps.run.store, steps.run.name
             activity = activity_of(store, name)  # before the look: what comes then is heard of
             now, due_us = store.now_us(), store.last_told_us(name) + int(self.every_s * _US)
             news = steps.table_news(told_by(context)) if now >= due_us else ()
             if news:
+                self._news = news
                 return tell_news(self, context, steps, news)
             trigger = CdcChangesTrigger(
                 pipeline=str(name),
@@ -71,6 +79,10 @@ class CdcChangesSensor(BaseSensorOperator):
                 poll_s=float(self.poke_interval),
             )
         return self._wait(trigger)
+
+    def lineage_work(self) -> Work:
+        """Tell of all tables, and how much each was changed."""
+        return work_of_news(self._news)
 
     def _wait(self, trigger: CdcChangesTrigger) -> NoReturn:
         self.defer(trigger=trigger, method_name=self.execute_complete.__name__)

@@ -8,23 +8,27 @@ from typing import Any, NoReturn
 from airflow.sdk import BaseSensorOperator, Context
 from airflow.sdk.exceptions import AirflowSensorTimeout
 
+from airflow_cdc_provider.core.requests import Request
+from airflow_cdc_provider.hooks.lineage import TellsLineage
 from airflow_cdc_provider.hooks.requests import CdcRequests
 from airflow_cdc_provider.hooks.steps import CdcSteps
 from airflow_cdc_provider.links.page import CdcPageLink
 from airflow_cdc_provider.links.progress import CdcProgressLink
 from airflow_cdc_provider.operators.base import airflow_errors, owner_of
+from airflow_cdc_provider.operators.requests import work_of_request
 from airflow_cdc_provider.triggers.places import now_us, place_of_state
 from airflow_cdc_provider.triggers.requests import (
     CdcRequestTrigger,
     RequestEvent,
     RequestVerdict,
 )
+from airflow_cdc_provider.views.lineage import Work
 from airflow_cdc_provider.views.requests import request_summary
 
 _US = 1_000_000
 
 
-class CdcRequestSensor(BaseSensorOperator):
+class CdcRequestSensor(TellsLineage, BaseSensorOperator):
     """
     Wait, without a worker, until a request is done; fail with its error if it is not.
 
@@ -51,6 +55,7 @@ class CdcRequestSensor(BaseSensorOperator):
         super().__init__(poke_interval=poke_interval, timeout=timeout, **kwargs)
         self.pipeline = pipeline
         self.request_id = request_id
+        self._request: Request | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
         """Look once, and defer if the request is not closed."""
@@ -71,12 +76,17 @@ class CdcRequestSensor(BaseSensorOperator):
         with airflow_errors(self.pipeline), self._open() as steps:
             return self._look(steps)
 
+    def lineage_work(self) -> Work | None:
+        """Tell of the request's tables, once it was looked at."""
+        return None if self._request is None else work_of_request(self._request)
+
     def _open(self) -> CdcSteps:
         return CdcSteps(self.pipeline, owner=owner_of(self.dag_id))
 
     def _look(self, steps: CdcSteps) -> dict[str, Any]:
+        self.see(steps)
         requests = CdcRequests(steps)
-        request = requests.known(self.request_id)
+        request = self._request = requests.known(self.request_id)
         if request.status.is_open:
             self.log.info("request %s: %s", self.request_id, requests.who(request))
             self._watch(steps)

@@ -19,6 +19,7 @@ from airflow_cdc_provider.core.errors import CdcError, RetryableError
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.hooks.job_handle import JobHandle, end_earlier_job, remember
 from airflow_cdc_provider.hooks.job_log import log_shown_on_failure
+from airflow_cdc_provider.hooks.lineage import TellsLineage
 from airflow_cdc_provider.hooks.steps import CdcSteps
 from airflow_cdc_provider.links.page import CdcPageLink
 from airflow_cdc_provider.links.progress import CdcProgressLink
@@ -37,6 +38,7 @@ from airflow_cdc_provider.triggers.verdict import (
     Watch,
     judge,
 )
+from airflow_cdc_provider.views.lineage import Work
 from airflow_cdc_provider.views.summaries import PROGRESS_KEY, progress, stream_summary
 
 _US = 1_000_000
@@ -52,7 +54,7 @@ class _Wait:
     deadline_us: int
 
 
-class CdcStreamSensor(BaseSensorOperator):
+class CdcStreamSensor(TellsLineage, BaseSensorOperator):
     """
     Wait for a stream to reach a goal, and keep it alive until then.
 
@@ -101,6 +103,7 @@ class CdcStreamSensor(BaseSensorOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Look once, and defer unless there is something to do."""
         with airflow_errors(self.pipeline), self._open() as steps:
+            self.see(steps)
             now = steps.run.store.now_us()
             wait = _Wait(now, restarts=0, deadline_us=now + int(self.timeout * _US))
             return self._act(context, steps, self._first_look(steps, now), wait)
@@ -110,7 +113,12 @@ class CdcStreamSensor(BaseSensorOperator):
     ) -> dict[str, Any]:
         """Act on what the trigger saw."""
         with airflow_errors(self.pipeline), self._open() as steps:
+            self.see(steps)
             return self._act(context, steps, StreamEvent.from_payload(event), _Wait(**wait))
+
+    def lineage_work(self) -> Work:
+        """Tell of all tables."""
+        return Work()
 
     def _open(self) -> CdcSteps:
         return CdcSteps(self.pipeline, owner=owner_of(self.dag_id))

@@ -106,6 +106,13 @@ def test_a_module_of_spark_that_runs_on_executors_loads_no_sqlalchemy(module: st
     assert "sqlalchemy" not in loaded_by(module)
 
 
+def test_openlineage_is_loaded_by_the_module_that_its_provider_asks_for_alone() -> None:
+    asked = f"{PACKAGE}.hooks.openlineage"
+    others = [name for room in AIRFLOW_ROOMS for name in modules_of(room) if name != asked]
+    assert "openlineage" not in loaded_by(*others)
+    assert "openlineage" in loaded_by(asked)
+
+
 def test_every_room_is_judged() -> None:
     without_modules = {room for room in rooms() if len(modules_of(room)) == 1}
     assert set(rooms()) - without_modules - set(FORBIDDEN) - {"core", "docs"} == set()

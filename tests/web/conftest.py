@@ -20,7 +20,7 @@ from tests.behaviours.state_behaviours import at, plan_of
 
 if TYPE_CHECKING:
     from fastapi.testclient import TestClient
-    from httpx import Response
+    from httpx2 import Response
 
 SHOP = PipelineName("web_shop")
 SHOP_DAG = "web_shop__sync"
