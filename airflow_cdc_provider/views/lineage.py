@@ -196,7 +196,8 @@ def _whole(
 ) -> TableLineage:
     schema, copied = state.plan.schema, state.plan.schema.copied_columns
     # a file has no column that a server would compute
-    at_sink = schema.columns if sink.naming.type_text(schema.columns[0].type) else copied
+    has_types = sink.naming.type_text(schema.columns[0].type)
+    at_sink = schema.as_copied.columns if has_types else copied
     return TableLineage(
         replace(names.source, fields=_fields(source, schema.columns)),
         replace(names.sink, fields=_fields(sink, at_sink)),

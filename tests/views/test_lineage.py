@@ -71,6 +71,14 @@ def test_a_generated_column_is_told_of_and_not_copied() -> None:
     assert table.copied == ("id", "state")
 
 
+def test_a_column_that_is_left_out_is_the_sources_alone() -> None:
+    schema = CONSISTENT.plan.schema.ignoring(("state",))
+    (table,) = told(replace(CONSISTENT, plan=replace(CONSISTENT.plan, schema=schema))).tables
+    assert [each.name for each in table.source.fields] == ["id", "state"]
+    assert [each.name for each in table.sink.fields] == ["id"]
+    assert table.copied == ("id",)
+
+
 def test_a_table_of_a_change_log_is_its_folder() -> None:
     sink = Side(Folder("/data/changes", "json"), naming_of("changelog"))
     (table,) = told(CONSISTENT, sink=sink).tables
