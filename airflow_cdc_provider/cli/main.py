@@ -43,7 +43,7 @@ Command = Callable[[argparse.Namespace, Lookup, "Screen"], bool]
 
 MODULES: Mapping[str, str] = {
     "check": "checking",
-    "plan": "checking",
+    "plan": "planning",
     "run": "running",
     "status": "looking",
     "verify": "verifying",

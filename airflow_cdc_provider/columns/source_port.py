@@ -26,13 +26,13 @@ from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.table_facts import TableFacts
 from airflow_cdc_provider.core.table_picks import NO_PICKS, TablePicks
 from airflow_cdc_provider.core.table_schema import TableSchema
-from airflow_cdc_provider.core.windows import Clock
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_cdc_provider.columns.changes import ChangeBatch, TableChanges
     from airflow_cdc_provider.columns.rows import SplitRows
+    from airflow_cdc_provider.core.windows import Clock
 
 
 class Pattern(Protocol):

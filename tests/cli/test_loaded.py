@@ -112,6 +112,14 @@ def test_a_check_and_a_plan_look_at_servers_without_columns_or_spark(
     assert "pymysql" in loaded
 
 
+def test_a_check_loads_nothing_of_planning_of_jobs_or_of_windows(shop: Shop) -> None:
+    loaded = loaded_by("check", str(shop.path), environment=dict(shop.environment))
+    steps = "airflow_cdc_provider.pipeline.steps."
+    needless = {"planning", "changing_tables", "jobs", "windows", "backfilling", "estimating"}
+    assert loaded & {steps + name for name in needless} == set()
+    assert {name for name in loaded if name.startswith("airflow_cdc_provider.engine.")} == set()
+
+
 def _startup_modules() -> set[str]:
     """Return what this environment loads into every interpreter."""
     listing = "import sys; print(*{name.partition('.')[0] for name in sys.modules})"

@@ -1,13 +1,12 @@
-"""Check and plan: what the servers say, without changing anything."""
+"""Check: what the servers say, without changing anything."""
 
 from __future__ import annotations
 
 from airflow_cdc_provider.cli.commands.opening import Options, looked_at
 from airflow_cdc_provider.cli.lookup import Lookup
 from airflow_cdc_provider.pipeline.steps.checking import check as check_step
-from airflow_cdc_provider.pipeline.steps.planning import preview
 from airflow_cdc_provider.views.display import Screen
-from airflow_cdc_provider.views.reports import check_lines, plan_form, plan_lines
+from airflow_cdc_provider.views.reports import check_lines
 
 
 def check(options: Options, lookup: Lookup, screen: Screen) -> bool:
@@ -16,14 +15,4 @@ def check(options: Options, lookup: Lookup, screen: Screen) -> bool:
         report = check_step(run)
     screen.result(report.to_json(), check_lines(report))
     report.require_fit()
-    return True
-
-
-def plan(options: Options, lookup: Lookup, screen: Screen) -> bool:
-    """Show what `run` would do."""
-    with looked_at(options, lookup, screen) as run:
-        found = preview(run)
-        form = plan_form(found, run.model)
-    screen.result(form, plan_lines(form))
-    found.report.require_fit()
     return True

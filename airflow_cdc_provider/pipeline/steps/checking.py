@@ -49,7 +49,6 @@ from airflow_cdc_provider.pipeline.steps.tables import (
     require_separate,
     shared_targets,
 )
-from airflow_cdc_provider.pipeline.steps.windows import backfill_findings
 from airflow_cdc_provider.state.wishes import what_of
 
 
@@ -125,7 +124,7 @@ def check(run: Run) -> CheckReport:
         found = [*_ended(run), *_not_as_planned(run, captured, not_copied, gone)]
         found += _stopped(stopped.values())
         found += _targets(run, targets, planned.plans, own_tables(run, sink))
-        found += backfill_findings(run, captured.plans)
+        found += _backfills(run, captured.plans)
         of_later = list(_targets(run, targets, later.plans, frozenset()))
     found += _preflight(
         run,
@@ -277,6 +276,15 @@ def _without_one_table(
             yield replace(finding, level=Level.WARN, why=why)
         else:
             yield finding
+
+
+def _backfills(run: Run, plans: Sequence[TablePlan]) -> Iterable[Finding]:
+    if not run.model.backfill:
+        return ()
+    # Windows of time bring requests and time zones, which few files ask for.
+    from airflow_cdc_provider.pipeline.steps.windows import backfill_findings  # noqa: PLC0415
+
+    return backfill_findings(run, plans)
 
 
 def _ended(run: Run) -> Iterator[Finding]:
