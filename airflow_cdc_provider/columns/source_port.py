@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from airflow_cdc_provider.columns.verify_port import VerifySide
 from airflow_cdc_provider.core.findings import Finding
 from airflow_cdc_provider.core.history import Held
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import Key, KeyPart
+from airflow_cdc_provider.core.log_reach import LogReach
 from airflow_cdc_provider.core.logged_events import LogView
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
@@ -123,6 +124,14 @@ class LogEnd(Protocol):
         """Return how much log there is from `start` on; None if this server cannot tell."""
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class KnowsReach(Protocol):
+    """A log's end that can also tell how far the log reaches back."""
+
+    def reach(self, start: LogPosition) -> LogReach:
+        """Return what the server keeps of its log, and how much of that lies before `start`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase, Wanted
 from airflow_cdc_provider.core.records import (
+    Note,
+    NoteKind,
     PipelineEvent,
     PipelineState,
     PlanOrigin,
@@ -93,6 +95,9 @@ class StateReader(Protocol):
         """Return when the rows of a table were last read beside the stream for the first time."""
 
     def request(self, name: PipelineName, request_id: str) -> Request | None: ...
+
+    def note(self, name: PipelineName, kind: NoteKind) -> Note | None:
+        """Return what was noted last, None if nothing was."""
 
     def samples(self, name: PipelineName, since_us: int) -> tuple[Sample, ...]:
         """Return how the pipeline was since then, oldest first."""
@@ -215,6 +220,9 @@ class StateStore(StateReader, Protocol):
 
     def tell(self, name: PipelineName, text: str, *, level: str = "info") -> None:
         """Add an event."""
+
+    def keep_note(self, name: PipelineName, kind: NoteKind, form: Mapping[str, Any]) -> None:
+        """Note something in the place of what was noted before; whoever it is that does."""
 
     def told(self, name: PipelineName) -> Mapping[TableId, ToldTable]:
         """Return what others were last told of each table."""

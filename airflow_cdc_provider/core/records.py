@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
 
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase, Wanted
@@ -105,6 +108,23 @@ class StreamState:
     """Tables whose consistent point has not passed."""
     generation: int = field(default=0, compare=False)
     """Under which this was told; whoever tells it is known by its own."""
+
+
+class NoteKind(StrEnum):
+    """What is noted of a pipeline, each in the place of what was noted before."""
+
+    LOG_REACH = "log_reach"
+    """How far the source's log reaches back; see `LogReach`."""
+    PREFLIGHT = "preflight"
+    """What preflight found last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What was noted of a pipeline, and when: plain values, which only grow."""
+
+    at_us: int
+    form: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,10 +141,10 @@ class CdcRequests:
         """Say who carries a request out, or what it waits for."""
         state = self._run.store.ensure(self.name)
         if request.status is RequestStatus.WAITING:
-            return "it waits for *Approve* on the CDC page, or `approve`, to let it begin"
+            return "it waits for Approve on the CDC page, or `approve`, to let it begin"
         if state.wanted is Wanted.STOP:
             paused = f"it is stored, and {self.name} is paused"
-            return f"{paused}: it begins after *Resume* on the CDC page, or `resume`"
+            return f"{paused}: it begins after Resume on the CDC page, or `resume`"
         if self.is_others():
             return f"{state.owner} is at work and carries it out"
         return "nobody is at work"

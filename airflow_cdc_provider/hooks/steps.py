@@ -77,9 +77,14 @@ class CdcSteps:
 
     def check(self) -> CheckReport:
         """Look at the file, the source and the sink."""
-        from airflow_cdc_provider.pipeline.steps.checking import check  # noqa: PLC0415 - see above
+        from airflow_cdc_provider.pipeline.steps.checking import (  # noqa: PLC0415 - see above
+            check,
+            keep_findings,
+        )
 
-        return check(self.run)
+        report = check(self.run)
+        keep_findings(self.run, report)
+        return report
 
     def plan(self) -> PlanSummary:
         """Go on with the plan there is, or make one."""

@@ -92,6 +92,6 @@ def skip_if_paused(steps: CdcSteps) -> None:
     """Skip the task, and with it the rest of the run, while the pipeline is to stop."""
     if steps.is_paused:
         raise AirflowSkipException(
-            f"pipeline {steps.run.name} is paused; *Resume* on the CDC page, or `resume`, lets the "
+            f"pipeline {steps.run.name} is paused; Resume on the CDC page, or `resume`, lets the "
             "next run go on from there"
         )

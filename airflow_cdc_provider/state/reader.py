@@ -18,6 +18,8 @@ from airflow_cdc_provider.core.lifecycle import SplitStatus
 from airflow_cdc_provider.core.many_records import without_collecting
 from airflow_cdc_provider.core.overview import PipelineOverview, TableOverview
 from airflow_cdc_provider.core.records import (
+    Note,
+    NoteKind,
     PipelineEvent,
     PipelineState,
     PlanOrigin,
@@ -42,6 +44,7 @@ from airflow_cdc_provider.state.samples import find_samples
 from airflow_cdc_provider.state.tables import (
     events,
     hand_offs,
+    notes,
     pipelines,
     plans,
     splits,
@@ -163,6 +166,13 @@ class SqlStateReader:
         """Return one request, None if there is none of this id."""
         with self._reading() as connection:
             return find_request(connection, name, request_id)
+
+    def note(self, name: PipelineName, kind: NoteKind) -> Note | None:
+        """Return what was noted last, None if nothing was."""
+        mine = notes.c.pipeline == str(name), notes.c.kind == kind.value
+        with self._reading() as connection:
+            row = connection.execute(select(notes).where(*mine)).first()
+        return None if row is None else Note(row.at_us, json.loads(row.form))
 
     def samples(self, name: PipelineName, since_us: int) -> tuple[Sample, ...]:
         """Return how the pipeline was since then, oldest first."""

@@ -227,7 +227,16 @@ told_tables = Table(
     Column("told_us", BigInteger, nullable=False),
 )
 
+notes = Table(
+    "cdc_note",
+    metadata,
+    Column("pipeline", _name(PIPELINE_LENGTH), primary_key=True),
+    Column("kind", String(16), primary_key=True),
+    Column("at_us", BigInteger, nullable=False),
+    Column("form", _long_text(), nullable=False),
+)
+
 OF_A_PLAN = (plans, tables, splits, hand_offs, streams, told_tables)
 """What a new plan replaces."""
-EVERYTHING = (*OF_A_PLAN, schemas, events, requests, samples)
+EVERYTHING = (*OF_A_PLAN, schemas, events, requests, samples, notes)
 """What is kept of a pipeline beside its own row."""

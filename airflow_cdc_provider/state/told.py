@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy.exc import IntegrityError as DuplicateRowError
 
 from airflow_cdc_provider.core.codec import dumps, position_from_json, position_to_json
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
-from airflow_cdc_provider.core.records import ToldTable
+from airflow_cdc_provider.core.records import NoteKind, ToldTable
 from airflow_cdc_provider.state.fencing import FencedStore
-from airflow_cdc_provider.state.tables import told_tables
+from airflow_cdc_provider.state.tables import notes, told_tables
 
 
 class ToldStore(FencedStore):
@@ -38,6 +41,16 @@ class ToldStore(FencedStore):
         mine = select(func.max(told_tables.c.told_us)).where(told_tables.c.pipeline == str(name))
         with self._reading() as connection:
             return int(connection.execute(mine).scalar() or 0)
+
+    def keep_note(self, name: PipelineName, kind: NoteKind, form: Mapping[str, Any]) -> None:
+        """Note something in the place of what was noted before; whoever it is that does."""
+        mine = notes.c.pipeline == str(name), notes.c.kind == kind.value
+        values = {"at_us": self._clock(), "form": dumps(dict(form))}
+        # a duplicate is somebody else's note of just now
+        with suppress(DuplicateRowError), self._writing() as connection:
+            if connection.execute(update(notes).where(*mine).values(values)).rowcount == 0:
+                place = {"pipeline": str(name), "kind": kind.value}
+                connection.execute(insert(notes).values({**place, **values}))
 
     def note_told(self, name: PipelineName, tables: Iterable[ToldTable]) -> None:
         """Remember what is told of these tables, in the place of what was told before."""

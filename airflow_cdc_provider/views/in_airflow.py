@@ -25,17 +25,21 @@ FIELDS = {
     "--table": "tables",
 }
 """Options, and the fields that runs and tasks have for them."""
+_OF_TABLES = frozenset({"pause", "resume", "add", "remove", "reset"})
 _KNOWN = frozenset((*BUTTONS, *REQUEST_BUTTONS, *DAGS, *ACTIONS, *LOOKS))
 _COMMAND = re.compile(r"`([a-z]+)(?: [^`]*)?`")
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 _TABLE = re.compile(r"--table ([^\s.`]+\.[^\s:,;`]+)")
 
 
-def way_in_airflow(remedy: str, *others: str, file: str = "FILE") -> str:
+def way_in_airflow(remedy: str, *others: str, file: str = "FILE", table: str = "") -> str:
     """Return what to do in Airflow where a remedy names commands; empty if it names none.
 
-    Options are also looked for in `others`, the rest of what an error says.
+    Options are also looked for in `others`, the rest of what an error says. `table` is the one that
+    it is all about, where the remedy may leave that out.
     """
+    if table and "--table" not in remedy and _OF_TABLES.intersection(_COMMAND.findall(remedy)):
+        remedy = f"{remedy} --table {table}"
     named = dict.fromkeys(name for name in _COMMAND.findall(remedy) if name in _KNOWN)
     tables = "".join(f" --table {table}" for table in dict.fromkeys(_TABLE.findall(remedy)))
     about_tables = "--table" in remedy
@@ -49,9 +53,9 @@ def way_in_airflow(remedy: str, *others: str, file: str = "FILE") -> str:
 def _way(name: str, *, about_tables: bool, arguments: str) -> str:
     command = f"`airflow cdc {name} {arguments}`"
     if name in REQUEST_BUTTONS:
-        return f"the button *{name.capitalize()}* of the request, on the CDC page"
+        return f"the button {name.capitalize()} of the request, on the CDC page"
     if name in BUTTONS and not about_tables:
-        return f"the button *{name.capitalize()}* on the CDC page"
+        return f"the button {name.capitalize()} on the CDC page"
     if name == "run":
         return "trigger the DAG `<pipeline>__sync`"
     if name in DAGS:

@@ -9,7 +9,7 @@ from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import LEFT_ALONE, Phase, SplitStatus, TablePhase, Wanted
 from airflow_cdc_provider.core.overview import PipelineOverview, TableOverview
-from airflow_cdc_provider.core.records import PipelineEvent, PipelineState, Sample
+from airflow_cdc_provider.core.records import NoteKind, PipelineEvent, PipelineState, Sample
 from airflow_cdc_provider.core.requests import Request, RequestStatus
 from airflow_cdc_provider.state.reader import SqlStateReader
 from airflow_cdc_provider.views.in_airflow import way_in_airflow
@@ -78,7 +78,7 @@ def _problems(seen: PipelineOverview) -> list[Form]:
 
 def _problem(table: str, text: str) -> Form:
     """Return an error as what, where, risk and remedy, with the table it is about."""
-    return {"table": table, "level": "error", **_told(text)}
+    return {"table": table, "level": "error", **_told(text, table)}
 
 
 def _remark(table: str, what: str, remedy: str) -> Form:
@@ -88,10 +88,11 @@ def _remark(table: str, what: str, remedy: str) -> Form:
     return {"table": table, "level": "warning", **facts}
 
 
-def _told(text: str) -> Form:
+def _told(text: str, table: str) -> Form:
     """Return an error's facts, and what to do in Airflow where its remedy names commands."""
     error = CdcError.parse(text)
-    return {**error.to_json(), "in_airflow": way_in_airflow(error.remedy, error.where, error.what)}
+    way = way_in_airflow(error.remedy, error.where, error.what, table=table)
+    return {**error.to_json(), "in_airflow": way}
 
 
 def rates(samples: Sequence[Sample], now_us: int) -> Form:
@@ -118,6 +119,8 @@ def pipeline_form(store: SqlStateReader, name: PipelineName, *, now_us: int, eve
         "at_us": now_us,
         "generation": 0 if seen is None else seen.state.generation,
         "stream": _stream_form(seen),
+        "log_reach": _noted(store, name, NoteKind.LOG_REACH),
+        "preflight": _preflight_form(store, name),
         "table_list": [_table_form(table, reading) for table in store.table_overviews(name)],
         "requests": [request_form(each) for each in requests[:_REQUESTS_SHOWN]],
         "events": _event_forms(store.events(name, events)),
@@ -137,6 +140,20 @@ def _stream_form(seen: PipelineOverview | None) -> Form | None:
     }
 
 
+def _noted(store: SqlStateReader, name: PipelineName, kind: NoteKind) -> Form | None:
+    found = store.note(name, kind)
+    return None if found is None else {**found.form, "at_us": found.at_us}
+
+
+def _preflight_form(store: SqlStateReader, name: PipelineName) -> Form | None:
+    """Return what preflight found last, each with its way in Airflow where its fix is a command."""
+    form = _noted(store, name, NoteKind.PREFLIGHT)
+    if form is None:
+        return None
+    findings = [{**found, "in_airflow": way_in_airflow(found["fix"])} for found in form["findings"]]
+    return {**form, "findings": findings}
+
+
 def _table_form(table: TableOverview, reading: Iterable[Request]) -> Form:
     return {
         "source": table.source,
@@ -149,7 +166,7 @@ def _table_form(table: TableOverview, reading: Iterable[Request]) -> Form:
         "finished": table.count(SplitStatus.FINISHED),
         "splits": sum(sum(cell.values()) for cell in table.cells),
         "strip": "".join(map(_cell, table.cells)),
-        "error": _told(table.error) if table.error else None,
+        "error": _told(table.error, table.source) if table.error else None,
         "requests": [
             each.request_id
             for each in reading

@@ -59,7 +59,7 @@ def test_an_error_with_a_code_is_told_in_lines_and_without_a_stack() -> None:
 
 def test_a_remedy_that_names_a_command_is_told_as_what_does_it_in_airflow() -> None:
     lines = logged("SourceUnreachableError('gone', 'here', 'none', '`resume` it')")
-    assert "    in Airflow: `resume`: the button *Resume* on the CDC page" in [
+    assert "    in Airflow: `resume`: the button Resume on the CDC page" in [
         line["event"] for line in lines
     ]
 

@@ -16,7 +16,7 @@ from airflow_cdc_provider.core.errors import FencedError, IntegrityError, StateM
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.keys import KeyKind, KeyRange
 from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase, Wanted
-from airflow_cdc_provider.core.records import PipelineState, StreamState, TablePlan
+from airflow_cdc_provider.core.records import NoteKind, PipelineState, StreamState, TablePlan
 from airflow_cdc_provider.core.split_planner import splits_between
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
@@ -337,6 +337,22 @@ class StateStoreBehaviour:
         store.tell(OTHER, "not mine")
         texts = [event.text for event in store.events(SHOP, 3)]
         assert texts == ["event 4", "event 3", "event 2"]
+
+    def test_a_note_stands_in_the_place_of_the_one_before_until_all_is_forgotten(
+        self, store: SqlStateStore
+    ) -> None:
+        generation, _ = self.planned(store)
+        assert store.note(SHOP, NoteKind.PREFLIGHT) is None
+        for count in (1, 2):
+            store.keep_note(SHOP, NoteKind.PREFLIGHT, {"count": count, "text": "Größe"})
+        store.keep_note(OTHER, NoteKind.PREFLIGHT, {"count": 9})
+        note = store.note(SHOP, NoteKind.PREFLIGHT)
+        assert note is not None
+        assert note.form == {"count": 2, "text": "Größe"}
+        assert note.at_us > 0
+        assert store.note(SHOP, NoteKind.LOG_REACH) is None
+        store.forget(SHOP, generation)
+        assert store.note(SHOP, NoteKind.PREFLIGHT) is None
 
     def test_forgetting_keeps_the_generation(self, store: SqlStateStore) -> None:
         generation, _ = self.planned(store)

@@ -14,6 +14,8 @@ import pytest
 
 from airflow_cdc_provider.core.errors import CdcError, RefusedError
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
+from airflow_cdc_provider.core.log_reach import LogReach
+from airflow_cdc_provider.core.records import NoteKind
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
@@ -107,6 +109,20 @@ def test_a_run_with_nothing_to_do_starts_no_job_and_leaves_the_state_as_one_woul
     assert (found.stream.lag_us, found.stream.generation) == (0, found.state.generation)
     assert found.state.lease_until_us == 0
     assert any("nothing to stream" in event.text for event in found.events)
+
+
+def test_it_notes_how_far_the_log_reaches_back(shop: Shop) -> None:
+    run = handed_off(shop)
+    run_until_caught_up(run, options(shop))
+    note = run.store.note(run.name, NoteKind.LOG_REACH)
+    assert note is not None
+    files = [int(row[1]) for row in shop.source.execute("SHOW BINARY LOGS")]
+    reach = LogReach(**note.form)
+    assert reach.files == len(files)
+    assert reach.applied_bytes is not None
+    assert 0 < reach.applied_bytes <= reach.kept_bytes <= sum(files)
+    kept_s = shop.source.execute("SELECT @@global.binlog_expire_logs_seconds")[0][0]
+    assert reach.kept_s == kept_s
 
 
 def test_steps_before_the_stream_leave_one_alone_that_is_at_work(shop: Shop) -> None:

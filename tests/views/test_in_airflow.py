@@ -16,7 +16,7 @@ from airflow_cdc_provider.views.told_errors import error_lines, finding_lines
 @pytest.mark.parametrize(
     ("remedy", "way"),
     [
-        ("`resume` it and run it", "`resume`: the button *Resume* on the CDC page"),
+        ("`resume` it and run it", "`resume`: the button Resume on the CDC page"),
         (
             "`resume` with --table shop.orders brings it back; ask again then",
             '`resume`: a task `CdcControlOperator(action="resume", ...)`, '
@@ -28,7 +28,7 @@ from airflow_cdc_provider.views.told_errors import error_lines, finding_lines
             "or `airflow cdc reset a.yaml --table shop.orders`",
         ),
         ("`run` it first, against the same state", "`run`: trigger the DAG `<pipeline>__sync`"),
-        ("`cancel` gives it up", "`cancel`: the button *Cancel* of the request, on the CDC page"),
+        ("`cancel` gives it up", "`cancel`: the button Cancel of the request, on the CDC page"),
         (
             "`verify` the table",
             "`verify`: trigger the DAG `<pipeline>__verify`; where there is none, "
@@ -45,6 +45,12 @@ from airflow_cdc_provider.views.told_errors import error_lines, finding_lines
 )
 def test_a_remedy_that_names_a_command_has_its_way_in_airflow(remedy: str, way: str) -> None:
     assert way_in_airflow(remedy, file="a.yaml") == way
+
+
+def test_what_is_about_one_table_is_done_to_that_alone() -> None:
+    way = way_in_airflow("mend it, then `resume`", file="a.yaml", table="shop.orders")
+    assert way.endswith("or `airflow cdc resume a.yaml --table shop.orders`")
+    assert way_in_airflow("`run` it", table="shop.orders") == way_in_airflow("`run` it")
 
 
 def test_an_option_is_told_wherever_an_error_names_it() -> None:

@@ -13,16 +13,18 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from airflow_cdc_provider.core.errors import CdcError, RowRefusedError
+from airflow_cdc_provider.core.findings import Finding, Level, PipelineCode
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase, Wanted
-from airflow_cdc_provider.core.records import StreamState
+from airflow_cdc_provider.core.log_reach import LogReach
+from airflow_cdc_provider.core.records import NoteKind, StreamState
 from airflow_cdc_provider.core.requests import RequestKind, RequestStatus, Scope
 from airflow_cdc_provider.state.store import SqlStateStore
 from tests.behaviours.request_behaviours import request_of
@@ -194,6 +196,18 @@ def _warehouse(store: SqlStateStore) -> None:
     for to in (Phase.PLANNING, Phase.SNAPSHOT, Phase.HANDED_OFF, Phase.STREAMING):
         store.move(BUSY, generation, expected=store.ensure(BUSY).phase, to=to)
     _beats(store, generation, tables[3])
+    reach = LogReach(files=12, kept_bytes=12 << 30, applied_bytes=9 << 30, kept_s=259_200)
+    store.keep_note(BUSY, NoteKind.LOG_REACH, asdict(reach))
+    found = Finding(
+        PipelineCode.PIPELINE_ENDED,
+        Level.WARN,
+        f"shop.{NASTY}",
+        "the stream ended for good",
+        why="nothing is copied",
+        fix="`reset` the pipeline",
+    )
+    kept = {"counts": {"warn": 1, "info": 2}, "findings": [found.to_json()]}
+    store.keep_note(BUSY, NoteKind.PREFLIGHT, kept)
     for name, status, rows in (
         ("nightly-1", RequestStatus.ASKED, 0),
         ("resync-k7m2", RequestStatus.READING, 21_000),
@@ -307,6 +321,22 @@ def test_numbers_follow_the_state(tab: Tab, served: Served, store: SqlStateStore
     told = StreamState(at(9), lag_us=75_000_000, heartbeat_us=store.now_us())
     store.beat(SHOP, generation, told)
     lag.get_by_text("1 min 15 s").wait_for()
+
+
+def test_the_reach_of_the_log_and_what_preflight_found_are_shown(
+    tab: Tab, served: Served, lively: SqlStateStore
+) -> None:
+    tab.goto(f"{served.url}/cdc/page{of(BUSY)}")
+    kept = tab.locator("dl.position").filter(has_text="The source keeps")
+    kept.wait_for()
+    text = kept.inner_text()
+    assert "log of the last 3 days" in text
+    assert "12.9GB in 12 files" in text
+    tab.locator("details.finding summary").click()
+    tab.get_by_text("`reset` the pipeline", exact=True).wait_for()
+    tab.get_by_text("airflow cdc reset").wait_for()
+    tab.get_by_text("And 2 more").wait_for()
+    shot(tab, "preflight")
 
 
 def test_pause_is_asked_once_and_noted_with_who_asked(

@@ -7,16 +7,18 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, create_engine, event, text
 
 from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.findings import Finding, Level, PipelineCode
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase, Wanted
-from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.log_reach import LogReach
+from airflow_cdc_provider.core.records import NoteKind, TablePlan
 from airflow_cdc_provider.core.requests import RequestStatus
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
@@ -93,6 +95,25 @@ def test_one_pipeline_shows_tables_ranges_requests_and_events(
     assert form["events"][0]["text"] == "something happened"
     assert form["stream"]["source_end"] == str(at(99))
     assert form["stream"]["inconsistent"] == ["shop.orders"]
+
+
+def test_one_pipeline_shows_how_far_the_log_reaches_and_what_preflight_found(
+    page: Page, store: SqlStateStore
+) -> None:
+    streaming(store)
+    form = page.get(ONE).json()
+    assert (form["log_reach"], form["preflight"]) == (None, None)
+    reach = LogReach(files=3, kept_bytes=900, applied_bytes=700, kept_s=86_400)
+    store.keep_note(SHOP, NoteKind.LOG_REACH, asdict(reach))
+    found = Finding(PipelineCode.PIPELINE_ENDED, Level.WARN, "shop.a", "gone", fix="`reset` it")
+    kept = {"counts": {"warn": 1}, "findings": [found.to_json()]}
+    store.keep_note(SHOP, NoteKind.PREFLIGHT, kept)
+    form = page.get(ONE).json()
+    assert form["log_reach"].items() >= asdict(reach).items()
+    assert form["log_reach"]["at_us"] > 0
+    (shown,) = form["preflight"]["findings"]
+    assert (shown["level"], shown["observed"]) == ("warn", "gone")
+    assert "airflow cdc reset" in shown["in_airflow"]
 
 
 def test_samples_are_those_of_the_last_day(page: Page, store: SqlStateStore) -> None:

@@ -12,20 +12,34 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict
 
 from airflow_cdc_provider.columns.sink_port import Sink, SinkLedger, StreamCounts
-from airflow_cdc_provider.columns.source_port import LogEnd, Source
+from airflow_cdc_provider.columns.source_port import KnowsReach, LogEnd, Source
 from airflow_cdc_provider.core.errors import CdcError, FencedError
-from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.ports import StateStore
 from airflow_cdc_provider.core.positions import LogPosition
-from airflow_cdc_provider.core.records import StreamState
+from airflow_cdc_provider.core.records import NoteKind, StreamState
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.stream.lag import Lag
 from airflow_cdc_provider.engine.stream.passed_over import PassedOver
 
 log = logging.getLogger(__name__)
+
+
+_REACH_EVERY_S = 60.0
+
+
+def note_reach(
+    store: StateStore, name: PipelineName, log_end: KnowsReach, position: LogPosition
+) -> None:
+    """Note how far the source's log reaches back; that it cannot be told is no error."""
+    try:
+        store.keep_note(name, NoteKind.LOG_REACH, asdict(log_end.reach(position)))
+    except CdcError as error:
+        log.warning("the log's reach is not known: pipeline=%s cause=%s", name, error)
 
 
 class Heartbeat:
@@ -51,6 +65,7 @@ class Heartbeat:
         self._ledger: SinkLedger | None = None
         self._log_end: LogEnd | None = None
         self._told_consistent: set[TableId] = set()
+        self._next_reach_s = 0.0
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="cdc-heartbeat", daemon=True)
 
@@ -92,6 +107,15 @@ class Heartbeat:
             owner.pipeline, owner.generation, self._state(split, self._ledger.counts())
         )
         self._tell_tables(split)
+        self._tell_reach(split.start)
+
+    def _tell_reach(self, position: LogPosition) -> None:
+        """Note how far the source's log reaches back; once a minute, for it asks for all files."""
+        log_end, now_s = self._log_end, time.monotonic()
+        if now_s < self._next_reach_s or not isinstance(log_end, KnowsReach):
+            return
+        self._next_reach_s = now_s + _REACH_EVERY_S
+        note_reach(self._store, self._sink.owner.pipeline, log_end, position)
 
     def _state(self, split: StreamSplit, counts: StreamCounts) -> StreamState:
         reached = self._passed_over.reached(split.start)

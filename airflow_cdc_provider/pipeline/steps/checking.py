@@ -23,7 +23,7 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.findings import Finding, Level, PipelineCode, sorted_findings
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.records import NoteKind, TablePlan
 from airflow_cdc_provider.core.stopped_tables import StoppedTable
 from airflow_cdc_provider.core.table_facts import TableKind
 from airflow_cdc_provider.pipeline.file.rules import CONNECTIONS_A_READER
@@ -50,6 +50,9 @@ from airflow_cdc_provider.pipeline.steps.tables import (
     shared_targets,
 )
 from airflow_cdc_provider.state.wishes import what_of
+
+_MOST_KEPT = 500
+"""Findings that are noted one by one; they are counted, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +157,18 @@ def require_fit(run: Run) -> CheckReport:
     """Check, and refuse the pipeline if something speaks against it."""
     require_not_ended(run)
     report = check(run)
+    keep_findings(run, report)
     report.require_fit()
     return report
+
+
+def keep_findings(run: Run, report: CheckReport) -> None:
+    """Note what was found, for those who look at the pipeline later."""
+    form = {
+        "counts": dict(report.counts),
+        "findings": [finding.to_json() for finding in report.findings[:_MOST_KEPT]],
+    }
+    run.store.keep_note(run.name, NoteKind.PREFLIGHT, form)
 
 
 def require_addable(run: Run, later: Captured) -> None:

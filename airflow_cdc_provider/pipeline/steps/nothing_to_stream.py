@@ -19,6 +19,7 @@ import time
 from contextlib import closing
 
 from airflow_cdc_provider.columns.sink_port import StreamCounts
+from airflow_cdc_provider.columns.source_port import KnowsReach
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.history import held_by_stream
 from airflow_cdc_provider.core.jobspec import JobKind
@@ -27,6 +28,7 @@ from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import StreamState
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.job_result import JobResult, Outcome
+from airflow_cdc_provider.engine.stream.heartbeat import note_reach
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, source_of
 
@@ -73,6 +75,8 @@ def _end_if_reached(run: Run, stream: StreamSplit, at: LogPosition) -> LogPositi
     try:
         with closing(source.log_end(purpose="end of the log")) as log_end:
             end = log_end.now()
+            if isinstance(log_end, KnowsReach):
+                note_reach(run.store, run.name, log_end, at)
         if not at.reaches(end):
             return None
         captured = [progress.table for progress in stream.tables]

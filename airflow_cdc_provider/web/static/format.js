@@ -24,7 +24,8 @@ export function seconds(value) {
   return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} days`;
 }
 
-export const bytes = (number) => `${short.format(number)}B`;
+// a billion of them is a gigabyte
+export const bytes = (number) => `${short.format(number).replace("B", "G")}B`;
 
 const day = new Intl.DateTimeFormat("en-GB", {
   year: "numeric",

@@ -17,6 +17,7 @@ export function pipelineView(page, row, again) {
   const tiles = h("section", { class: "tiles" });
   const problems = h("section", { class: "problems" });
   const position = h("section");
+  const preflight = h("section");
   const tables = tablesPart();
   const requests = h("section");
   const events = h("section");
@@ -25,7 +26,8 @@ export function pipelineView(page, row, again) {
     [part(head, (it) => heading(it, path, again, () => latest)), headed],
     [part(tiles, facing), (it) => it],
     [part(problems, wrong), (it) => it.problems],
-    [part(position, standing), (it) => it.stream],
+    [part(position, standing), (it) => [it.stream, it.log_reach]],
+    [part(preflight, found), (it) => it.preflight],
     [part(requests, (it) => asked(it, path, again)), (it) => [it.requests, it.may_write]],
     [part(events, happened), (it) => it.events],
   ];
@@ -39,6 +41,7 @@ export function pipelineView(page, row, again) {
     tables.element,
     requests,
     position,
+    preflight,
     events,
   );
   let sampledAt = -Infinity;
@@ -142,7 +145,7 @@ function wrong(problems) {
   return [h("h2", {}, "Problems"), ...problems.map((each) => facts(each, each.table))];
 }
 
-function standing(stream) {
+function standing([stream, reach]) {
   if (stream === null) return [];
   const isThere = stream.source_end !== null && stream.position === stream.source_end;
   const line = (name, text) => [h("dt", {}, name), h("dd", {}, text)];
@@ -158,12 +161,61 @@ function standing(stream) {
           ? "the same: nothing waits"
           : h("code", {}, stream.source_end ?? "the source did not answer when last asked"),
       ),
+      reach ? line("The source keeps", kept(reach)) : [],
       line("Transactions", count(stream.transactions)),
       stream.inconsistent.length
         ? line("Not consistent yet", stream.inconsistent.join(", "))
         : [],
     ),
   ];
+}
+
+/** How far the source's log reaches back, and how much of it the stream still needs. */
+function kept(reach) {
+  const by = [
+    reach.kept_s ? `log of the last ${hours(reach.kept_s)}` : "its log, whatever its age",
+    reach.limit_bytes ? `no more than ${bytes(reach.limit_bytes)}` : null,
+  ].filter(Boolean);
+  const files = reach.files === 1 ? "1 file" : `${count(reach.files)} files`;
+  const needed =
+    reach.applied_bytes === null
+      ? "the stream’s position is not in them"
+      : `${bytes(reach.applied_bytes)} before the stream’s position, ${bytes(reach.kept_bytes - reach.applied_bytes)} behind it`;
+  return `${by.join(", ")}. There are ${bytes(reach.kept_bytes)} in ${files}: ${needed} (seen ${moment(reach.at_us)})`;
+}
+
+const hours = (given) =>
+  given >= 172800 ? `${Math.round(given / 86400)} days` : `${count(Math.round(given / 360) / 10)} hours`;
+
+const LEVEL_TONES = { block: "bad", warn: "warn", info: "idle" };
+
+/** What preflight found when it last looked. */
+function found(preflight) {
+  if (preflight === null) return [];
+  const left = Object.values(preflight.counts).reduce((sum, each) => sum + each, 0) - preflight.findings.length;
+  return [
+    h("h2", {}, "Preflight"),
+    h("p", { class: "quiet" }, `looked ${moment(preflight.at_us)}${preflight.findings.length ? "" : ", and found nothing"}`),
+    ...preflight.findings.map(finding),
+    left > 0 ? h("p", { class: "quiet" }, `And ${count(left)} more, in the log of its task.`) : null,
+  ];
+}
+
+function finding(it) {
+  const line = (name, text) => (text ? [h("dt", {}, name), h("dd", {}, text)] : []);
+  return h(
+    "details",
+    { class: "finding", "data-key": `${it.code} ${it.subject}` },
+    h("summary", {}, badge(it.level, LEVEL_TONES[it.level] ?? "idle"), ` ${it.subject}: ${it.observed}`),
+    h(
+      "dl",
+      {},
+      line("Wanted", it.wanted),
+      line("Why", it.why),
+      line("Fix", it.fix),
+      line("In Airflow", it.in_airflow),
+    ),
+  );
 }
 
 function tablesPart() {

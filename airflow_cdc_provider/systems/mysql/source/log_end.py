@@ -5,6 +5,7 @@ from __future__ import annotations
 from airflow_cdc_provider.columns.source_port import NextEnd
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.log_reach import LogReach
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition, own
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
@@ -78,6 +79,22 @@ class MySqlLogEnd:
             return None
         is_in_last = here.binlog.file_number == now.binlog.file_number
         return bytes_between(here.binlog, now.binlog, () if is_in_last else self._files())
+
+    def reach(self, start: LogPosition) -> LogReach:
+        """Return what the server keeps of its log, and how much of that lies before `start`."""
+        here, files = own(start), self._files()
+        settings = read_capabilities(self._connection)  # they may be changed at any time
+        before = None
+        if files and here.binlog is not None and here.server_uuid == self.server_uuid:
+            oldest = BinlogPosition(files[0].file_number, 0)
+            before = bytes_between(oldest, here.binlog, files)
+        return LogReach(
+            files=len(files),
+            kept_bytes=sum(file.bytes for file in files),
+            applied_bytes=before,
+            kept_s=settings.retention_s,
+            limit_bytes=settings.log_size_limit[1],
+        )
 
     def _files(self) -> tuple[LogFile, ...]:
         rows = query(self._connection, "SHOW BINARY LOGS")
