@@ -98,15 +98,14 @@ def test_a_run_finds_source_and_sink_equal_and_says_so(equal_copy: Copied) -> No
 
 
 def test_rows_that_differ_fail_the_run_by_name_with_counts_and_keys_and_no_values(
-    copy: Copied, capfd: pytest.CaptureFixture[str]
+    copy: Copied, caplog: pytest.LogCaptureFixture
 ) -> None:
     copy.drift()
     there = {row[0]: row for row in copy.shop.rows(copy.shop.sink, "orders")}
     here = {row[0]: row for row in copy.shop.rows(copy.shop.source, "orders")}
     run = Verified(copy)
     assert (run.state, run.states["verdict"]) == ("failed", "failed")
-    shown = "".join(capfd.readouterr())
-    assert f"source and sink differ in 1 of 2 tables: {copy.table}" in shown
+    assert f"source and sink differ in 1 of 2 tables: {copy.table}" in caplog.text
     found = run.compared["tables"][copy.table]
     assert found["missing"] == len(here.keys() - there.keys())
     assert found["extra"] == len(there.keys() - here.keys()) == 1
