@@ -163,6 +163,7 @@ def check_history(files: list[Path]) -> None:
             place = (event["source"]["file"], event["source"]["pos"])
             order = event["transaction"]["total_order"]
             assert (place, order) not in seen
+            assert None not in (event["source"]["row"], event["source"]["server_id"])
             seen.add((place, order))
     assert seen
 
