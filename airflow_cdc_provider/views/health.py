@@ -31,7 +31,7 @@ def problems(
     ]
     found += [f"{table} is not copied: it came after the plan" for table in status.not_copied]
     found += [
-        f"request {request.request_id} waits for `approve`"
+        f"request {request.request_id} waits for `approve`, a button on the CDC page"
         for request in status.requests
         if request.status is RequestStatus.WAITING
     ]

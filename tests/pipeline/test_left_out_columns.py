@@ -6,9 +6,11 @@ import pytest
 
 from airflow_cdc_provider.core.errors import CdcError, TablesStoppedError
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.requests import RequestStatus
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.changing_tables import reset_tables
 from airflow_cdc_provider.pipeline.steps.checking import check
+from airflow_cdc_provider.pipeline.steps.requests import ask_resync, resync_scope
 from airflow_cdc_provider.pipeline.steps.table_stops import resume_tables
 from airflow_cdc_provider.pipeline.steps.verifying import verify
 from airflow_cdc_provider.systems.mysql.sink.ledger import MySqlLedger
@@ -81,6 +83,26 @@ class LeftOut:
         run = catch_up(shop)
         assert is_equal(shop, "orders")
         assert verify(run, settle_s=5).equal
+
+
+class TestMySql(LeftOut):
+    def test_rows_are_read_again_without_what_is_left_out(self, shop: Shop) -> None:
+        ignoring_columns(shop)
+        begin(shop, ["orders"])
+        change(shop, "orders", NEW_COLUMNS)
+        run = catch_up(shop)
+        shop.sink.execute("UPDATE orders SET note = 'wrong'", database=shop.target)
+        name = str(TableId(shop.database, "orders"))
+        scope = resync_scope(run, [name], from_key="2", to_key=None)
+        ask_resync(run, scope, request_id="part", asked_by="a test")
+        change(shop, "orders", ["UPDATE orders SET note = 'meanwhile', more = 'm' WHERE id = 3"])
+        run = catch_up(shop)
+        assert shop.sink_rows("SELECT note FROM orders WHERE id = 1") == [("wrong",)]
+        whole = resync_scope(run, [name], where="note = 'before'")
+        ask_resync(run, whole, request_id="rest", asked_by="a test")
+        run = catch_up(shop)
+        assert {each.status for each in run.store.requests(run.name)} == {RequestStatus.DONE}
+        assert copied_is_equal(shop)
 
     def test_a_stopped_table_that_resume_reads_again_has_what_was_left_out(
         self, shop: Shop
@@ -165,10 +187,6 @@ class LeftOut:
         catch_up(shop)
         assert columns_at_sink(shop) == ["id", "note", "code", "flag"]
         assert copied_is_equal(shop)
-
-
-class TestMySql(LeftOut):
-    pass
 
 
 class TestFromMariaDb(LeftOut):
