@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { h, part } from "./dom.js";
 import { compact, rate, seconds } from "./format.js";
-import { age, badges, bar } from "./parts.js";
+import { age, badges, bar, lastLag } from "./parts.js";
 
 /** Build the view; returns what brings it up to date. */
 export function listView(page) {
