@@ -30,7 +30,7 @@ from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
 
 _MOST_RUNS = 8
 _ASK_ABOVE_ROWS = 1_000_000
-_TABLES, _ROWS, _HOW = "Which tables", "Which rows of one table", "How"
+_ROWS = "Only some rows of one table"
 _APPROVED_BY = "{{ (ti.xcom_pull(task_ids='approve') or {}).get('by', '') }}"
 _DOC = """\
 Reads rows of `{name}` again while its tables flow on: rows at the sink that are wrong, missing or
@@ -108,8 +108,12 @@ def _tasks(parts: Parts) -> None:
 
 
 def form(parts: Parts) -> dict[str, Param]:
-    """Return the fields of the form; what the file names exactly can be picked."""
-    return {**_tables(parts), **_rows(), **_how(parts)}
+    """
+    Return the fields of the form; what the file names exactly can be picked.
+
+    Airflow opens the section of the fields without one: what every run needs is there.
+    """
+    return {**_tables(parts), **_how(parts), **_rows()}
 
 
 def _tables(parts: Parts) -> dict[str, Param]:
@@ -119,12 +123,11 @@ def _tables(parts: Parts) -> dict[str, Param]:
     if names:
         fields["tables"] = Param(
             default=[],
-            type="array",
+            type=["null", "array"],
             items={"type": "string", "enum": names},
             examples=names,
             title="Tables",
             description="Source tables that the pipeline file names.",
-            section=_TABLES,
         )
     if has_patterns:
         fields["more_tables" if names else "tables"] = Param(
@@ -133,14 +136,12 @@ def _tables(parts: Parts) -> dict[str, Param]:
             items={"type": "string"},
             title="More tables" if names else "Tables",
             description="Source tables as database.table, one on a line.",
-            section=_TABLES,
         )
     fields["all_tables"] = Param(
         default=False,
         type="boolean",
         title="All tables",
         description="Of the whole pipeline; then choose no single one.",
-        section=_TABLES,
     )
     return fields
 
@@ -170,7 +171,6 @@ def _how(parts: Parts) -> dict[str, Param]:
             type="boolean",
             title="Dry run",
             description="Only say what it would cost: rows, bytes, time, rows to be deleted.",
-            section=_HOW,
         ),
         "ask_above_rows": Param(
             default=_ASK_ABOVE_ROWS if limit is None else min(limit, _ASK_ABOVE_ROWS),
@@ -179,6 +179,5 @@ def _how(parts: Parts) -> dict[str, Param]:
             title="Ask me above this many rows",
             description="More rows, at the source or the sink, wait for somebody to approve them. "
             "A limit in the pipeline file holds all the same.",
-            section=_HOW,
         ),
     }

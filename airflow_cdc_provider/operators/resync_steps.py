@@ -10,10 +10,11 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
+from airflow_cdc_provider.core.requests import Scope
 from airflow_cdc_provider.hooks.requests import CdcRequests, Choice
 from airflow_cdc_provider.operators.base import CdcOperator
 from airflow_cdc_provider.operators.params import require_known_params
-from airflow_cdc_provider.views.requests import cost_form, cost_line
+from airflow_cdc_provider.views.requests import cost_form, cost_lines
 
 _MOST_LINES = 100
 
@@ -64,10 +65,11 @@ class CdcEstimateOperator(CdcOperator):
             costs = requests.costs(found)
             most = requests.most_unasked(choice.ask_above_rows)
             name = str(steps.run.name)
-        lines = [cost_line(cost) for cost in costs]
-        for line in lines:
+        lines = {str(cost.table): cost_lines(cost) for cost in costs}
+        for line in _told(lines):
             self.log.info("%s", line)
-        self.log.info("load: %s", LOAD)
+        for line in LOAD.split("; "):
+            self.log.info("load: %s", line)
         if choice.dry_run:
             self.log.info("dry run: nothing was asked; run again with it switched off")
         return {
@@ -78,7 +80,8 @@ class CdcEstimateOperator(CdcOperator):
             "tables": [cost_form(cost) for cost in costs[:_MOST_LINES]],
             "load": LOAD,
             "needs_approval": most is not None and found.is_above(most),
-            "text": _markdown(name, str(scope), lines, LOAD),
+            "lines": _told(lines)[:_MOST_LINES],
+            "text": _markdown(name, scope, lines, LOAD),
         }
 
 
@@ -145,20 +148,38 @@ def _refused(what: str, remedy: str) -> RefusedError:
     return RefusedError(what, where="what the run was given", risk=NOTHING_CHANGED, remedy=remedy)
 
 
-def _markdown(name: str, scope: str, lines: Sequence[str], load: str) -> str:
-    """Say what will be touched; names are shown as code, so that none of them is markup."""
-    told = [f"    {line}" for line in lines[:_MOST_LINES]]
-    more = len(lines) - len(told)
+def _told(lines: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return short lines: Airflow cuts a line of a log off where its window ends."""
+    return [
+        line for table, told in lines.items() for line in (table, *(f"    {it}" for it in told))
+    ]
+
+
+def _markdown(name: str, scope: Scope, lines: Mapping[str, Sequence[str]], load: str) -> str:
+    """Say what will be touched; names are shown as code, so that none of them is markup.
+
+    Airflow shows a block of code as one line, so it is a list.
+    """
+    told = [f"- {_code(table)}: {', '.join(costs)}" for table, costs in lines.items()]
+    more = len(told) - _MOST_LINES
+    whole = Scope(scope.tables)
     return "\n".join(
         [
             f"Rows of the pipeline **{name}** are read again while its tables flow on. Rows that "
             "the sink has and the source has not are deleted in what is read.",
             "",
-            f"    {scope}",
-            "",
-            *told,
-            *([f"    and {more} tables more"] if more > 0 else []),
+            *([] if scope == whole else [f"Only {_code(str(scope))}.", ""]),
+            *told[:_MOST_LINES],
+            *([f"- and {more} tables more"] if more > 0 else []),
             "",
             f"Load: {load}.",
         ]
     )
+
+
+def _code(text: str) -> str:
+    """Return text as Markdown's code in a line, whatever it holds."""
+    fence = "`"
+    while fence in text:
+        fence += "`"
+    return f"{fence} {' '.join(text.split())} {fence}"

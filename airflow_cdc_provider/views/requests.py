@@ -123,14 +123,15 @@ def cost_form(cost: TableCost) -> Form:
     }
 
 
-def cost_line(cost: TableCost) -> str:
-    """Say in one line what reading a table again would cost."""
+def cost_lines(cost: TableCost) -> list[str]:
+    """Say what reading a table again would cost, in lines that a log shows whole."""
     sink = _rows(cost.sink_rows)
-    parts = [f"{cost.table}: {_rows(cost.source_rows)} at the source, {sink} at the sink"]
+    found = [f"{_rows(cost.source_rows)} at the source, {sink} at the sink"]
     if cost.deletes:
-        parts.append(f"about {cost.deletes:,} rows more at the sink, to be deleted")
-    if cost.bytes is not None:
-        parts.append(f"about {cost.bytes / 1e6:,.1f} MB")
-    if cost.seconds is not None:
-        parts.append(f"about {cost.seconds:,.0f} s for one reader, as fast as the snapshot was")
-    return ", ".join(parts)
+        found.append(f"about {cost.deletes:,} rows more at the sink, to be deleted")
+    if cost.bytes is not None and cost.seconds is not None:
+        time = f"about {cost.seconds:,.0f} s" if cost.seconds >= 1 else "less than a second"
+        found.append(
+            f"about {cost.bytes / 1e6:,.1f} MB, {time} for one reader as fast as the snapshot's"
+        )
+    return found

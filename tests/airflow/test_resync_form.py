@@ -10,10 +10,13 @@ from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 
 from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.keys import KeyRange
+from airflow_cdc_provider.core.requests import Scope
 from airflow_cdc_provider.hooks.requests import Choice
 from airflow_cdc_provider.operators.dags import cdc_dags
 from airflow_cdc_provider.operators.resync_dag import resync_dag
-from airflow_cdc_provider.operators.resync_steps import chosen
+from airflow_cdc_provider.operators.resync_steps import _markdown, chosen
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
@@ -69,6 +72,19 @@ def test_a_file_with_both_has_a_list_and_a_field(tmp_path: Path) -> None:
 def test_the_first_thing_is_a_dry_run_and_nothing_is_chosen(tmp_path: Path) -> None:
     params = dag_of(tmp_path, EXACT).params.dump()
     assert (params["dry_run"], params["tables"], params["all_tables"]) == (True, [], False)
+
+
+def test_what_every_run_needs_is_in_the_section_that_airflow_opens(tmp_path: Path) -> None:
+    """It opens its own, of the fields without one; all others are closed until somebody clicks."""
+    fields = dag_of(tmp_path, f"{EXACT}, {PATTERN}").params
+    closed = [name for name in fields if fields.get_param(name).schema.get("section")]
+    assert closed == ["from_key", "to_key", "where"]
+
+
+def test_a_field_that_was_emptied_again_is_as_good_as_an_untouched_one(tmp_path: Path) -> None:
+    """Airflow's form gives null for a list in which nothing is chosen any more."""
+    dag = dag_of(tmp_path, f"{EXACT}, {PATTERN}")
+    assert not refuses(dag, tables=None, more_tables=None, all_tables=True)
 
 
 @pytest.mark.parametrize(
@@ -136,6 +152,16 @@ def test_a_form_that_says_nothing_or_two_things_is_refused(
 ) -> None:
     with pytest.raises(RefusedError, match=why):
         chosen(params)
+
+
+def test_what_is_to_be_approved_is_a_list_in_which_no_name_is_markup() -> None:
+    """Airflow shows a block of code as one line without end."""
+    table = TableId("shop", "a`*b*")
+    text = _markdown("shop", Scope((table,)), {str(table): ["about 5 rows", "1 MB"]}, "a reader")
+    assert "- `` shop.a`*b* ``: about 5 rows, 1 MB" in text.splitlines()
+    assert "Only" not in text
+    some = Scope((table,), (KeyRange((1,), (9,)),))
+    assert "Only `` " in _markdown("shop", some, {}, "a reader")
 
 
 def test_what_is_chosen_twice_is_read_once() -> None:

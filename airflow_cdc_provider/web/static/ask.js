@@ -153,10 +153,11 @@ async function dryRun(dagId, choice, told, dialog) {
 
 function estimated(value) {
   const rows = value.rows === null ? "too many to count" : count(value.rows);
+  const told = value.lines?.join("\n") ?? value.text;
   return h(
     "div",
     { class: "estimate" },
     h("p", {}, `Rows at the source, about: ${rows}`, value.needs_approval ? ". Somebody has to approve it." : "."),
-    value.text ? h("pre", {}, value.text) : null,
+    told ? h("pre", {}, told) : null,
   );
 }
