@@ -116,8 +116,20 @@ def _window_of_run(context: Context) -> Window:
     params: Mapping[str, Any] = context.get("params") or {}
     start, end = params.get("from"), params.get("to")
     if start or end:
+        if _is_of_a_backfill(context):
+            raise RefusedError(
+                "every run of the backfill was given the same window",
+                where="`from` and `to` of what the run was given",
+                risk=NOTHING_CHANGED,
+                remedy="run the backfill without them: each run has its own interval",
+            )
         return _window(start, end)
     return _window(context.get("data_interval_start"), context.get("data_interval_end"))
+
+
+def _is_of_a_backfill(context: Context) -> bool:
+    kind = getattr(context.get("dag_run"), "run_type", "")
+    return getattr(kind, "value", kind) == "backfill"
 
 
 def _window(start: object, end: object) -> Window:

@@ -28,8 +28,8 @@ whose column lies in the run's data interval.
 {tables}
 
 For days that are past use Airflow's backfill: *Trigger > Backfill*, or `airflow backfill create`.
-The same window twice, or several at once, end the same. For any other window trigger it with
-**From** and **To**.
+The same window twice, or several at once, end the same. For any other window trigger a single run
+with **Window from** and **Window to**.
 """
 
 
@@ -94,16 +94,20 @@ def _task_ids(parts: Parts) -> Iterator[tuple[str, str]]:
 
 
 def _params() -> dict[str, Param]:
-    told = "with its offset; empty: the run's own interval"
+    """Return the form's fields, in a section that Airflow opens only for who asks.
+
+    Airflow's own backfill asks for a range of dates as From and To just above.
+    """
     return {
         name: Param(
             default=None,
             type=["null", "string"],
             format="date-time",
-            title=name.capitalize(),
-            description=f"{what}, {told}.",
+            title=f"Window {name}",
+            description=f"{what}, of a single run. A backfill's runs have their own.",
+            section="Another window than the run's own",
         )
-        for name, what in (("from", "First instant of the window"), ("to", "First one behind it"))
+        for name, what in (("from", "First instant"), ("to", "First instant behind it"))
     }
 
 

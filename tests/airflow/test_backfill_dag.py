@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from airflow.sdk import CronDataIntervalTimetable
 from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
+from airflow.utils.types import DagRunType  # noqa: TID251 - as Airflow's tasks are given it
 
 from airflow_cdc_provider.core.requests import RequestStatus
 from airflow_cdc_provider.operators.backfill import CdcBackfillOperator, CdcWindowOperator
@@ -157,6 +158,25 @@ def test_a_run_that_says_no_window_reads_nothing_and_says_what_to_write(
     }
     with pytest.raises(CdcTaskFailure, match=words):
         CdcWindowOperator(task_id="window", pipeline=str(copy.path)).execute(context)
+
+
+def test_a_backfill_whose_runs_would_all_read_one_window_is_refused(copy: Copied) -> None:
+    """Airflow's dialog asks for its own dates just above the fields of the form."""
+    window = {"from": "2026-10-25T00:00:00+00:00", "to": "2026-10-26T00:00:00+00:00"}
+    context = task_context("window") | {
+        "dag": SimpleNamespace(params=window),
+        "dag_run": SimpleNamespace(conf=window, run_type=DagRunType.BACKFILL_JOB),
+        "params": window,
+    }
+    with pytest.raises(CdcTaskFailure, match="run the backfill without them"):
+        CdcWindowOperator(task_id="window", pipeline=str(copy.path)).execute(context)
+
+
+def test_the_fields_of_the_form_are_not_named_as_those_of_airflows_backfill(copy: Copied) -> None:
+    fields = backfill_dag(copy.path).params
+    schemas = [fields.get_param(name).schema for name in fields]
+    assert [schema["title"] for schema in schemas] == ["Window from", "Window to"]
+    assert all(schema["section"] for schema in schemas)
 
 
 def test_before_the_snapshot_there_is_nothing_to_read_again(copy: Copied, tmp_path: Path) -> None:
