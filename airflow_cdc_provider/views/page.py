@@ -134,6 +134,7 @@ def _stream_form(seen: PipelineOverview | None) -> Form | None:
     return {
         "position": str(stream.position),
         "source_end": None if stream.source_end is None else str(stream.source_end),
+        "at_end": stream.source_end is not None and stream.position.reaches(stream.source_end),
         "changes": stream.changes,
         "transactions": stream.transactions,
         "inconsistent": [str(table) for table in stream.inconsistent],

@@ -94,6 +94,7 @@ def test_one_pipeline_shows_tables_ranges_requests_and_events(
     assert [each["id"] for each in form["requests"]] == [asked.request_id]
     assert form["events"][0]["text"] == "something happened"
     assert form["stream"]["source_end"] == str(at(99))
+    assert form["stream"]["at_end"] is False
     assert form["stream"]["inconsistent"] == ["shop.orders"]
 
 
@@ -114,6 +115,16 @@ def test_one_pipeline_shows_how_far_the_log_reaches_and_what_preflight_found(
     (shown,) = form["preflight"]["findings"]
     assert (shown["level"], shown["observed"]) == ("warn", "gone")
     assert "airflow cdc reset" in shown["in_airflow"]
+
+
+def test_a_stream_at_the_logs_end_is_there_however_both_are_written(
+    page: Page, store: SqlStateStore
+) -> None:
+    """The end has no GTIDs: a server is asked for its place alone."""
+    streaming(store, position=at(4), source_end=replace(at(4), gtids=None))
+    stream = page.get(ONE).json()["stream"]
+    assert stream["position"] != stream["source_end"]
+    assert stream["at_end"] is True
 
 
 def test_samples_are_those_of_the_last_day(page: Page, store: SqlStateStore) -> None:

@@ -25,7 +25,8 @@ export function seconds(value) {
 }
 
 // a billion of them is a gigabyte
-export const bytes = (number) => `${short.format(number).replace("B", "G")}B`;
+export const bytes = (number) =>
+  `${short.format(number).replace("B", "G").replace(/[A-Z]?$/, "\u00a0$&")}B`;
 
 const day = new Intl.DateTimeFormat("en-GB", {
   year: "numeric",

@@ -97,7 +97,8 @@ function kindOf(letter, table) {
 
 /** The ranges of a table's key in their order, and what each is at. */
 export function strip(table) {
-  const kinds = [...(table.strip || "0")].map((letter) => kindOf(letter, table));
+  const whole = table.phase === "consistent" ? "9" : "0";
+  const kinds = [...(table.strip || whole)].map((letter) => kindOf(letter, table));
   const cells = [];
   for (let from = 0; from < kinds.length; ) {
     let to = from + 1;

@@ -147,7 +147,6 @@ function wrong(problems) {
 
 function standing([stream, reach]) {
   if (stream === null) return [];
-  const isThere = stream.source_end !== null && stream.position === stream.source_end;
   const line = (name, text) => [h("dt", {}, name), h("dd", {}, text)];
   return [
     h("h2", {}, "Stream"),
@@ -157,7 +156,7 @@ function standing([stream, reach]) {
       line("Position", h("code", {}, stream.position)),
       line(
         "End of the log",
-        isThere
+        stream.at_end
           ? "the same: nothing waits"
           : h("code", {}, stream.source_end ?? "the source did not answer when last asked"),
       ),
@@ -277,12 +276,17 @@ function tableLine(table) {
     h(
       "div",
       { class: "progress" },
-      bar(table.finished, table.splits, `${table.finished} of ${table.splits} splits are read`),
-      h(
-        "span",
-        { class: "quiet" },
-        `${count(table.finished)}/${count(table.splits)}${growing} splits, ${rowsOf(table)}, ${bytes(table.bytes)}`,
-      ),
+      // what a request added has no splits of a plan
+      table.splits || !table.planning_done
+        ? [
+            bar(table.finished, table.splits, `${table.finished} of ${table.splits} splits are read`),
+            h(
+              "span",
+              { class: "quiet" },
+              `${count(table.finished)}/${count(table.splits)}${growing} splits, ${rowsOf(table)}, ${bytes(table.bytes)}`,
+            ),
+          ]
+        : h("span", { class: "quiet" }, "added by a request"),
     ),
     strip(table),
     table.error ? h("p", { class: "bad" }, table.error.what) : null,
@@ -350,9 +354,11 @@ function request(it, mayWrite, path, again) {
 function scope(it) {
   const tables = it.tables.length > 3 ? `${it.tables.length} tables` : it.tables.join(", ");
   const key = it.from_key || it.to_key ? `, keys ${text(it.from_key)} up to ${text(it.to_key)}` : "";
-  const rows = it.condition ? `, where ${text(it.condition)}` : it.interval ? `, ${text(it.interval)}` : "";
+  const rows = it.condition ? `, where ${text(it.condition)}` : it.interval ? `, ${interval(it.interval)}` : "";
   return `${tables}${key}${rows}`;
 }
+
+const interval = ([column, [from, to]]) => `${column} from ${text(from)} up to ${text(to)}`;
 
 const text = (value) =>
   value === null || value === undefined
