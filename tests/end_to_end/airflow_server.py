@@ -39,13 +39,25 @@ class AirflowFailedError(Exception):
 class AirflowServer:
     """A context manager: Airflow with our DAGs and the given connections."""
 
-    def __init__(self, connections: Mapping[str, str], *, dags: Path, keep: bool = False) -> None:
+    def __init__(
+        self,
+        connections: Mapping[str, str],
+        *,
+        dags: Path,
+        keep: bool = False,
+        metadata: str | None = None,
+    ) -> None:
+        """`metadata` is a PostgreSQL database; a file of SQLite's if None, which knows one writer.
+
+        On SQLite the UI cannot begin a backfill: Airflow refuses what two of it write at once.
+        """
         self.home = Path(tempfile.mkdtemp(prefix="cdc-airflow-"))
         self.port = free_port()
         self.password = secrets.token_urlsafe(9)
         self._dags = dags
         self._connections = connections
         self._keep = keep
+        self._metadata = metadata
         self._process: subprocess.Popen[bytes] | None = None
         self._token = ""
 
@@ -86,7 +98,6 @@ class AirflowServer:
             "CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin",
             "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
             "CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
-            "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home}/airflow.db",
             "API__PORT": str(self.port),
             "API__HOST": "127.0.0.1",
             "API__BASE_URL": self.url,
@@ -95,6 +106,7 @@ class AirflowServer:
             "TRIGGERER__DEFAULT_CAPACITY": "100",
             "USAGE_DATA_COLLECTION__ENABLED": "False",
             "CDC__JOB_LOG_FOLDER": str(self.home / "jobs"),
+            **self._database(),
         }
         # a test's own process has an Airflow of its own, with settings for that
         kept = {name: value for name, value in os.environ.items() if "AIRFLOW_" not in name}
@@ -105,6 +117,13 @@ class AirflowServer:
             **{f"AIRFLOW__{name}": value for name, value in settings.items()},
             **{f"AIRFLOW_CONN_{name.upper()}": dsn for name, dsn in self._connections.items()},
         }
+
+    def _database(self) -> dict[str, str]:
+        if self._metadata is None:
+            return {"DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home}/airflow.db"}
+        # the same driver for both: else Airflow would look for asyncpg
+        url = self._metadata.replace("postgresql://", "postgresql+psycopg://", 1)
+        return {"DATABASE__SQL_ALCHEMY_CONN": url, "DATABASE__SQL_ALCHEMY_CONN_ASYNC": url}
 
     def start(self) -> None:
         """Start it and return when it answers."""
@@ -169,8 +188,16 @@ class AirflowServer:
         """Ask the REST API."""
         return self._call("GET", path)
 
-    def trigger(self, dag_id: str) -> str:
+    def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None) -> str:
         """Unpause a DAG and start a run of it; returns the run's id."""
+        self.unpause(dag_id)
+        run = self._call(
+            "POST", f"/api/v2/dags/{dag_id}/dagRuns", {"logical_date": None, "conf": conf or {}}
+        )
+        return str(run["dag_run_id"])
+
+    def unpause(self, dag_id: str) -> None:
+        """Let a DAG run, as soon as Airflow has found it."""
         deadline = time.monotonic() + _START_TIMEOUT_S
         while True:
             try:
@@ -182,10 +209,20 @@ class AirflowServer:
                         f"DAG {dag_id} was not found:\n{self.log_tail()}"
                     ) from None
                 time.sleep(1)
-        run = self._call(
-            "POST", f"/api/v2/dags/{dag_id}/dagRuns", {"logical_date": None, "conf": {}}
-        )
-        return str(run["dag_run_id"])
+
+    def has_left_worker(self, run_id: str, task_id: str) -> bool:
+        """Tell whether the scheduler has heard that a process of a task ended.
+
+        A task that is resumed before that is taken for one that failed, and tried again.
+        """
+        heard = f"task_id='{task_id}', run_id='{run_id}'"
+        log = (self.home / "airflow.log").read_text(errors="replace")
+        return any("Received executor event" in line and heard in line for line in log.splitlines())
+
+    def backfills_that_run(self, dag_id: str) -> list[dict[str, Any]]:
+        """Return the backfills of a DAG that are not complete."""
+        found = self.get(f"/api/v2/backfills?dag_id={dag_id}")["backfills"]
+        return [each for each in found if not each["completed_at"]]
 
     def run_state(self, dag_id: str, run_id: str) -> str:
         """Return a run's state: queued, running, success or failed."""

@@ -29,7 +29,7 @@ from airflow_cdc_provider.core.requests import RequestKind, RequestStatus, Scope
 from airflow_cdc_provider.state.store import SqlStateStore
 from tests.behaviours.request_behaviours import request_of
 from tests.behaviours.state_behaviours import at, plan_of, report_of, splits_of
-from tests.servers.browser import ARGUMENTS, chromium
+from tests.servers.browser import shot, started
 from tests.servers.packages import PackagesUnavailableError
 from tests.servers.throwaway import free_port
 from tests.web.conftest import SHOP, SHOP_DAG, Page, pipeline_dags, streaming
@@ -91,18 +91,11 @@ def _await(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - starts its own helper
-
     try:
-        found = chromium()
+        with started() as browser:
+            yield browser
     except PackagesUnavailableError as error:
         pytest.skip(f"no chromium: {error}")
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(
-            executable_path=found.program, env=found.environment, args=list(ARGUMENTS)
-        )
-        yield started
-        started.close()
 
 
 @pytest.fixture
@@ -125,14 +118,6 @@ def opened(browser: Browser, served: Served, role: str) -> Iterator[Tab]:
     yield tab
     context.close()
     assert wrong == []
-
-
-def shot(tab: Tab, name: str) -> None:
-    """Keep what is to be seen, where somebody wants to look at it."""
-    folder = os.environ.get("CDC_SCREENSHOTS")
-    if folder:
-        tab.wait_for_timeout(400)
-        tab.screenshot(path=f"{folder}/{name}.png", full_page=True)
 
 
 def themed(tab: Tab, served: Served, theme: str) -> None:
