@@ -316,7 +316,7 @@ def test_the_reach_of_the_log_and_what_preflight_found_are_shown(
     kept.wait_for()
     text = kept.inner_text()
     assert "log of the last 3 days" in text
-    assert "12.9GB in 12 files" in text
+    assert "12.9\u00a0GB in 12 files" in text
     tab.locator("details.finding summary").click()
     tab.get_by_text("`reset` the pipeline", exact=True).wait_for()
     tab.get_by_text("airflow cdc reset").wait_for()
