@@ -100,6 +100,30 @@ def test_a_log_is_begun_anew_by_reset_and_kept_by_drop(
 
 
 @pytest.mark.timeout(600)
+def test_statements_may_be_asked_for_and_not_between_runs(
+    mariadb_server: SqlServer, mariadb_database: str, tmp_path: Path
+) -> None:
+    table = f"{mariadb_database}.t"
+    mariadb_server.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY, n INT)")
+    run = CommandLine(tmp_path, mariadb_server.dsn(), table, form="json")
+    plain = run.file.read_text().replace("spark: {always: true, ", "spark: {")
+    with_queries = plain.replace("type: changelog,", "type: changelog, include_query: true,")
+    expected: list[str | None] = []
+    for key, text in enumerate([with_queries, with_queries, with_queries, plain, with_queries]):
+        run.file.write_text(text)
+        code, told = run("run", "--until", "caught-up")
+        assert code == 0, told
+        insert = f"INSERT INTO {table} VALUES ({key}, 1)"
+        mariadb_server.execute(insert)
+        expected.append(insert)
+    code, told = run("run", "--until", "caught-up")
+    assert code == 0, told
+    expected[2] = None  # read by the run that did not ask
+    found = events(sealed_files(run.log, table))
+    assert [event["source"]["query"] for event in found] == expected
+
+
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("kind", "form"),
     [(MySqlServer, "json"), (MariaDbServer, "parquet")],

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.core.codec import position_from_json, position_to_json
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import SourceIdentityError
@@ -177,6 +178,47 @@ def test_reading_goes_on_from_every_boundary_of_the_same_log(family: str, option
         assert at_beginning.imprint.end.file_number < end.file_number
         with reading(server, at_beginning, TABLE) as reader:
             assert rows_of(list(reader.read_to(end))) == [("INSERT", 4)]
+
+
+@KINDS
+def test_a_log_is_known_again_whether_or_not_its_statements_are_told(
+    family: str, options: Options
+) -> None:
+    told = {"facts": ("query",)}
+    with started(family, options) as server:
+        if not is_mariadb(server):  # MariaDB does it by default
+            server.execute("SET GLOBAL binlog_rows_query_log_events = 1")
+        make_table(server)
+        start = whole_position(server)
+        insert(server, TABLE, 1)
+        insert(server, TABLE, *range(1000, 6000))  # not digested whole
+        insert(server, TABLE, 2)
+        end = whole_position(server).binlog
+        with reading(server, start, TABLE, limits=BatchLimits(changes=1), **told) as reader:
+            batches = list(reader.read_to(end))
+        for done, batch in enumerate(batches, start=1):
+            if batch.end is None:
+                continue
+            came_to = own(batch.end)
+            require_known(Endpoint.parse(server.dsn()), came_to)
+            for facts in (told, {}):
+                held = Held("d.t#5", came_to)
+                with reading(server, start, TABLE, held=[held], **facts) as reader:
+                    assert rows_of(list(reader.read_to(end))) == rows_of(batches)
+                with reading(server, came_to, TABLE, **facts) as reader:
+                    rest = list(reader.read_to(end))
+                assert rows_of(rest) == rows_of(batches[done:])
+                assert _statements(rest) == (_statements(batches[done:]) if facts is told else [])
+
+
+def _statements(batches: list[ChangeBatch]) -> list[str]:
+    """The statement of each change, where it is told."""
+    found = []
+    for batch in batches:
+        for changes in batch.tables:
+            if changes.facts is not None and "query" in changes.facts.schema.names:
+                found += changes.facts.column("query").to_pylist()
+    return found
 
 
 @KINDS

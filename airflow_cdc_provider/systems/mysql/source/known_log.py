@@ -15,8 +15,8 @@ still to pass are compared when the dump passes them.
 
 What is not in a digest: checksums, because the server adds or leaves them out as it is set;
 rotations, format descriptions and heartbeats, because the server makes them up for a dump or
-changes them when it closes a file. Events are digested as they are sent: decrypted, and compressed
-as they were logged.
+changes them when it closes a file; MariaDB's statements beside rows, because it sends them only to
+who asks. Events are digested as they are sent: decrypted, and compressed as they were logged.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ _OPENS = np.isin(np.arange(256), (33, 34, 42, 162))
 _PARTS = np.isin(np.arange(256), (_ROTATE, _FORMAT_DESCRIPTION))
 _MADE_UP = np.isin(np.arange(256), (_STOP, _ROTATE, _FORMAT_DESCRIPTION, 27, 41))
 """The last two are heartbeats."""
+_MARIADB_ANNOTATE_ROWS = 160
 _ARTIFICIAL_FLAG = 0x20
 _DIGEST_BYTES = 16
 _LONGEST_DIGESTED = 1 << 16
@@ -98,8 +99,10 @@ class _Stretch:
         place = int(self.index[number])
         return int(self.chunk.ends[place] - self.chunk.starts[place])
 
-    def event(self, number: int) -> bytes:
-        """Copy an event without its checksum."""
+    def digested(self, number: int) -> bytes:
+        """Copy what a digest takes of an event: no checksum, and nothing only some dumps have."""
+        if self.types[number] == _MARIADB_ANNOTATE_ROWS:
+            return b""
         place = int(self.index[number])
         end = int(self.chunk.ends[place]) - (_CRC if self.has_checksums else 0)
         return bytes(self.chunk.buffer[int(self.chunk.starts[place]) : end])
@@ -108,7 +111,7 @@ class _Stretch:
         """Digest some events that follow each other."""
         digest = blake2b(digest_size=_DIGEST_BYTES)
         for number in range(first, last + 1):
-            digest.update(self.event(number))
+            digest.update(self.digested(number))
         return digest.hexdigest()
 
     def imprint(self, place: BinlogPosition) -> Imprint | None:
@@ -294,7 +297,7 @@ class KnownLog:
         if stretch.file.file_number != wanted.end.file_number:
             raise self._another(f"it goes on in {stretch.file.file} without {wanted.end}")
         for number, end in enumerate(stretch.ends.tolist()):
-            self._sought.update(stretch.event(number))
+            self._sought.update(stretch.digested(number))
             if end >= wanted.end.offset:
                 if end > wanted.end.offset or self._sought.hexdigest() != wanted.digest:
                     raise self._another(f"what ends at {wanted.end} is another transaction")
