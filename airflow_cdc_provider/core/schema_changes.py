@@ -10,13 +10,14 @@ Then the table is changed, and its rows are read again beside the stream.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
 from airflow_cdc_provider.core.table_schema import TableSchema
 
 
@@ -139,23 +140,46 @@ def takes_free_name(old: str, new: str, present: Collection[str]) -> bool:
     return new.lower() not in present or old.lower() == new.lower()
 
 
+def names_behind(
+    schema: TableSchema, effects: Sequence[StatementEffect]
+) -> Mapping[str, str] | None:
+    """Return what a table's columns are called behind statements; None if these do not tell."""
+    names = {column.name: column.name for column in schema.columns}
+    for effect in effects:
+        if effect.kind is not StatementKind.ALTER or effect.is_doubtful:
+            return None
+        renames = {old.casefold(): new for old, new in effect.column_renames}
+        names = {first: renames.get(last.casefold(), last) for first, last in names.items()}
+    return names if effects else None
+
+
 def with_left_out(
-    before: TableSchema, now: TableSchema, whole: Difference, *, ignores: bool, is_told: bool
+    before: TableSchema,
+    now: TableSchema,
+    names: Mapping[str, str] | None,
+    *,
+    ignores: bool,
+    at_sink: Collection[str],
 ) -> TableSchema:
     """Return a table's new definition, with the columns marked that are not copied.
 
-    `whole` is the difference of both with all their columns. What was left out stays so, by
-    whatever name; with `ignores` columns that are new are left out, too. Unless `is_told` a column
-    that is gone may have another name now: then none is left out, for that would lose its values.
+    What was left out stays so, by whatever name `names` gives it; with `ignores` columns that are
+    new are left out, too. Never left out is what may hold the values of a column that is copied,
+    and what has the name of a column that the sink has, `at_sink` in lower case: one of them would
+    be taken for the other.
     """
-    if not is_told and {*whole.dropped} - before.ignored:
-        return now.ignoring(())
-    names = dict(whole.renamed)
-    others = {names[name] for name in names.keys() - before.ignored}
-    left_out = {names.get(name, name) for name in before.ignored} - others
+    are = {column.name.casefold() for column in now.columns}
+    if names is None:
+        names = {column.name: column.name for column in before.columns}
+        if not {column.name.casefold() for column in before.as_copied.columns} <= are:
+            return now.ignoring(())  # one of the others may be it
+    called = {first: last.casefold() for first, last in names.items()}
+    copied = {called[column.name] for column in before.as_copied.columns}
+    left_out = {called[name] for name in before.ignored}
     if ignores:
-        left_out |= {*whole.added}
-    return now.ignoring(left_out - {*now.primary_key})
+        left_out |= are - {*called.values()}
+    left_out -= copied | {name.casefold() for name in (*at_sink, *now.primary_key)}
+    return now.ignoring({c.name for c in now.columns if c.name.casefold() in left_out})
 
 
 @dataclass(frozen=True, slots=True)

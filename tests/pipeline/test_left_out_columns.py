@@ -133,7 +133,9 @@ class TestMySql(LeftOut):
         with pytest.raises(CdcError, match="column more is missing"):
             catch_up(shop)
 
-    def test_a_column_that_may_be_another_by_a_new_name_is_not_left_out(self, shop: Shop) -> None:
+    def test_a_column_that_has_another_name_is_copied_beside_one_that_is_left_out(
+        self, shop: Shop
+    ) -> None:
         ignoring_columns(shop)
         begin(shop, ["orders"])
         change(
@@ -146,7 +148,77 @@ class TestMySql(LeftOut):
             ],
         )
         catch_up(shop)
-        assert is_equal(shop, "orders")
+        assert "more" not in columns_at_sink(shop)
+        common_is_equal(shop, copied={"id", "remark", "code", "flag"})
+
+    @pytest.mark.parametrize(
+        "rounds",
+        [
+            # the former note is remark, and what was left out has its name
+            [
+                ["ADD COLUMN x VARCHAR(9) DEFAULT 'x'"],
+                ["RENAME COLUMN note TO remark", "RENAME COLUMN x TO note"],
+            ],
+            [
+                ["ADD COLUMN x VARCHAR(9) DEFAULT 'x'"],
+                ["RENAME COLUMN note TO remark, RENAME COLUMN x TO note"],
+            ],
+            # the sink has kept a note of its own
+            [["DROP COLUMN note"], ["ADD COLUMN note VARCHAR(9) DEFAULT 'new'"]],
+            [["DROP COLUMN note"], ["ADD COLUMN note INT DEFAULT 7"]],
+            [
+                ["ADD COLUMN x VARCHAR(9) DEFAULT 'x'"],
+                ["DROP COLUMN note, RENAME COLUMN x TO note"],
+            ],
+            [
+                ["ADD COLUMN x VARCHAR(9) DEFAULT 'x'"],
+                ["DROP COLUMN note"],
+                ["RENAME COLUMN x TO note"],
+            ],
+        ],
+        ids=str,
+    )
+    def test_no_column_of_the_sink_has_the_name_of_another_one(
+        self, rounds: list[list[str]], shop: Shop
+    ) -> None:
+        ignoring_columns(shop)
+        begin(shop, ["orders"])
+        for number, clauses in enumerate(rounds, start=70):
+            insert = f"INSERT INTO orders (id, code) VALUES ({number}, {number})"
+            change(shop, "orders", [*(f"ALTER TABLE orders {it}" for it in clauses), insert])
+            catch_up(shop)
+        common_is_equal(shop, copied={"id", "code", "flag"} | ({"remark"} & source_names(shop)))
+        assert verify(shop.run(), settle_s=5).equal
+
+    def test_what_was_left_out_stays_so_when_others_change_twice(self, shop: Shop) -> None:
+        ignoring_columns(shop)
+        begin(shop, ["orders"])
+        change(shop, "orders", ["ALTER TABLE orders ADD COLUMN x INT, ADD COLUMN y INT"])
+        catch_up(shop)
+        change(
+            shop,
+            "orders",
+            ["ALTER TABLE orders DROP COLUMN x", "ALTER TABLE orders DROP COLUMN flag"],
+        )
+        change(shop, "orders", ["INSERT INTO orders (id, note, y) VALUES (9, 'nine', 9)"])
+        catch_up(shop)
+        assert columns_at_sink(shop) == ["id", "note", "code", "flag"]
+        common_is_equal(shop, copied={"id", "note", "code"})
+
+    def test_a_value_that_no_sink_has_stops_nothing_in_a_column_that_is_left_out(
+        self, shop: Shop
+    ) -> None:
+        ignoring_columns(shop)
+        begin(shop, ["orders"])
+        change(shop, "orders", ["ALTER TABLE orders ADD COLUMN x DATETIME"])
+        catch_up(shop)
+        change(
+            shop,
+            "orders",
+            ["SET sql_mode = ''", "INSERT INTO orders (id, x) VALUES (9, '0000-00-00')"],
+        )
+        catch_up(shop)
+        assert copied_is_equal(shop)
 
     def test_a_table_in_its_place_with_one_more_column_is_read_again_without_it(
         self, shop: Shop
@@ -209,6 +281,19 @@ def ignoring_columns(shop: Shop) -> None:
 def copied_is_equal(shop: Shop) -> bool:
     query = "SELECT id, note, code, flag FROM orders ORDER BY 1"
     return shop.sink_rows(query) == list(shop.source.execute(query, database=shop.database))
+
+
+def source_names(shop: Shop) -> set[str]:
+    columns = shop.source.execute("SHOW COLUMNS FROM orders", database=shop.database)
+    return {row[0] for row in columns}
+
+
+def common_is_equal(shop: Shop, *, copied: set[str]) -> None:
+    """Compare all that both sides have by one name, among it what has to be copied."""
+    common = source_names(shop) & {str(name) for name in columns_at_sink(shop)}
+    assert copied <= common
+    query = f"SELECT {', '.join(sorted(common))} FROM orders ORDER BY id"
+    assert shop.sink_rows(query) == list(shop.source.execute(query, database=shop.database))
 
 
 def events(run: Run) -> str:

@@ -31,6 +31,7 @@ from airflow_cdc_provider.core.schema_changes import (
     Difference,
     Policy,
     SchemaChange,
+    names_behind,
     with_left_out,
 )
 from airflow_cdc_provider.core.statement_effect import StatementKind
@@ -127,22 +128,28 @@ class SchemaChanges:
         if table not in now:
             raise _not_taken(table, "it is not at the source any more")
         plan = self._captured.plans[table]
-        after = replace(plan, schema=self._copied_anew(plan.schema, now[table]))
+        at_sink = self._at_sink(plan)
+        after = replace(plan, schema=self._copied_anew(plan.schema, now[table], at_sink))
         found = self._job.source().difference(plan.schema, after.schema, ())
         refused = found.refused or self._refused(after)
         if refused:
             raise _not_taken(table, refused)
-        with closing(self._job.sink().open_tables()) as tables:
-            found = found.onto(tables.columns(plan)).read_again(why)
+        found = found.onto(at_sink).read_again(why)
         keeps = self._job.spec.schema_changes.drop_column is Policy.IGNORE
         return SchemaChange(plan, after, found, through, statement, keeps_dropped=keeps)
 
-    def _copied_anew(self, before: TableSchema, now: TableSchema) -> TableSchema:
+    def _copied_anew(
+        self, before: TableSchema, now: TableSchema, at_sink: Collection[str]
+    ) -> TableSchema:
         """Return what a table is now; what was left out is only left out if the policy says so."""
         if self._job.spec.schema_changes.add_column is not Policy.IGNORE:
             return now
-        whole = self._job.source().difference(before.ignoring(()), now, ())
-        return with_left_out(before, now, whole, ignores=True, is_told=False)
+        return with_left_out(before, now, None, ignores=True, at_sink=at_sink)
+
+    def _at_sink(self, plan: TablePlan) -> Collection[str]:
+        """Return the columns that the sink's table has, in lower case."""
+        with closing(self._job.sink().open_tables()) as tables:
+            return tables.columns(plan)
 
     # --- what the log and the catalogue say ---------------------------------------------------
 
@@ -232,11 +239,12 @@ class SchemaChanges:
             if leaving is None:
                 raise _stopped(stopped_by, f"{table} is not at the source any more", table)
             return leaving
-        after = replace(plan, schema=self._copied(plan.schema, now, said))
+        at_sink = self._at_sink(plan)
+        after = replace(plan, schema=self._copied(plan.schema, now, said, at_sink))
         change = SchemaChange(
             before=plan,
             after=after,
-            difference=self._difference(plan, after, said),
+            difference=self._difference(plan, after, said).onto(at_sink),
             through=said.through,
             statement=said.found[0].sql[:300],
         )
@@ -245,28 +253,27 @@ class SchemaChanges:
             raise _stopped(stopped_by, f"{table}: {refused}", table)
         return self._by_policy(change, said, stream, stopped_by)
 
-    def _copied(self, before: TableSchema, now: TableSchema, said: _Statements) -> TableSchema:
+    def _copied(
+        self, before: TableSchema, now: TableSchema, said: _Statements, at_sink: Collection[str]
+    ) -> TableSchema:
         """Return what a table is now, without the columns that the policy leaves out."""
-        effects = [statement.effect for statement in said.found]
-        is_told = len(effects) == 1 and effects[0].kind is StatementKind.ALTER
-        return with_left_out(
-            before,
-            now,
-            self._job.source().difference(before.ignoring(()), now, effects),
-            ignores=self._job.spec.schema_changes.add_column is Policy.IGNORE,
-            is_told=is_told and not effects[0].is_doubtful,
-        )
+        names = names_behind(before, [statement.effect for statement in said.found])
+        if names is not None and len(said.found) == 1:
+            # what is renamed at the sink leaves its name to others
+            called = {c.name.lower(): names[c.name].lower() for c in before.as_copied.columns}
+            at_sink = {name for name in at_sink if called.get(name, name) in at_sink}
+        ignores = self._job.spec.schema_changes.add_column is Policy.IGNORE
+        return with_left_out(before, now, names, ignores=ignores, at_sink=at_sink)
 
     def _difference(self, before: TablePlan, after: TablePlan, said: _Statements) -> Difference:
-        """Return what the definitions differ in, with what the log and the sink say of it."""
+        """Return what the definitions differ in, with what the log says of it."""
         effects = [statement.effect for statement in said.found]
         found = self._job.source().difference(before.schema, after.schema, effects)
         if said.has_harmless and found.added:
             found = found.read_again("it was altered once more, and a default may be another")
         if said.has_rows_between:
             found = found.read_again("rows were written between two of its changes")
-        with closing(self._job.sink().open_tables()) as tables:
-            return found.onto(tables.columns(before))
+        return found
 
     def _by_policy(
         self,

@@ -72,19 +72,25 @@ def _changes(run: Run, plans: Mapping[TableId, TablePlan]) -> tuple[SchemaChange
     for table in plans:
         if table not in now:
             raise _stopped(run, table, "it is not at the source any more")
-    after = [replace(p, schema=_copied(run, p.schema, now[table])) for table, p in plans.items()]
-    require_keys(after)
-    require_copyable(run, captured_tables(run).only(plans))
+    ignores = run.model.schema_changes.policy.add_column is Policy.IGNORE
     with closing(open_table_builder(run)) as builder:
+        after = [
+            replace(
+                plan,
+                schema=with_left_out(
+                    plan.schema,
+                    now[table],
+                    None,
+                    ignores=ignores,
+                    at_sink=builder.columns(plan),
+                ),
+            )
+            for table, plan in plans.items()
+        ]
+        require_keys(after)
+        require_copyable(run, captured_tables(run).only(plans))
         builder.require_creatable(after)
     return tuple(_change(run, plans[plan.schema.table], plan, at) for plan in after)
-
-
-def _copied(run: Run, before: TableSchema, now: TableSchema) -> TableSchema:
-    """Return what a table is now, without the columns that the file leaves out."""
-    whole = source_of(run).difference(before, now, ())
-    ignores = run.model.schema_changes.policy.add_column is Policy.IGNORE
-    return with_left_out(before, now, whole, ignores=ignores, is_told=False)
 
 
 def _definitions(

@@ -57,9 +57,7 @@ def difference(
         refused=pair.refusal() or _unknown(statements),
     )
     reasons = [*_doubts(statements), *_new_values(found, pair)]
-    reasons += [
-        f"{name} was left out before" for name in found.added if name.casefold() in left_out
-    ]
+    reasons += [f"{name} was left out before" for name in pair.now if name.casefold() in left_out]
     return replace(found, reread="; ".join(dict.fromkeys(reasons)))
 
 

@@ -54,10 +54,18 @@ class RowChanges:
 
 
 def date_policies(table_map: TableMap, zero_dates: ZeroDates) -> list[ZeroDates]:
-    """Return each column's policy: a key is never NULL, or its row could not be found again."""
+    """Return each column's policy: a key is never NULL, or its row could not be found again.
+
+    What is left out fails nobody.
+    """
     in_key = ZeroDates.FAIL if zero_dates is ZeroDates.NULL else zero_dates
+    left_out = ZeroDates.NULL if zero_dates is ZeroDates.FAIL else zero_dates
     keys = frozenset(table_map.primary_key)
-    return [in_key if index in keys else zero_dates for index in range(len(table_map.wires))]
+    policies = [in_key if index in keys else zero_dates for index in range(len(table_map.wires))]
+    for index, column in enumerate(table_map.columns):
+        if column.ignored:
+            policies[index] = left_out
+    return policies
 
 
 def incomplete_image(table: TableId) -> IntegrityError:
@@ -157,7 +165,7 @@ class TableDecoder:
                 decoded = decode_cells(cells, wire, column.type, wanted, policy)
             except CdcError as error:
                 raise error.located(f"table {self.map.table}, column {column.name}") from error
-            if decoded.nulled:
+            if decoded.nulled and not column.ignored:
                 self.nulled[column.name] += decoded.nulled
             arrays.append(decoded.array)
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)

@@ -183,6 +183,7 @@ def _completed(
                 column,
                 type=kind,
                 generated=stated.generated,
+                ignored=stated.ignored,
                 auto_increment=stated.auto_increment,
             )
         )
