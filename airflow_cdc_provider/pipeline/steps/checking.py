@@ -7,6 +7,7 @@ tables and privileges allow a correct copy, and whether the sink's tables are th
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -20,6 +21,7 @@ from airflow_cdc_provider.core.errors import (
     AccessDeniedError,
     CdcError,
     PreflightError,
+    SchemaMovedError,
 )
 from airflow_cdc_provider.core.findings import Finding, Level, PipelineCode, sorted_findings
 from airflow_cdc_provider.core.identifiers import TableId
@@ -51,6 +53,9 @@ from airflow_cdc_provider.pipeline.steps.tables import (
 )
 from airflow_cdc_provider.state.wishes import what_of
 
+log = logging.getLogger(__name__)
+
+_LOOKS = 3
 _MOST_KEPT = 500
 """Findings that are noted one by one; they are counted, too."""
 
@@ -111,8 +116,19 @@ class CheckReport:
 def check(run: Run) -> CheckReport:
     """Ask the source and the sink.
 
-    The file itself is refused if it does not fit the source, or the plan there is.
+    The file itself is refused if it does not fit the source, or the plan there is. A table whose
+    definition changes between two looks is looked at again; one that goes on doing so ends the
+    check with `SchemaMovedError`, which is worth another try.
     """
+    for _ in range(_LOOKS - 1):
+        try:
+            return _checked(run)
+        except SchemaMovedError as moved:
+            log.info("looked at again: pipeline=%s cause=%s", run.name, moved.what)
+    return _checked(run)
+
+
+def _checked(run: Run) -> CheckReport:
     captured = captured_tables(run)
     sink = sink_identity(run)
     with closing(open_targets(run)) as targets:
@@ -238,6 +254,8 @@ def _preflight_of_later(run: Run, later: Captured) -> Sequence[Finding]:
     """Look at tables that came after the plan as preflight would before a new one."""
     try:
         return _preflight(run, PreflightQuestion(later.plans, later.picked))
+    except SchemaMovedError:
+        raise
     except CdcError as error:
         return [
             Finding(

@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 
 from airflow_cdc_provider.columns.sink_port import Owner
+from airflow_cdc_provider.columns.source_port import PreflightQuestion
 from airflow_cdc_provider.core.endpoint import Endpoint
-from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.errors import RefusedError, SchemaMovedError
 from airflow_cdc_provider.core.findings import Finding, Level
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.systems.mysql.preflight import preflight as preflight_module
 from airflow_cdc_provider.systems.mysql.preflight.log_settings import log_findings
+from airflow_cdc_provider.systems.mysql.preflight.preflight import source_look
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
 from airflow_cdc_provider.systems.mysql.server.catalogue import table_facts
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
@@ -349,6 +352,51 @@ def test_what_an_account_lacks_is_granted_by_the_fixes(
     finally:
         for server in (mysql_server, mysql_sink):
             server.execute("DROP USER poor")
+
+
+@pytest.mark.parametrize("kind", ["mysql", "mariadb"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ALTER TABLE {t} DROP COLUMN n",
+        "ALTER TABLE {t} CHANGE n m INT",
+        "DROP TABLE {t}",
+        "RENAME TABLE {t} TO {t}_old",
+    ],
+)
+def test_a_table_changed_after_the_look_at_the_catalogue_is_looked_at_again_and_not_refused(
+    request: pytest.FixtureRequest,
+    mysql_sink: SqlServer,
+    fresh_database: Any,
+    kind: str,
+    statement: str,
+) -> None:
+    server: SqlServer = request.getfixturevalue(f"{kind}_server")
+    database = fresh_database(server)
+    server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY, n INT)")
+    plans = plans_of(server, database, database, "t")
+    server.execute(statement.format(t=f"{database}.t"))
+    with pytest.raises(SchemaMovedError) as moved:
+        source_look(Endpoint.parse(server.dsn()), PreflightQuestion(plans, ()))
+    assert f"{database}.t is being changed right now" in moved.value.what
+    assert moved.value.tables == (f"{database}.t",)
+
+
+def test_a_table_that_was_away_for_a_moment_is_not_refused(
+    mysql_server: SqlServer, mysql_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = f"{mysql_database}.t"
+    mysql_server.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY)")
+    plans = plans_of(mysql_server, mysql_database, mysql_database, "t")
+    mysql_server.execute(f"RENAME TABLE {table} TO {table}_new")
+
+    def back_again(*args: Any, **options: Any) -> Any:
+        mysql_server.execute(f"RENAME TABLE {table}_new TO {table}")
+        return read_schemas(*args, **options)
+
+    monkeypatch.setattr(preflight_module, "read_schemas", back_again)
+    seen = source_look(Endpoint.parse(mysql_server.dsn()), PreflightQuestion(plans, ()))
+    assert "source.select" not in codes(seen.findings, Level.BLOCK)
 
 
 def test_the_sources_own_id_is_no_readers_id(

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_cdc_provider.columns.source_port import PreflightQuestion, SourceLook
 from airflow_cdc_provider.core.endpoint import Endpoint
-from airflow_cdc_provider.core.errors import NOTHING_STARTED, CdcError, RefusedError
+from airflow_cdc_provider.core.errors import (
+    NOTHING_STARTED,
+    CdcError,
+    RefusedError,
+    RetryableError,
+    SchemaMovedError,
+)
 from airflow_cdc_provider.core.findings import Finding, Level
 from airflow_cdc_provider.core.identifiers import (
     LEDGER_DATABASE,
@@ -22,6 +28,7 @@ from airflow_cdc_provider.core.identifiers import (
     quote_table,
 )
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.preflight.at_sink import Sink, sink_findings
 from airflow_cdc_provider.systems.mysql.preflight.both_sides import (
     Clock,
@@ -44,6 +51,7 @@ from airflow_cdc_provider.systems.mysql.preflight.log_settings import log_findin
 from airflow_cdc_provider.systems.mysql.preflight.looks import (
     CannotTell,
     Doubt,
+    Look,
     NotThere,
     Seen,
     grant_everywhere,
@@ -62,6 +70,7 @@ from airflow_cdc_provider.systems.mysql.server.capabilities import (
     read_capabilities,
 )
 from airflow_cdc_provider.systems.mysql.server.connection import Role, connect, query, query_named
+from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
 from airflow_cdc_provider.systems.mysql.server.privileges import Grants, account_name, read_grants
 from airflow_cdc_provider.systems.mysql.source.watermarks import may_read_log_status
 
@@ -69,6 +78,8 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
 
 SINK_PRIVILEGES = ("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "INDEX", "DROP")
+_NOT_AS_LISTED = {1054, 1146}
+"""No such column, no such table."""
 _TO_SEE_TRIGGERS = "TRIGGER"
 """MySQL hides a table's triggers from accounts without it, and they would fire unseen."""
 
@@ -186,7 +197,9 @@ def _readable(connection: ServerConnection, plan: TablePlan, grants: Grants) -> 
     sql = f"SELECT {columns} FROM {quote_table(plan.schema.table)} t LIMIT 0"
     subject = str(plan.schema.table)
     try:
-        tried = look(lambda: query(connection, sql))
+        tried = _tried(connection, sql, plan.schema)
+    except RetryableError:
+        raise
     except CdcError as error:
         yield Finding(Code.SOURCE_SELECT, Level.BLOCK, subject, error.what, "", "", error.remedy)
         return
@@ -201,6 +214,36 @@ def _readable(connection: ServerConnection, plan: TablePlan, grants: Grants) -> 
             "the table cannot be copied",
             f"GRANT SELECT ON {database}.* TO {grants.account};",
         )
+
+
+def _tried(
+    connection: ServerConnection, sql: str, schema: TableSchema
+) -> Look[Sequence[Sequence[Any]]]:
+    """Try a read; raise `SchemaMovedError` if the table is not what it was in the catalogue."""
+    try:
+        return look(lambda: query(connection, sql))
+    except CdcError as error:
+        if error.server_error not in _NOT_AS_LISTED:
+            raise
+    if _is_another(connection, schema):
+        raise _being_changed(connection, schema.table)
+    # it was away for a moment, as between two RENAMEs
+    return look(lambda: query(connection, sql))
+
+
+def _is_another(connection: ServerConnection, before: TableSchema) -> bool:
+    """Tell whether a table is gone, or defined otherwise than when the catalogue was read."""
+    now = read_schemas(connection, [before.table], with_statement=False).get(before.table)
+    return now is None or now.fingerprint != before.fingerprint
+
+
+def _being_changed(connection: ServerConnection, table: TableId) -> SchemaMovedError:
+    return SchemaMovedError(
+        f"{table} is being changed right now: it is not as the catalogue had it a moment ago",
+        f"preflight of {connection.host}:{connection.port}",
+        NOTHING_STARTED,
+        "try again when its change is done",
+    ).about(table)
 
 
 def _foreign_keys(
