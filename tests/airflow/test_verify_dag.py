@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -180,7 +181,8 @@ def test_whoever_is_at_work_is_waited_for_before_rows_count_as_different(
             assert other.store.ensure(copy.name).generation == generation
             give_back(other)
 
-        monkeypatch.setattr("airflow_cdc_provider.operators.compare.time.sleep", wait)
+        its_clock = SimpleNamespace(monotonic=time.monotonic, sleep=wait)  # not other threads'
+        monkeypatch.setattr("airflow_cdc_provider.operators.compare.time", its_clock)
         assert compare(copy)["equal"] is True
     assert len(waited) == 1
 
