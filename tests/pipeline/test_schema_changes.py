@@ -256,6 +256,22 @@ class TestMySql(Changes):
         assert is_equal(shop, "orders")
         assert is_equal(shop, "others")
 
+    def test_a_run_counts_what_it_applied_before_it_read_rows_again_too(self, shop: Shop) -> None:
+        begin(shop, ["orders"])
+        change(
+            shop,
+            "orders",
+            [
+                "INSERT INTO orders (id) VALUES (91), (92)",
+                "ALTER TABLE orders ADD COLUMN at DATETIME(6) DEFAULT CURRENT_TIMESTAMP(6)",
+                "ALTER TABLE orders DROP COLUMN note",
+                "INSERT INTO orders (id) VALUES (93)",
+            ],
+        )
+        options = SparkOptions(NO_SPARK, log_folder=shop.path.parent / "logs")
+        done = run_until_caught_up(shop.run(), options)
+        assert (done.stream.result["changes"], done.stream.result["transactions"]) == (3, 2)
+
     def test_values_that_the_sink_cannot_convert_are_read(self, shop: Shop) -> None:
         begin(shop, ["orders"])
         change(shop, "orders", ["ALTER TABLE orders ADD COLUMN at POINT"])

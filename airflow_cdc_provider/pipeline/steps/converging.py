@@ -8,7 +8,7 @@ if that does not help, the error says which splits are still to pass.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from airflow_cdc_provider.core.errors import FencedError, PausedError, StateMovedError
@@ -90,17 +90,28 @@ class _Work:
 
 def _consistent(work: _Work) -> JobEnd:
     """Stream to the end of the log, again if a table waits for what came there meanwhile."""
-    is_stopped = False
+    is_stopped, rounds = False, list[JobEnd]()
     for _ in range(_MOST_ROUNDS):
         ended = catch_up(
             work.run, work.options, on_tick=work.watcher.on_tick, start=work.spark.start
         )
+        rounds.append(ended)
         if not inconsistent_tables(work.run):
-            return ended
+            return _all_in_all(rounds)
         is_stopped = ended.outcome == "stopped"
         if is_stopped:
             break
     raise not_consistent(work.run, stopped=is_stopped)
+
+
+def _all_in_all(rounds: Sequence[JobEnd]) -> JobEnd:
+    """Return the last round's end, with what all of them applied."""
+    last = rounds[-1]
+    counted = {
+        name: sum(each.result[name] for each in rounds) for name in ("changes", "transactions")
+    }
+    is_needed = any(each.is_needed for each in rounds)
+    return replace(last, result={**last.result, **counted}, is_needed=is_needed)
 
 
 def run_continuously(
