@@ -169,6 +169,7 @@ def test_a_backfill_from_the_command_line_reads_its_days_backwards_and_two_at_on
     shop.airflow.unpause(dag_id)
     days = f"--from-date={shop.day(4)}", f"--to-date={shop.day(6)}"
     how = "--run-backwards", "--max-active-runs", "2"
+    shop.wait(lambda: not shop.airflow.backfills_that_run(dag_id), "the end of a former backfill")
     shop.airflow.command("backfill", "create", "--dag-id", dag_id, *days, *how)
     shop.wait(lambda: shop.wrong_days() == [0, 7], "the backfill's rows")
     shop.wait(lambda: not shop.airflow.backfills_that_run(dag_id), "the backfill's end")

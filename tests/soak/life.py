@@ -147,7 +147,7 @@ class Life:
 
         def is_there() -> bool:
             stream = self.store.stream(self.name)
-            return self.is_quiet() and stream is not None and stream.position.covers(end)
+            return self.is_quiet() and stream is not None and stream.position.reaches(end)
 
         self.wait_until(is_there, f"the stream does not reach {end}")
         pairs = {
