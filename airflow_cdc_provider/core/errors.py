@@ -47,6 +47,13 @@ class CdcError(Exception):
         texts = [mark + text for mark, text in zip(_MARKS, self.args[1:], strict=True) if text]
         return f"{self.code} {self.what}" + "".join(texts)
 
+    def in_passing(self) -> str:
+        """Return it for a line about what goes on by itself: what was seen and where.
+
+        A remedy is for the error that ends something; only one that may pass keeps its own.
+        """
+        return str(self._with(self.what, self.where, "", ""))
+
     @staticmethod
     def parse(text: str) -> CdcError:
         """Read an error as it was printed."""
@@ -109,6 +116,10 @@ class RetryableError(CdcError):
     """The same call, unchanged, may work later."""
 
     code = "CDC-RETRY-001"
+
+    def in_passing(self) -> str:
+        """Return it with its remedy: somebody may have to do what lets it pass."""
+        return str(self)
 
 
 class SourceUnreachableError(RetryableError):

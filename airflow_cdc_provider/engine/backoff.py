@@ -17,6 +17,10 @@ class BackOff:
         """Return how long to wait after this many failures in a row, from 1 on."""
         return float(min(self.longest_s, self.first_s * 2 ** min(failures - 1, 30)))
 
+    def told(self, failures: int, failing_for_s: float) -> str:
+        """Say how often it has failed in a row, and how long that may go on."""
+        return f"failure {failures}, for {failing_for_s:.0f} of at most {self.give_up_s:.0f} s"
+
     def is_over(self, failing_for_s: float) -> bool:
         """Tell whether it has failed for too long to try again."""
         return failing_for_s >= self.give_up_s

@@ -214,7 +214,9 @@ class Begun:
 
 
 class TestMySql(Begun):
-    def test_where_all_tables_change_all_begin_again(self, shop: Shop, moments: Moments) -> None:
+    def test_where_all_tables_change_all_begin_again(
+        self, shop: Shop, moments: Moments, caplog: pytest.LogCaptureFixture
+    ) -> None:
         make(shop, ["orders1", "orders2"])
         moments.at = {
             "orders1": (BETWEEN, CHANGES["another key"]),
@@ -231,6 +233,8 @@ class TestMySql(Begun):
         assert [key[4] for key in keys] == ["remark"]
         told = [event.text for event in run.store.events(run.name)]
         assert sum("was changed at the source while it was read" in text for text in told) == 2
+        assert "table begins again" in caplog.text
+        assert "`reset`" not in caplog.text
 
     @pytest.mark.parametrize("point", KILLED)
     def test_a_process_that_is_killed_while_a_table_begins_again_is_followed(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import Counter
 from collections.abc import Sequence
@@ -126,7 +127,11 @@ class ReadAgain:
 
     @pytest.mark.parametrize("kind", EXPECTED)
     def test_rows_are_read_with_the_definition_that_they_have_by_then(
-        self, shop: Shop, moments: Moments, kind: RequestKind
+        self,
+        shop: Shop,
+        moments: Moments,
+        kind: RequestKind,
+        caplog: pytest.LogCaptureFixture,
     ) -> None:
         at = [*((1, case) for case in CHANGES), *((2, case) for case in AT_ANY_TIME)]
         cases = {f"orders{number}": case for number, case in enumerate(at)}
@@ -140,6 +145,8 @@ class ReadAgain:
         assert is_equal(shop, "whole")
         assert {state.phase for state in run.store.tables(run.name)} == {TablePhase.CONSISTENT}
         assert {request.status for request in of_kind(run, kind)} == EXPECTED[kind]
+        assert re.search(r"tried again \(failure 1, for 0 of at most 300 s\): CDC-", caplog.text)
+        assert "`reset`" not in caplog.text
 
 
 class TestMySql(ReadAgain):

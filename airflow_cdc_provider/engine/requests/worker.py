@@ -246,12 +246,12 @@ class RequestWorker:
                 if resync.request.splits > done:
                     failures, since, done = 0, time.monotonic(), resync.request.splits
                 failures += 1
-                if self._back_off.is_over(time.monotonic() - since):
+                failing_s = time.monotonic() - since
+                if self._back_off.is_over(failing_s):
                     raise
-                text = self._scrubbed(error)
-                log.warning(
-                    "request is tried again: request=%s cause=%s", resync.request.request_id, text
-                )
+                seen = self._job.servers.secrets.scrub(error.in_passing())
+                text = f"is tried again ({self._back_off.told(failures, failing_s)}): {seen}"
+                log.warning("request %s %s", resync.request.request_id, text)
                 resync.wait(text, self._back_off.wait_s(failures))
 
     def _may_pass(self, error: CdcError, resync: Resync) -> bool:

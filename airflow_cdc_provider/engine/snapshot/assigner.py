@@ -168,15 +168,20 @@ class SplitAssigner:
         """Note that a split cannot be read; its table is given up, the others go on."""
         self.queue.finish(split.split_id)
         self._mark(split, SplitStatus.FAILED, error=str(error))
-        log.error("split refused: split=%s error=%s", split.split_id, error)
-        self.refuse_table(split.table, error)
+        self.refuse_table(split.table, error, at=split.split_id)
 
-    def refuse_table(self, table: TableId, error: CdcError) -> None:
-        """Give up a table, or set it aside if it was changed; the others go on."""
+    def refuse_table(self, table: TableId, error: CdcError, *, at: str) -> None:
+        """Give up a table, or set it aside if it was changed; the others go on.
+
+        `at` says for the log what of it could not be done.
+        """
         self.queue.fail_table(table, error)
         if self._begins_again and isinstance(error, TableChangedError):
+            seen = error.in_passing()
+            log.warning("table begins again: table=%s at=%s seen=%s", table, at, seen)
             self.set_aside(table)
             return
+        log.error("table given up: table=%s at=%s error=%s", table, at, error)
         with self._writing:
             self._store.mark_table(
                 self._name, self._generation, table, TablePhase.FAILED, str(error)

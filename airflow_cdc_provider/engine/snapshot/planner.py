@@ -78,8 +78,7 @@ class Planner:
                 self._assigner.queue.stop(fenced)
                 return
             except CdcError as error:
-                log.error("table not planned: table=%s error=%s", table.table, error)
-                self._assigner.refuse_table(table.table, error)
+                self._assigner.refuse_table(table.table, error, at="planning")
 
     def _plan_with_retries(self, table: TableState) -> None:
         failures, since = 0, time.monotonic()
