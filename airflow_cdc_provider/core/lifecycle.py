@@ -36,6 +36,9 @@ from enum import StrEnum
 
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, StateMovedError
 
+LEASE_S = 60.0
+"""Seconds that a lease lasts from when it was taken or renewed; whoever is at work renews it."""
+
 
 class Wanted(StrEnum):
     """What a person or a schedule asked for."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
-from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase, Wanted
+from airflow_cdc_provider.core.lifecycle import LEASE_S, Phase, SplitStatus, TablePhase, Wanted
 from airflow_cdc_provider.core.records import (
     Note,
     NoteKind,
@@ -114,12 +114,12 @@ class StateStore(StateReader, Protocol):
         """Return the pipeline, new if it was unknown."""
 
     def take_over(
-        self, name: PipelineName, owner: str, *, at_least: int = 0, lease_s: float = 60.0
+        self, name: PipelineName, owner: str, *, at_least: int = 0, lease_s: float = LEASE_S
     ) -> PipelineState:
         """Become the owner under a new generation, larger than any before and than `at_least`."""
 
     def renew_lease(
-        self, name: PipelineName, generation: int, lease_s: float = 60.0
+        self, name: PipelineName, generation: int, lease_s: float = LEASE_S
     ) -> PipelineState:
         """Prolong the lease and return what is wanted now."""
 

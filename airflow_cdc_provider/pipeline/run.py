@@ -7,27 +7,23 @@ fences everything that an earlier run may have left behind.
 
 from __future__ import annotations
 
-import os
-import socket
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, CdcError, LeaseHeldError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
-from airflow_cdc_provider.core.lifecycle import Phase
+from airflow_cdc_provider.core.lifecycle import LEASE_S, Phase
 from airflow_cdc_provider.core.records import PipelineState
 from airflow_cdc_provider.pipeline.connections import DsnOf, Servers, resolve_servers
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
 from airflow_cdc_provider.pipeline.file.model import PipelineFile
 from airflow_cdc_provider.state.looking import look_at_store
+from airflow_cdc_provider.state.owners import is_gone, this_process
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.columns.sink_port import SinkLedger
-
-LEASE_S = 60.0
 
 
 @dataclass(slots=True)
@@ -82,11 +78,6 @@ def open_to_look(loaded: LoadedPipeline, dsn_of: DsnOf) -> Run:
     return Run(loaded, servers, look_at_store(servers.state_dsn), this_process())
 
 
-def this_process() -> str:
-    """Name this process as an owner."""
-    return f"process {os.getpid()} on {socket.gethostname()}"
-
-
 def take_over(run: Run, ledger: SinkLedger) -> PipelineState:
     """Become the owner in the state store and in the ledger; older writers are fenced from now.
 
@@ -133,11 +124,4 @@ def is_streamed(run: Run) -> bool:
 
 def lease_is_live(run: Run, state: PipelineState) -> bool:
     """Tell whether someone holds the pipeline's lease now."""
-    return state.lease_until_us > run.store.now_us() and _lives(state)
-
-
-def _lives(state: PipelineState) -> bool:
-    words = state.owner.split()
-    if len(words) == 4 and words[0] == "process" and words[3] == socket.gethostname():
-        return Path(f"/proc/{words[1]}").exists()
-    return True
+    return state.lease_until_us > run.store.now_us() and not is_gone(state.owner)

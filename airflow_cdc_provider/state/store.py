@@ -15,6 +15,7 @@ from airflow_cdc_provider.core.codec import dumps, stream_to_text
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, StateMovedError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import (
+    LEASE_S,
     Phase,
     SplitStatus,
     TablePhase,
@@ -95,7 +96,7 @@ class SqlStateStore(RequestStore, ToldStore):
         return fresh
 
     def take_over(
-        self, name: PipelineName, owner: str, *, at_least: int = 0, lease_s: float = 60.0
+        self, name: PipelineName, owner: str, *, at_least: int = 0, lease_s: float = LEASE_S
     ) -> PipelineState:
         """Become the owner under a new generation, larger than any before and than `at_least`.
 
@@ -120,7 +121,7 @@ class SqlStateStore(RequestStore, ToldStore):
             return known_pipeline(connection, name)
 
     def renew_lease(
-        self, name: PipelineName, generation: int, lease_s: float = 60.0
+        self, name: PipelineName, generation: int, lease_s: float = LEASE_S
     ) -> PipelineState:
         """Prolong the lease and return what is wanted now."""
         until = self._clock() + int(lease_s * 1e6)

@@ -56,6 +56,7 @@ def _line(status: PipelineStatus) -> str:
     done = sum(table.phase == TablePhase.CONSISTENT.value for table in status.tables)
     parts = [
         f"{status.state.name}: {status.summary}",
+        *filter(None, (status.doubt,)),
         f"wanted {status.state.wanted.value}",
         f"{done}/{len(status.tables)} tables consistent",
         f"{len(status.requests)} open requests",

@@ -11,16 +11,16 @@ from airflow_cdc_provider.core.lifecycle import LEFT_ALONE, Phase, SplitStatus, 
 from airflow_cdc_provider.core.overview import PipelineOverview, TableOverview
 from airflow_cdc_provider.core.records import NoteKind, PipelineEvent, PipelineState, Sample
 from airflow_cdc_provider.core.requests import Request, RequestStatus
+from airflow_cdc_provider.state.owners import is_gone
 from airflow_cdc_provider.state.reader import SqlStateReader
 from airflow_cdc_provider.views.in_airflow import way_in_airflow
 from airflow_cdc_provider.views.requests import in_order, request_form
-from airflow_cdc_provider.views.status import PipelineStatus
+from airflow_cdc_provider.views.status import SILENT_S, PipelineStatus
 
 Form = dict[str, Any]
-STALE_S = 30.0
-"""A stream is heard of every two seconds; one that is silent for so long is not believed."""
 _RESUME = "`resume` with --table {table} brings it back"
 _ADD = "`add` with --table {table} copies it from now on"
+_RUN_AGAIN = "if it was killed, the next `run` goes on where it was"
 _REQUESTS_SHOWN = 50
 _TROUBLES_SHOWN = 20
 
@@ -38,7 +38,8 @@ def list_row(name: str, found: PipelineOverview | None, now_us: int) -> Form:
 
 def _row(seen: PipelineOverview, now_us: int) -> Form:
     state = seen.state
-    status = PipelineStatus(state, (), seen.stream, (), now_us)
+    gone = is_gone(state.owner)
+    status = PipelineStatus(state, (), seen.stream, (), now_us, owner_gone=gone)
     age_s = status.heartbeat_age_s
     is_streaming = state.phase is Phase.STREAMING
     return {
@@ -47,19 +48,24 @@ def _row(seen: PipelineOverview, now_us: int) -> Form:
         "phase": state.phase.value,
         "wanted": state.wanted.value,
         "owner": state.owner if status.is_owned else "",
-        "lag_s": status.last_lag_s if is_streaming else None,
+        "lag_s": status.lag_s,
         "last_lag_s": status.last_lag_s,
         "heartbeat_age_s": age_s,
-        "stale": is_streaming and (age_s is None or age_s > STALE_S),
-        **rates(seen.samples, now_us),
+        "stale": status.is_left or (is_streaming and (age_s is None or age_s > SILENT_S)),
+        **rates(() if status.is_left else seen.samples, now_us),
         "tables": sum(seen.tables.values()),
         "consistent": seen.tables.get(TablePhase.CONSISTENT, 0),
         "stopped": sum(seen.tables.get(phase, 0) for phase in LEFT_ALONE),
         "open_requests": sum(seen.requests.values()),
         "waiting_requests": seen.requests.get(RequestStatus.WAITING, 0),
         "problem": None,
-        "problems": _problems(seen),
+        "problems": [*_doubts(status), *_problems(seen)],
     }
+
+
+def _doubts(status: PipelineStatus) -> list[Form]:
+    what = f"nobody may be at work: {status.doubt}"
+    return [_remark("", what, _RUN_AGAIN)] if status.doubt else []
 
 
 def _problems(seen: PipelineOverview) -> list[Form]:

@@ -75,6 +75,7 @@ def progress_line(
 ) -> str:
     """Say in one line where the pipeline is."""
     parts = [f"{status.state.name}: {doing or status.summary}"]
+    parts += filter(None, ("" if doing else status.doubt,))
     if status.state.phase in {Phase.PLANNING, Phase.SNAPSHOT}:
         parts.append(f"splits {_splits(status)}")
         parts.append(f"{status.rows:,} rows{_rate(rows_per_s)}")

@@ -168,6 +168,8 @@ def status_lines(status: PipelineStatus) -> list[str]:
         lines.append(f"  error: {status.state.error}")
     owner = status.state.owner or "nobody"
     held = "at work" if status.is_owned else "not at work"
+    if status.doubt:
+        held = f"{status.doubt}; nobody may be at work"
     lines.append(f"  owner: {owner} ({held}), generation {status.state.generation}")
     lines += [
         f"  {datetime.fromtimestamp(event.at_us / 1e6, UTC):%Y-%m-%d %H:%M:%S} "

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_cdc_provider.core.identifiers import PipelineName
-from airflow_cdc_provider.core.lifecycle import LEFT_ALONE, Phase, Wanted
+from airflow_cdc_provider.core.lifecycle import LEASE_S, LEFT_ALONE, Phase, Wanted
 from airflow_cdc_provider.core.ports import StateReader
 from airflow_cdc_provider.core.records import (
     PipelineEvent,
@@ -16,9 +16,13 @@ from airflow_cdc_provider.core.records import (
     TableState,
 )
 from airflow_cdc_provider.core.requests import Request, RequestStatus
+from airflow_cdc_provider.state.owners import is_gone
 from airflow_cdc_provider.views.requests import request_form
 
 EVENTS_SHOWN = 10
+SILENT_S = 30.0
+"""Who is at work is heard of every few seconds; one that is silent for so long is not believed."""
+_AT_WORK = frozenset({Phase.PLANNING, Phase.SNAPSHOT, Phase.STREAMING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,8 @@ class PipelineStatus:
     """Tables that fit the file but came after the plan, as the last run saw it."""
     requests: tuple[Request, ...] = ()
     """Those that are open, in the order in which they are carried out."""
+    owner_gone: bool = False
+    """The owner was a process of this machine, and is there no more."""
 
     @property
     def rows(self) -> int:
@@ -106,8 +112,8 @@ class PipelineStatus:
 
     @property
     def is_streaming(self) -> bool:
-        """Tell whether a stream is at work, as far as its lease says."""
-        return self.state.phase is Phase.STREAMING and self.is_owned
+        """Tell whether a stream is at work, as far as is known here."""
+        return self.state.phase is Phase.STREAMING and self.is_owned and not self.doubt
 
     @property
     def lag_s(self) -> float | None:
@@ -123,8 +129,29 @@ class PipelineStatus:
 
     @property
     def is_owned(self) -> bool:
-        """Tell whether a live owner holds the lease."""
+        """Tell whether somebody holds the lease; who was killed holds it until it ends."""
         return self.state.lease_until_us > self.at_us
+
+    @property
+    def last_word_s(self) -> float | None:
+        """Seconds since the owner renewed its lease; None where nobody holds one."""
+        if not self.is_owned:
+            return None
+        return max(0.0, LEASE_S - (self.state.lease_until_us - self.at_us) / 1e6)
+
+    @property
+    def doubt(self) -> str:
+        """Say what speaks against the owner's being at work while its lease lasts, if anything."""
+        age_s = self.last_word_s
+        if age_s is None or not (self.owner_gone or age_s > SILENT_S):
+            return ""
+        gone = "its process is gone, " if self.owner_gone else ""
+        return f"{gone}the last word is {age_s:.0f} s old"
+
+    @property
+    def is_left(self) -> bool:
+        """Tell whether work was begun and, as far as is known here, nobody goes on with it."""
+        return self.state.phase in _AT_WORK and (not self.is_owned or bool(self.doubt))
 
     @property
     def summary(self) -> str:
@@ -136,8 +163,9 @@ class PipelineStatus:
             return "paused" if not self.is_owned else "stopping"
         if self.state.wanted is Wanted.RESTART and self.is_owned:
             return "restarting"
-        if phase in {Phase.PLANNING, Phase.SNAPSHOT, Phase.STREAMING} and not self.is_owned:
-            return f"{phase.value} (nobody is at work)"
+        if self.is_left:
+            nobody = "nobody may be at work" if self.is_owned else "nobody is at work"
+            return f"{phase.value} ({nobody})"
         return phase.value
 
     def to_json(self) -> Mapping[str, Any]:
@@ -152,6 +180,7 @@ class PipelineStatus:
             "plan_id": self.state.plan_id,
             "owner": self.state.owner,
             "owned": self.is_owned,
+            "doubt": self.doubt,
             "error": self.state.error,
             "consistent": self.is_consistent,
             "rows": self.rows,
@@ -195,4 +224,5 @@ def status(store: StateReader, name: PipelineName, *, now_us: int) -> PipelineSt
         at_us=now_us,
         not_copied=tuple(map(str, store.not_copied(name))),
         requests=requests,
+        owner_gone=is_gone(state.owner),
     )

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_cdc_provider.core.identifiers import PipelineName
-from airflow_cdc_provider.core.lifecycle import Phase, Wanted
+from airflow_cdc_provider.core.lifecycle import LEASE_S, Phase, Wanted
 from airflow_cdc_provider.core.records import PipelineState, StreamState
 from airflow_cdc_provider.views.progress import (
     Pace,
@@ -20,7 +20,10 @@ from airflow_cdc_provider.views.progress import (
 from airflow_cdc_provider.views.status import PipelineStatus, TableStatus
 from tests.behaviours.state_behaviours import at
 
-SNAPSHOT = PipelineState(PipelineName("shop"), Wanted.RUN, Phase.SNAPSHOT, 1, lease_until_us=9)
+LEASE_US = int(LEASE_S * 1e6)
+SNAPSHOT = PipelineState(
+    PipelineName("shop"), Wanted.RUN, Phase.SNAPSHOT, 1, lease_until_us=1 + LEASE_US
+)
 
 
 def table(rows: int, *, name: str = "shop.orders", of: int = 10_000, done: int = 0) -> TableStatus:
@@ -71,7 +74,7 @@ def test_the_last_line_says_what_ended_and_not_that_nobody_is_at_work() -> None:
 def test_a_lag_of_earlier_is_told_as_one_of_earlier(phase: Phase, text: str) -> None:
     told = StreamState(at(4), lag_us=2_500_000, heartbeat_us=1)
     now_us = told.heartbeat_us + 900_000_000
-    state = replace(SNAPSHOT, phase=phase, lease_until_us=now_us + 1)
+    state = replace(SNAPSHOT, phase=phase, lease_until_us=now_us + LEASE_US)
     seen = PipelineStatus(state, (), told, events=(), at_us=now_us)
     assert lag_text(seen) == text
     assert seen.lag_s == (2.5 if phase is Phase.STREAMING else None)

@@ -12,9 +12,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.errors import CdcError, FencedError
-from airflow_cdc_provider.core.lifecycle import Phase
+from airflow_cdc_provider.core.lifecycle import LEASE_S, Phase
 from airflow_cdc_provider.engine.renewal import Renewal
-from airflow_cdc_provider.pipeline.run import LEASE_S, Run, lease_is_live
+from airflow_cdc_provider.pipeline.run import Run, lease_is_live
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.core.records import PipelineState

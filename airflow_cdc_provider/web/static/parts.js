@@ -19,9 +19,8 @@ export function badge(text, tone = TONES[text] ?? "busy") {
 
 /** The badges of a pipeline's row. */
 export function badges(row) {
-  const isSilent = row.stale && row.summary === "streaming";
   return [
-    badge(row.summary, isSilent ? "warn" : undefined),
+    badge(row.summary, row.stale ? "warn" : undefined),
     row.stale ? badge("stale", "warn") : null,
     row.wanted === "stop" && row.summary !== "paused" ? badge("pause wanted", "warn") : null,
     row.wanted === "restart" ? badge("restart wanted", "warn") : null,
@@ -123,10 +122,10 @@ export function tile(name, text, more = "", tone = "") {
   );
 }
 
-/** How far the stream was behind when it ended; nobody knows it now. */
+/** How far the stream was behind when it ended, or was last heard of; nobody knows it now. */
 export const lastLag = (row) =>
   row.lag_s === null && row.last_lag_s !== null && row.last_lag_s !== undefined
-    ? `${seconds(row.last_lag_s)} at the end of its last run, `
+    ? `${seconds(row.last_lag_s)} ${row.phase === "streaming" ? "when last at work" : "at the end of its last run"}, `
     : "";
 export const lagTone = (row) => (row.stale ? "warn" : "");
 export const rowsOf = (table) =>
