@@ -207,6 +207,8 @@ class PreflightQuestion:
     """How many read at the same time."""
     is_snapshot_done: bool = False
     """Whether all that is left is to follow the log."""
+    facts: Sequence[str] = ()
+    """What the sink writes of each change beside its rows: `SinkAbilities.facts`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,13 @@ def test_check_refuses_a_table_whose_key_only_the_server_orders(
     code, told = run("check")
     assert code != 0
     assert f"[block] {mysql_database}.codes: the primary key (code)" in told
+    assert "binlog_rows_query_log_events" not in told
     assert not run.log.exists()
+    asking = run.file.read_text().replace(
+        "type: changelog,", "type: changelog, include_query: true,"
+    )
+    run.file.write_text(asking)
+    assert "binlog_rows_query_log_events = OFF" in run("check")[1]
 
 
 @pytest.mark.spark

@@ -154,6 +154,7 @@ def _checked(run: Run) -> CheckReport:
             reader_ids=run.model.source.server_ids,
             readers=run.model.snapshot.max_connections // CONNECTIONS_A_READER,
             is_snapshot_done=run.store.is_handed_off(run.name),
+            facts=sink_of(run).abilities.facts,
         ),
         at_sink=_as_planned(run, planned.plans, changing),
     )

@@ -25,7 +25,7 @@ from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
 from airflow_cdc_provider.systems.mysql.server.privileges import parse_grants
 from airflow_cdc_provider.systems.registry import open_sink
 from tests.servers.given import SqlServer
-from tests.servers.throwaway import MariaDbServer, MySqlServer
+from tests.servers.throwaway import MariaDbServer, MySqlServer, ThrowawayServer
 from tests.systems.mysql.preflights import preflight
 from tests.systems.mysql.sessions import source
 
@@ -109,6 +109,28 @@ def test_every_wrong_setting_is_named_with_its_statement() -> None:
         for statement in (f.fix for f in found if f.fix.startswith("SET PERSIST binlog")):
             server.execute(statement)
         assert log_codes(server, Level.BLOCK) == {"source.binlog_do_db"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "setting"),
+    [
+        (MySqlServer, "binlog_rows_query_log_events"),
+        (MariaDbServer, "binlog_annotate_row_events"),
+    ],
+)
+def test_a_log_without_the_statements_that_are_asked_for_is_told(
+    kind: type[ThrowawayServer], setting: str
+) -> None:
+    asked = PreflightQuestion((), facts=("file", "query"))
+    with kind({setting.replace("_", "-"): "OFF"}) as server:
+        place = Endpoint.parse(server.dsn())
+        (told,) = [f for f in source_look(place, asked).findings if f.code == "source.statements"]
+        assert (told.level, told.observed) == (Level.WARN, f"{setting} = OFF")
+        assert "source.statements" not in {
+            f.code for f in source_look(place, PreflightQuestion(())).findings
+        }
+        server.execute(told.fix.partition(";")[0])
+        assert "source.statements" not in {f.code for f in source_look(place, asked).findings}
 
 
 def test_a_server_without_a_log_is_refused() -> None:

@@ -37,6 +37,11 @@ class Code(FindingCode):
         "warn",
         "not 1: a crash of the machine may lose what the sink has",
     )
+    SOURCE_STATEMENTS = (
+        "source.statements",
+        "warn",
+        "a change log is to tell statements (`include_query`), and the server logs none",
+    )
     SOURCE_GTID_MODE = (
         "source.gtid_mode",
         "warn",

@@ -116,6 +116,25 @@ def log_findings(
     yield from open_transactions(connection, capabilities, subject, are_awaited=are_awaited)
 
 
+def statement_findings(capabilities: Capabilities, subject: str) -> Iterator[Finding]:
+    """Yield what keeps statements out of the log, for a sink that wants them."""
+    name = "binlog_rows_query_log_events"
+    if capabilities.is_mariadb:
+        name = "binlog_annotate_row_events"
+    if not capabilities.has_log or capabilities.is_on(name):
+        return
+    yield Finding(
+        Code.SOURCE_STATEMENTS,
+        Level.WARN,
+        subject,
+        f"{name} = OFF",
+        f"{name} = ON",
+        "the log holds rows without their statements, so every `query` is null; it holds for "
+        "sessions that begin from now on",
+        set_statement(capabilities, name, "ON"),
+    )
+
+
 def set_statement(capabilities: Capabilities, name: str, value: str) -> str:
     """Return the statement that sets a variable, and keeps it where the family can."""
     text = value if value.isdigit() else f"'{value}'"

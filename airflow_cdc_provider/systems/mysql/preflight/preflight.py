@@ -47,7 +47,11 @@ from airflow_cdc_provider.systems.mysql.preflight.foreign_keys import (
     keys_in,
 )
 from airflow_cdc_provider.systems.mysql.preflight.hidden_tables import hidden_findings
-from airflow_cdc_provider.systems.mysql.preflight.log_settings import log_findings, set_statement
+from airflow_cdc_provider.systems.mysql.preflight.log_settings import (
+    log_findings,
+    set_statement,
+    statement_findings,
+)
 from airflow_cdc_provider.systems.mysql.preflight.looks import (
     CannotTell,
     Doubt,
@@ -78,6 +82,8 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
 
 SINK_PRIVILEGES = ("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "INDEX", "DROP")
+_STATEMENT = "query"
+"""The fact of a change that says what made it."""
 _NOT_AS_LISTED = {1054, 1146}
 """No such column, no such table."""
 _TO_SEE_TRIGGERS = "TRIGGER"
@@ -111,6 +117,8 @@ def source_look(
         found += log_findings(
             connection, capabilities, subject, is_snapshot_done=question.is_snapshot_done
         )
+        if _STATEMENT in question.facts:
+            found += statement_findings(capabilities, subject)
         found += _source(connection, capabilities, subject, plans, keys)
         found += hidden_findings(read_grants(connection), capabilities, subject, question.patterns)
         found += _server_ids(connection, capabilities, subject, question.reader_ids)

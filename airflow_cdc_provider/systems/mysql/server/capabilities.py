@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _NAMES = (
     "aurora_version",
+    "binlog_annotate_row_events",
     "binlog_checksum",
     "binlog_expire_logs_auto_purge",
     "binlog_expire_logs_seconds",
@@ -30,6 +31,7 @@ _NAMES = (
     "binlog_row_image",
     "binlog_row_metadata",
     "binlog_row_value_options",
+    "binlog_rows_query_log_events",
     "binlog_space_limit",
     "binlog_transaction_compression",
     "enforce_gtid_consistency",
