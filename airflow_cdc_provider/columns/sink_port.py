@@ -7,6 +7,7 @@ own transaction and raises `FencedError` when a newer owner has taken over (law 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
@@ -195,8 +196,13 @@ class SinkLedger(Protocol):
     def generation(self) -> int:
         """Return the generation that may commit, 0 for a pipeline never seen."""
 
-    def reports(self) -> Sequence[tuple[SnapshotSplit, SplitReport]]:
-        """Return every finished split of the current plan with its report."""
+    def finished_ids(self) -> AbstractSet[str]:
+        """Return the ids of the current plan's finished splits; reading reports takes longer."""
+
+    def reports(
+        self, *, but: AbstractSet[str] = frozenset()
+    ) -> Sequence[tuple[SnapshotSplit, SplitReport]]:
+        """Return every finished split of the current plan with its report, `but` those of ids."""
 
     def start_plan(self, plan_id: str) -> None:
         """Forget the finished splits and the stream of older plans, once, for this plan."""

@@ -220,10 +220,11 @@ def report_to_json(report: SplitReport) -> Json:
 
 def report_from_json(form: Json) -> SplitReport:
     """Read what `report_to_json` wrote."""
+    low = position_from_json(form["low"])
     return SplitReport(
         split_id=form["split"],
-        low=position_from_json(form["low"]),
-        high=position_from_json(form["high"]),
+        low=low,
+        high=low if form["high"] == form["low"] else position_from_json(form["high"]),
         rows=form["rows"],
         bytes=form["bytes"],
         fingerprint=form["fingerprint"],

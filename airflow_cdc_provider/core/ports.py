@@ -74,6 +74,12 @@ class StateReader(Protocol):
         self, name: PipelineName, table: TableId | None = None
     ) -> tuple[SplitState, ...]: ...
 
+    def split_reports(self, name: PipelineName, table: TableId) -> tuple[SplitReport, ...]:
+        """Return the reports of a table's splits, by number."""
+
+    def split_statuses(self, name: PipelineName) -> Mapping[str, SplitStatus]:
+        """Return where each split stands, by its id; reading the splits takes longer."""
+
     def is_handed_off(self, name: PipelineName) -> bool:
         """Tell whether there is a hand-off; `hand_off` of many splits takes seconds to read."""
 

@@ -10,7 +10,7 @@ from typing import Any
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase, Wanted
 from airflow_cdc_provider.core.positions import LogPosition
-from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.core.table_schema import TableSchema
 
 
@@ -82,7 +82,6 @@ class SplitState:
     split: SnapshotSplit
     status: SplitStatus
     attempt: int = 0
-    report: SplitReport | None = None
     started_us: int = 0
     finished_us: int = 0
     error: str = ""

@@ -55,6 +55,11 @@ Chosen = Interval | Condition
 """Which rows of a table are meant, by their values."""
 
 
+def split_id(table: str, number: int | str) -> str:
+    """Name a split of a table, as that is printed."""
+    return f"{table}#{number}"
+
+
 @dataclass(frozen=True, slots=True)
 class SnapshotSplit:
     """A half-open range of one table's key, read by one task.
@@ -80,7 +85,7 @@ class SnapshotSplit:
 
     @property
     def split_id(self) -> str:
-        return f"{self.table}#{self.number}"
+        return split_id(str(self.table), self.number)
 
     def is_backfilled(self, *, wanted: bool) -> bool:
         """Tell whether (L, H] is replayed onto this split's rows.

@@ -16,6 +16,7 @@ nothing can be carried over here, and the answer says so: planning decides what 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -34,7 +35,11 @@ class Ledger(Protocol):
 
     def plan_id(self) -> str: ...
 
-    def reports(self) -> Sequence[tuple[SnapshotSplit, SplitReport]]: ...
+    def finished_ids(self) -> AbstractSet[str]: ...
+
+    def reports(
+        self, *, but: AbstractSet[str] = ...
+    ) -> Sequence[tuple[SnapshotSplit, SplitReport]]: ...
 
     def stream(self) -> StreamSplit | None: ...
 
@@ -62,7 +67,7 @@ def reconcile(store: StateStore, ledger: Ledger, name: PipelineName, generation:
     if stream is not None:
         _follow_stream(store, name, generation, stream, state.phase)
         return Correction(same_plan=True, handed_off=True)
-    finished, given_back = _follow_reports(store, name, generation, ledger.reports())
+    finished, given_back = _follow_reports(store, ledger, name, generation)
     return Correction(same_plan=True, finished=finished, given_back=given_back)
 
 
@@ -92,25 +97,19 @@ def _follow_stream(
 
 
 def _follow_reports(
-    store: StateStore,
-    name: PipelineName,
-    generation: int,
-    reports: Sequence[tuple[SnapshotSplit, SplitReport]],
+    store: StateStore, ledger: Ledger, name: PipelineName, generation: int
 ) -> tuple[int, int]:
-    held = {split.split_id: (split, report) for split, report in reports}
-    known = {state.split.split_id: state for state in store.splits(name)}
+    """Note what was finished and what is to be read again; only what differs is read."""
+    held, told = ledger.finished_ids(), store.split_statuses(name)
+    known = {split_id for split_id, status in told.items() if status is SplitStatus.FINISHED}
+    finished = ledger.reports(but=known) if held - known else ()
     # halves that were published before the store heard of the cut
-    store.add_splits(name, generation, [s for key, (s, _) in held.items() if key not in known])
-    finished = [
-        held[key]
-        for key in held
-        if key not in known or known[key].status is not SplitStatus.FINISHED
-    ]
+    fresh = [split for split, _ in finished if split.split_id not in told]
+    store.add_splits(name, generation, fresh)
     store.finish_splits(name, generation, finished)
-    given_back = 0
-    to_read = {SplitStatus.FINISHED, SplitStatus.READING}
-    for key, told in known.items():
-        if key not in held and told.status in to_read:
-            store.mark_split(name, generation, told.split, SplitStatus.PLANNED)
-            given_back += 1
-    return len(finished), given_back
+    to_read = (SplitStatus.FINISHED, SplitStatus.READING)
+    given_back = {key for key, status in told.items() if key not in held and status in to_read}
+    for state in store.splits(name) if given_back else ():
+        if state.split.split_id in given_back:
+            store.mark_split(name, generation, state.split, SplitStatus.PLANNED)
+    return len(finished), len(given_back)

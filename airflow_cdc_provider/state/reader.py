@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, Row, case, func, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import IntegrityError as DuplicateRowError
 
-from airflow_cdc_provider.core.codec import stream_from_text
+from airflow_cdc_provider.core.codec import report_from_json, stream_from_text
 from airflow_cdc_provider.core.errors import StateUnreachableError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import SplitStatus
@@ -29,10 +29,12 @@ from airflow_cdc_provider.core.records import (
     TableState,
 )
 from airflow_cdc_provider.core.requests import Request, RequestKind
+from airflow_cdc_provider.core.splits import SplitReport, split_id
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.state.overviews import find_overviews, find_tables
 from airflow_cdc_provider.state.request_rows import find_request, find_requests, last_done_us
 from airflow_cdc_provider.state.rows import (
+    SPLIT_COLUMNS,
     event_of,
     origin_of,
     pipeline_of,
@@ -114,12 +116,29 @@ class SqlStateReader:
 
     def splits(self, name: PipelineName, table: TableId | None = None) -> tuple[SplitState, ...]:
         """Return the splits by table and number, those that were cut included."""
-        mine = select(splits).where(splits.c.pipeline == str(name))
+        mine = select(*SPLIT_COLUMNS).where(splits.c.pipeline == str(name))
         if table is not None:
             mine = mine.where(splits.c.source_table == str(table))
         with self._reading() as connection, without_collecting():
             states = [split_of(row) for row in connection.execute(mine)]
-        return tuple(sorted(states, key=lambda state: (state.split.table, state.split.number)))
+            states.sort(key=lambda state: (state.split.table, state.split.number))
+            return tuple(states)
+
+    def split_reports(self, name: PipelineName, table: TableId) -> tuple[SplitReport, ...]:
+        """Return the reports of a table's splits, by number."""
+        mine = splits.c.pipeline == str(name), splits.c.source_table == str(table)
+        query = select(splits.c.report).where(*mine, splits.c.report.is_not(None))
+        with self._reading() as connection, without_collecting():
+            found = connection.execute(query.order_by(splits.c.number)).scalars()
+            return tuple(report_from_json(json.loads(text)) for text in found)
+
+    def split_statuses(self, name: PipelineName) -> Mapping[str, SplitStatus]:
+        """Return where each split stands, by its id; reading the splits takes longer."""
+        columns = splits.c.source_table, splits.c.number, splits.c.status
+        mine = select(*columns).where(splits.c.pipeline == str(name))
+        with self._reading() as connection:
+            rows = connection.execute(mine).all()
+        return {split_id(table, number): SplitStatus(status) for table, number, status in rows}
 
     def is_handed_off(self, name: PipelineName) -> bool:
         """Tell whether there is a hand-off; `hand_off` of many splits takes seconds to read."""

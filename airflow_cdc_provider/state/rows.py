@@ -7,13 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import Row
+from sqlalchemy import ColumnElement, Row
 
 from airflow_cdc_provider.core.codec import (
     dumps,
     position_from_json,
     position_to_json,
-    report_from_json,
     split_from_json,
     split_to_json,
 )
@@ -30,8 +29,18 @@ from airflow_cdc_provider.core.records import (
 from airflow_cdc_provider.core.schema_codec import plan_from_json
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.core.table_schema import ColumnType
+from airflow_cdc_provider.state.tables import splits
 
 Values = dict[str, Any]
+SPLIT_COLUMNS: tuple[ColumnElement[Any], ...] = (
+    splits.c.split,
+    splits.c.status,
+    splits.c.attempt,
+    splits.c.started_us,
+    splits.c.finished_us,
+    splits.c.error,
+)
+"""What of a split's row is read to know where it stands: its report is the long part."""
 
 
 def pipeline_of(row: Row[Any]) -> PipelineState:
@@ -77,12 +86,11 @@ def table_of(row: Row[Any], counts: Mapping[str, int]) -> TableState:
 
 
 def split_of(row: Row[Any]) -> SplitState:
-    """Read a row of `cdc_split`."""
+    """Read the `SPLIT_COLUMNS` of a row of `cdc_split`."""
     return SplitState(
         split=split_from_json(json.loads(row.split)),
         status=SplitStatus(row.status),
         attempt=row.attempt,
-        report=None if row.report is None else report_from_json(json.loads(row.report)),
         started_us=row.started_us,
         finished_us=row.finished_us,
         error=row.error,

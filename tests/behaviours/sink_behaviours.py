@@ -22,6 +22,8 @@ class SplitSinkBehaviours:
         report = world.publish(world.splits(), split, (1, "a"), (2, None))
         assert world.held() == [(1, "a"), (2, None)]
         assert list(world.ledger.reports()) == [(split, report)]
+        assert world.ledger.finished_ids() == {split.split_id}
+        assert list(world.ledger.reports(but={split.split_id})) == []
 
     def test_rows_in_quantity_arrive_unchanged(self, world: SinkWorld) -> None:
         rows = [(i, f"näme'\\\t\n\x00 {i}" * 3) for i in range(5000)]

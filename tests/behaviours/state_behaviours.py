@@ -251,6 +251,9 @@ class StateStoreBehaviour:
         store.mark_split(SHOP, generation, splits[1], SplitStatus.READING)
         store.add_splits(SHOP, generation, [*splits, *splits])
         assert [state.attempt for state in store.splits(SHOP)] == [0, 1, 0, 0]
+        planned = dict.fromkeys((each.split_id for each in splits), SplitStatus.PLANNED)
+        reading = {splits[1].split_id: SplitStatus.READING}
+        assert store.split_statuses(SHOP) == planned | reading
         wider = replace(splits[1], keys=KeyRange((5,), (20,)))
         with pytest.raises(IntegrityError, match="another range"):
             store.add_splits(SHOP, generation, [wider])
@@ -263,7 +266,8 @@ class StateStoreBehaviour:
         for _ in range(2):
             store.mark_split(SHOP, generation, splits[0], SplitStatus.FINISHED, report=report)
         state = store.splits(SHOP, ORDERS)[0]
-        assert (state.attempt, state.report, state.status) == (3, report, SplitStatus.FINISHED)
+        assert (state.attempt, state.status) == (3, SplitStatus.FINISHED)
+        assert store.split_reports(SHOP, ORDERS) == (report,)
         (table,) = store.tables(SHOP)
         assert (table.splits_finished, table.rows, table.bytes) == (1, 7, 350)
 
@@ -274,7 +278,7 @@ class StateStoreBehaviour:
         assert len(statements) < 20
         states = store.splits(SHOP)
         assert {state.status for state in states} == {SplitStatus.FINISHED}
-        assert [state.report for state in states] == [report_of(each) for each in many]
+        assert store.split_reports(SHOP, ORDERS) == tuple(map(report_of, many))
 
     def test_of_many_splits_one_that_cannot_be_finished_is_named(
         self, store: SqlStateStore

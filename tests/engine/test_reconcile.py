@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,12 +27,21 @@ class LedgerRows:
     plan: str = "plan-1"
     held: dict[str, tuple[SnapshotSplit, SplitReport]] = field(default_factory=dict)
     streaming: StreamSplit | None = None
+    read: int = 0
+    """How many reports were asked for."""
 
     def plan_id(self) -> str:
         return self.plan
 
-    def reports(self) -> Sequence[tuple[SnapshotSplit, SplitReport]]:
-        return list(self.held.values())
+    def finished_ids(self) -> AbstractSet[str]:
+        return self.held.keys()
+
+    def reports(
+        self, *, but: AbstractSet[str] = frozenset()
+    ) -> Sequence[tuple[SnapshotSplit, SplitReport]]:
+        found = [held for split_id, held in self.held.items() if split_id not in but]
+        self.read += len(found)
+        return found
 
     def stream(self) -> StreamSplit | None:
         return self.streaming
@@ -67,8 +77,10 @@ def test_splits_that_the_sink_holds_are_finished_and_others_are_to_be_read(
     assert statuses(store) == [SplitStatus.FINISHED] * 2 + [SplitStatus.PLANNED] * 2
     assert (correction.finished, correction.given_back) == (1, 2)
     assert store.tables(SHOP)[0].rows == 20
+    assert ledger.read == 1
     again = reconcile(store, ledger, SHOP, 1)
     assert (again.finished, again.given_back) == (0, 0)
+    assert ledger.read == 1
 
 
 def test_a_ledger_of_another_plan_changes_nothing(store: SqlStateStore) -> None:

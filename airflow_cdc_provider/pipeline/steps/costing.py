@@ -41,7 +41,7 @@ def costs(run: Run, found: Estimate) -> tuple[TableCost, ...]:
 def _cost(run: Run, found: TableEstimate) -> TableCost:
     rows, sink_rows = found.source_rows, found.sink_rows
     deletes = None if rows is None or sink_rows is None else max(0, sink_rows - rows)
-    reports = [each.report for each in run.store.splits(run.name, found.table) if each.report]
+    reports = run.store.split_reports(run.name, found.table)
     read = sum(report.rows for report in reports)
     if rows is None or not read:
         return TableCost(found.table, rows, sink_rows, deletes, None, None)

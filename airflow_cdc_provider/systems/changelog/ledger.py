@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from airflow_cdc_provider.columns.sink_port import (
@@ -82,9 +83,14 @@ class ChangelogLedger:
 
         self._manifest.commit(self._owner.generation, judge)
 
-    def reports(self) -> Sequence[Report]:
-        """Return every finished split of the current plan with its report."""
-        return _reports(self._manifest.read())
+    def finished_ids(self) -> AbstractSet[str]:
+        """Return the ids of the current plan's finished splits."""
+        return {each.split.split_id for each in self._manifest.read().splits.values()}
+
+    def reports(self, *, but: AbstractSet[str] = frozenset()) -> Sequence[Report]:
+        """Return every finished split of the current plan with its report, `but` those of ids."""
+        found = _reports(self._manifest.read())
+        return [each for each in found if each[0].split_id not in but]
 
     def stream(self) -> StreamSplit | None:
         """Return the stream split as last committed, None before the hand-off."""

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from airflow_cdc_provider.columns.sink_port import (
     NO_TABLES,
@@ -49,7 +50,7 @@ from airflow_cdc_provider.core.many_records import without_collecting
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.schema_changes import SchemaChange
-from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport, split_id
 from airflow_cdc_provider.core.stopped_tables import StoppedTable, rejoined, stopped_in
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
@@ -184,14 +185,21 @@ class MySqlLedger:
 
         self._session.transaction(start)
 
-    def reports(self) -> Sequence[Report]:
-        """Return every finished split of the current plan with its report."""
+    def finished_ids(self) -> AbstractSet[str]:
+        """Return the ids of the current plan's finished splits."""
         rows = self._session.rows(
-            f"SELECT split, report FROM {LEDGER}.finished_split WHERE {self._mine} "
-            "ORDER BY table_name, number"
+            f"SELECT table_name, number FROM {LEDGER}.finished_split WHERE {self._mine}"
+        )
+        return {split_id(*row) for row in rows}
+
+    def reports(self, *, but: AbstractSet[str] = frozenset()) -> Sequence[Report]:
+        """Return every finished split of the current plan with its report, `but` those of ids."""
+        rows = self._session.rows(
+            f"SELECT split, report, table_name, number FROM {LEDGER}.finished_split "
+            f"WHERE {self._mine} ORDER BY table_name, number"
         )
         with without_collecting():
-            return [_report_of(row) for row in rows]
+            return [_report_of(row) for row in rows if split_id(*row[2:]) not in but]
 
     # --- stream -------------------------------------------------------------------------------
 
