@@ -46,10 +46,8 @@ class TableOverview:
     planning_done: bool
     estimated_rows: int
     error: str
+    splits: Mapping[SplitStatus, int] = field(default_factory=dict)
+    """How many there are, by status; those that were cut are not counted."""
     cells: Cells = ()
     rows: int = 0
     bytes: int = 0
-
-    def count(self, status: SplitStatus) -> int:
-        """Return how many splits are in a status."""
-        return sum(cell.get(status, 0) for cell in self.cells)

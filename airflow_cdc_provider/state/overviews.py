@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, select
+from sqlalchemy import Connection, Row, and_, func, not_, select
 
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import LEFT_ALONE, SplitStatus, TablePhase
-from airflow_cdc_provider.core.overview import PipelineOverview, TableOverview
+from airflow_cdc_provider.core.overview import Cells, PipelineOverview, TableOverview
 from airflow_cdc_provider.core.records import Sample
 from airflow_cdc_provider.core.requests import RequestStatus
 from airflow_cdc_provider.state.request_rows import OPEN
@@ -111,61 +112,104 @@ def _sampled(
 
 def find_tables(connection: Connection, name: PipelineName) -> tuple[TableOverview, ...]:
     """Read a pipeline's tables by name, with their splits counted."""
-    counted = _cells(connection, name)
+    counted, cells = _split_counts(connection, name), _cells(connection, name)
     mine = select(tables).where(tables.c.pipeline == str(name)).order_by(tables.c.source_table)
     return tuple(
-        _table_of(row, counted.get(row.source_table, [])) for row in connection.execute(mine)
+        _table_of(row, counted.get(row.source_table, []), cells.get(row.source_table, ()))
+        for row in connection.execute(mine)
     )
 
 
-def _table_of(row: Row[Any], counted: Sequence[Row[Any]]) -> TableOverview:
-    plan = json.loads(row.plan)
-    cells: list[dict[SplitStatus, int]] = [{} for _ in range(_width(counted))]
-    for each in counted:
-        cells[int(each.cell)][SplitStatus(each.status)] = each.splits
-    finished = [each for each in counted if each.status == SplitStatus.FINISHED.value]
+def _table_of(
+    row: Row[Any], counted: Sequence[Row[Any]], cells: Sequence[Row[Any]]
+) -> TableOverview:
+    sink, estimated_rows = _told_by_plan(row.plan)
+    by_status = {SplitStatus(each.status): each for each in counted}
+    found = {status: int(each.splits) for status, each in by_status.items()}
+    finished = by_status.get(SplitStatus.FINISHED)
     return TableOverview(
         source=row.source_table,
-        sink=plan["sink_table"],
+        sink=sink,
         phase=TablePhase(row.phase),
         planning_done=bool(row.planning_done),
-        estimated_rows=plan["estimated_rows"],
+        estimated_rows=estimated_rows,
         error=row.error,
-        cells=tuple(cells),
-        rows=sum(int(each.rows) for each in finished),
-        bytes=sum(int(each.bytes) for each in finished),
+        splits=found,
+        cells=_mixed_cells(cells) if cells else _like_cells(found),
+        rows=0 if finished is None else int(finished.rows),
+        bytes=0 if finished is None else int(finished.bytes),
     )
 
 
-def _width(counted: Sequence[Row[Any]]) -> int:
-    return max((int(each.cell) for each in counted), default=-1) + 1
+@lru_cache(maxsize=4096)
+def _told_by_plan(text: str) -> tuple[str, int]:
+    """Return a table's name at the sink and its estimated rows, of the long text of its plan."""
+    plan = json.loads(text)
+    return plan["sink_table"], plan["estimated_rows"]
 
 
-def _cells(connection: Connection, name: PipelineName) -> Mapping[str, list[Row[Any]]]:
-    """Count splits by table, cell and status; a table of few splits has a cell for each."""
-    mine = splits.c.pipeline == str(name), splits.c.status != SplitStatus.CUT.value
-    numbers = splits.c.number
-    widths = (
-        select(splits.c.source_table, (func.max(numbers) // CELLS + 1).label("width"))
-        .where(splits.c.pipeline == str(name))
-        .group_by(splits.c.source_table)
-        .subquery()
-    )
-    cell = (numbers // widths.c.width).label("cell")
+def _like_cells(counts: Mapping[SplitStatus, int]) -> Cells:
+    """Return the cells of a table whose splits have one status and no number is missing."""
+    cells: list[Mapping[SplitStatus, int]] = []
+    for status, count in counts.items():
+        width = (count - 1) // CELLS + 1
+        whole, rest = divmod(count, width)
+        cells += [{status: width}] * whole
+        cells += [{status: rest}] * bool(rest)
+    return tuple(cells)
+
+
+def _mixed_cells(counted: Sequence[Row[Any]]) -> Cells:
+    cells: list[dict[SplitStatus, int]] = [{} for _ in range(max(r.cell for r in counted) + 1)]
+    for each in counted:
+        cells[int(each.cell)][SplitStatus(each.status)] = each.splits
+    return tuple(cells)
+
+
+def _split_counts(connection: Connection, name: PipelineName) -> Mapping[str, list[Row[Any]]]:
+    """Count splits by table and status."""
     query = (
         select(
             splits.c.source_table,
-            cell,
             splits.c.status,
             func.count().label("splits"),
             func.sum(splits.c.row_count).label("rows"),
             func.sum(splits.c.byte_count).label("bytes"),
         )
+        .where(splits.c.pipeline == str(name), splits.c.status != SplitStatus.CUT.value)
+        .group_by(splits.c.source_table, splits.c.status)
+    )
+    return _by_table(connection.execute(query))
+
+
+def _cells(connection: Connection, name: PipelineName) -> Mapping[str, list[Row[Any]]]:
+    """Count splits by table, cell and status; a table of few splits has a cell for each.
+
+    Tables whose splits are all alike are left out: what their cells hold follows from the count,
+    and before and after the snapshot all tables are such.
+    """
+    mine = splits.c.pipeline == str(name), splits.c.status != SplitStatus.CUT.value
+    numbers, statuses = splits.c.number, splits.c.status
+    are_alike = and_(func.min(statuses) == func.max(statuses), func.count() > func.max(numbers))
+    widths = (
+        select(splits.c.source_table, (func.max(numbers) // CELLS + 1).label("width"))
+        .where(splits.c.pipeline == str(name))
+        .group_by(splits.c.source_table)
+        .having(not_(are_alike))
+        .subquery()
+    )
+    cell = (numbers // widths.c.width).label("cell")
+    query = (
+        select(splits.c.source_table, cell, statuses, func.count().label("splits"))
         .join(widths, widths.c.source_table == splits.c.source_table)
         .where(*mine)
-        .group_by(splits.c.source_table, cell, splits.c.status)
+        .group_by(splits.c.source_table, cell, statuses)
     )
+    return _by_table(connection.execute(query))
+
+
+def _by_table(rows: Iterable[Row[Any]]) -> Mapping[str, list[Row[Any]]]:
     found: dict[str, list[Row[Any]]] = defaultdict(list)
-    for row in connection.execute(query):
+    for row in rows:
         found[row.source_table].append(row)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from airflow_cdc_provider.core.errors import CdcError
@@ -170,9 +171,9 @@ def _table_form(table: TableOverview, reading: Iterable[Request]) -> Form:
         "estimated_rows": table.estimated_rows,
         "rows": table.rows,
         "bytes": table.bytes,
-        "finished": table.count(SplitStatus.FINISHED),
-        "splits": sum(sum(cell.values()) for cell in table.cells),
-        "strip": "".join(map(_cell, table.cells)),
+        "finished": table.splits.get(SplitStatus.FINISHED, 0),
+        "splits": sum(table.splits.values()),
+        "strip": "".join(_cell(cell) * len([*same]) for cell, same in groupby(table.cells)),
         "error": _told(table.error, table.source) if table.error else None,
         "requests": [
             each.request_id

@@ -224,5 +224,33 @@ class SampleBehaviour:
         )
         assert len(table.cells) <= 61
         assert table.cells[0][SplitStatus.FINISHED] == 1
-        assert table.count(SplitStatus.PLANNED) == count - 1
+        assert table.splits.get(SplitStatus.PLANNED, 0) == count - 1
         assert sum(sum(cell.values()) for cell in table.cells) == count
+
+    @pytest.mark.parametrize("count", [1, 60, 61, 500])
+    def test_splits_that_are_all_alike_have_the_cells_of_those_that_are_not(
+        self, store: SqlStateStore, count: int
+    ) -> None:
+        generation = store.take_over(SHOP, "me").generation
+        store.start_plan(SHOP, generation, "plan", [plan_of()])
+        splits = splits_of(count)
+        store.add_splits(SHOP, generation, splits)
+        (planned,) = store.table_overviews(SHOP)
+        for each in splits[1:]:
+            store.mark_split(SHOP, generation, each, SplitStatus.READING)
+        (mixed,) = store.table_overviews(SHOP)
+        assert [sum(cell.values()) for cell in planned.cells] == [
+            sum(cell.values()) for cell in mixed.cells
+        ]
+        assert planned.splits == {SplitStatus.PLANNED: count}
+        assert sum(mixed.splits.values()) == count
+
+    def test_the_number_of_a_split_that_was_cut_keeps_its_place(self, store: SqlStateStore) -> None:
+        generation = store.take_over(SHOP, "me").generation
+        store.start_plan(SHOP, generation, "plan", [plan_of()])
+        splits = splits_of(3)
+        store.add_splits(SHOP, generation, splits)
+        store.mark_split(SHOP, generation, splits[1], SplitStatus.CUT)
+        (table,) = store.table_overviews(SHOP)
+        assert table.cells == ({SplitStatus.PLANNED: 1}, {}, {SplitStatus.PLANNED: 1})
+        assert table.splits == {SplitStatus.PLANNED: 2}
