@@ -299,6 +299,15 @@ class Source(Protocol):
     ) -> Difference:
         """Return what statements of the log made of a table's definition, and of its rows."""
 
+    def behind_first(
+        self, old: TableSchema, new: TableSchema, statements: Sequence[StatementEffect]
+    ) -> TableSchema | None:
+        """Return what a table was between the first of statements and the second.
+
+        `new` is what it is behind all of them, and they are all that named it since it was `old`.
+        None if that does not tell it for sure.
+        """
+
     def change_columns(self, reading: LogReading) -> Mapping[TableId, pa.Schema]:
         """Return the columns that the changes of each table have, in the value model."""
 

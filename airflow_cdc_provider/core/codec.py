@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, assert_never
@@ -28,7 +28,12 @@ from airflow_cdc_provider.core.splits import (
     SnapshotSplit,
     SplitReport,
 )
-from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
+from airflow_cdc_provider.core.statement_effect import (
+    ColumnStep,
+    StatementEffect,
+    StatementKind,
+    StepKind,
+)
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
 
 Json = Any
@@ -86,6 +91,8 @@ def effect_to_json(effect: StatementEffect) -> Json:
         "only_adds": effect.only_adds,
         "is_told": effect.is_told,
         "is_doubtful": effect.is_doubtful,
+        "column_steps": _steps_to_json(effect.column_steps),
+        "unique_keys": effect.unique_keys,
     }
 
 
@@ -106,7 +113,21 @@ def effect_from_json(form: Json) -> StatementEffect:
         only_adds=form["only_adds"],
         is_told=form["is_told"],
         is_doubtful=form["is_doubtful"],
+        column_steps=_steps_from_json(form.get("column_steps")),
+        unique_keys=form.get("unique_keys", False),
     )
+
+
+def _steps_to_json(steps: Sequence[ColumnStep] | None) -> Json:
+    if steps is None:
+        return None
+    return [[step.kind.value, step.name, step.to, step.after] for step in steps]
+
+
+def _steps_from_json(form: Json) -> tuple[ColumnStep, ...] | None:
+    if form is None:
+        return None
+    return tuple(ColumnStep(StepKind(kind), name, to, after) for kind, name, to, after in form)
 
 
 _PLAIN_PARTS = (int, str)

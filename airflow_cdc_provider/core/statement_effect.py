@@ -32,6 +32,29 @@ class StatementKind(StrEnum):
     UNKNOWN = "unknown"
 
 
+class StepKind(StrEnum):
+    """What a statement does to one column."""
+
+    ADD = "add"
+    DROP = "drop"
+    DEFINE = "define"
+    """Its definition is another; so may be its name."""
+    RENAME = "rename"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStep:
+    """What a statement does to one column; names are as the statement has them."""
+
+    kind: StepKind
+    name: str
+    to: str = ""
+    """The name it has afterwards, empty if its own."""
+    after: str | None = None
+    """The column it stands behind afterwards, empty if it is the first. None: its own place, or
+    behind all others if it is new."""
+
+
 @dataclass(frozen=True, slots=True)
 class StatementEffect:
     """A statement's kind and what it names."""
@@ -59,6 +82,11 @@ class StatementEffect:
     """Of an ALTER: two definitions, and `unlogged_rows`, say all that it did."""
     is_doubtful: bool = False
     """Two definitions do not tell what it did: a column may have taken another's place."""
+    column_steps: tuple[ColumnStep, ...] | None = None
+    """What it does to columns, in its own order; None if its text does not tell, or not that alone.
+    Of a harmless ALTER, too: it may set a default."""
+    unique_keys: bool = False
+    """Unique keys may come, go or have another name."""
 
     @property
     def coming(self) -> tuple[TableId, ...]:

@@ -87,6 +87,32 @@ FOLLOWED = {
         "INSERT INTO others VALUES (3, 4)",
         "UPDATE orders SET more = 3",
     ],
+    "changed twice with rows between": [
+        "ALTER TABLE orders ADD COLUMN more INT",
+        "UPDATE orders SET more = 1 WHERE id = 1",
+        "ALTER TABLE orders ADD COLUMN most INT",
+        "UPDATE orders SET more = 2, most = 2 WHERE id = 2",
+    ],
+    "changed again and again with rows between": [
+        "ALTER TABLE orders ADD COLUMN more INT NOT NULL DEFAULT 5 AFTER id, ADD INDEX (note)",
+        "INSERT INTO orders (id, note) VALUES (8, 'eight'), (9, 'nine')",
+        "ALTER TABLE orders MODIFY code BIGINT FIRST, MODIFY flag INT, ALGORITHM = COPY",
+        "UPDATE orders SET code = 5000000000 WHERE id = 8",
+        "ALTER TABLE orders ALTER note SET DEFAULT 'x', COMMENT = 'orders'",
+        "INSERT INTO orders (id) VALUES (10)",
+        "ALTER TABLE orders CHANGE note remark VARCHAR(200), ADD UNIQUE KEY remarks (remark)",
+        "UPDATE orders SET remark = REPEAT('y', 190) WHERE id = 9",
+        "ALTER TABLE orders ADD COLUMN last VARCHAR(9) DEFAULT 'z'",
+        "UPDATE orders SET last = 'same'",
+    ],
+    "a column added that is moved, then one that goes": [
+        "ALTER TABLE orders ADD COLUMN more INT DEFAULT 3, MODIFY flag BIGINT NOT NULL AFTER id",
+        "UPDATE orders SET flag = 5000000000 WHERE id = 1",
+        "CREATE INDEX codes ON orders (code, flag)",
+        "INSERT INTO orders (id, flag) VALUES (8, 8)",
+        "ALTER TABLE orders RENAME COLUMN code TO codes",
+        "UPDATE orders SET codes = 77, more = 1 WHERE id = 8",
+    ],
 }
 """Followed as they are: no row is read again."""
 READ_AGAIN = {
@@ -109,12 +135,6 @@ READ_AGAIN = {
         "SET SESSION sql_mode = ''",
         "UPDATE orders SET note = '' WHERE note IS NULL",
         "ALTER TABLE orders MODIFY note VARCHAR(40) NOT NULL",
-    ],
-    "changed twice with rows between": [
-        "ALTER TABLE orders ADD COLUMN more INT",
-        "UPDATE orders SET more = 1 WHERE id = 1",
-        "ALTER TABLE orders ADD COLUMN most INT",
-        "UPDATE orders SET more = 2, most = 2 WHERE id = 2",
     ],
     "a column in the place of one of the same name": [
         "ALTER TABLE orders DROP COLUMN flag, ADD COLUMN flag INT NOT NULL DEFAULT 9",

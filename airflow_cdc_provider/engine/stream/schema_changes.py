@@ -4,8 +4,10 @@ The stream stands before the statement: what came before it is committed, nothin
 log is read ahead to its end for all statements about these tables, and the catalogue says what
 they have become. That is a table's definition behind the last of these statements. If no rows of
 the table came between them, and each value is still what the log says, the same change is made at
-the sink and the stream goes on. Where rows may have changed along with it, the table is changed
-too, and its rows are read again beside the stream; the other tables flow on.
+the sink and the stream goes on. If rows came, the first statement is followed alone, where it is
+sure what the table was behind it; the next is then met in its turn. Where rows may have changed
+along with it, the table is changed too, and its rows are read again beside the stream; the other
+tables flow on.
 
 What is to be done is in the ledger before it is begun, and all of it may be done twice. So a
 process that is killed anywhere leaves a change that the next owner brings to its end.
@@ -16,7 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from airflow_cdc_provider.columns.changes import ChangeBatch, Statement
 from airflow_cdc_provider.columns.sink_port import SinkLedger
@@ -34,7 +36,7 @@ from airflow_cdc_provider.core.schema_changes import (
     names_behind,
     with_left_out,
 )
-from airflow_cdc_provider.core.statement_effect import StatementKind
+from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.job import Job
@@ -54,14 +56,24 @@ _LOOK_EVERY_S = 0.5
 class _Statements:
     """What the log says of one table from a statement on."""
 
-    found: list[Statement] = field(default_factory=list)
-    through: LogPosition | None = None
-    """Behind the last of them."""
+    found: list[Statement]
+    """Those that change rows, columns, unique keys or names."""
+    named: list[StatementEffect]
+    """What all did that named it, the harmless ones, too."""
+    first_end: LogPosition
+    """Behind the first of them."""
+    through: LogPosition
+    """Behind the last of them that is not harmless."""
     has_rows: bool = False
     """Rows of the table came behind the last of them."""
     has_rows_between: bool = False
     has_harmless: bool = False
     """It was altered once more in a way that changes no rows, such as a default."""
+
+    @property
+    def first(self) -> _Statements:
+        """Return what the log says up to the end of the first statement."""
+        return _Statements(self.found[:1], self.named[:1], self.first_end, self.first_end)
 
     @property
     def truncates(self) -> bool:
@@ -107,7 +119,7 @@ class SchemaChanges:
                 raise _being_changed(tables, f"catalogue of {self._job.source()}")
             said, now = self._look_ahead(stream, tables)
         changes = tuple(
-            self._change(stream, table, said[table], now.get(table), stopped_by)
+            self._change(stream, table, said.get(table), now.get(table), stopped_by)
             for table in sorted(tables)
         )
         if self._captured.plans.keys() <= {change.table for change in changes if change.leaves}:
@@ -171,7 +183,7 @@ class SchemaChanges:
         """Return what the log says of tables up to its end, and what they are there."""
         before = self._catalogue(tables)
         schemas = {table: self._reading.schemas[table] for table in tables}
-        said = {table: _Statements() for table in tables}
+        said: dict[TableId, _Statements] = {}
         reading = replace(self._reading, schemas=schemas, every_statement=True)
         for batch in self._read(stream, reading):
             self._note(batch, stream, said)
@@ -196,26 +208,27 @@ class SchemaChanges:
             yield from reader.read_up_to(end, batch_s=_READ_S)
 
     def _note(
-        self, batch: ChangeBatch, stream: StreamSplit, said: Mapping[TableId, _Statements]
+        self, batch: ChangeBatch, stream: StreamSplit, said: dict[TableId, _Statements]
     ) -> None:
         for changes in batch.tables:
-            seen = said.get(changes.table)
-            if seen is not None and seen.found:
-                seen.has_rows = True
-        statement = batch.barrier
-        if statement is None:
+            if changes.table in said:
+                said[changes.table].has_rows = True
+        statement, end = batch.barrier, batch.end
+        if statement is None or end is None:
             return
         concerned = self._captured.concerned(statement, stream)
-        for table in said:
-            if said[table].found and table not in concerned:
-                said[table].has_harmless = said[table].has_harmless or statement.effect.names(table)
-        for table in concerned:
-            seen = said.get(table)
-            if seen is None:
+        for table, seen in said.items():
+            if table in concerned:
+                seen.has_rows_between = seen.has_rows_between or seen.has_rows
+                seen.found.append(statement)
+                seen.through, seen.has_rows = end, False
+            elif statement.effect.names(table):
+                seen.has_harmless = True
+            else:
                 continue
-            seen.has_rows_between = seen.has_rows_between or seen.has_rows
-            seen.found.append(statement)
-            seen.through, seen.has_rows = batch.end, False
+            seen.named.append(statement.effect)
+        for table in concerned:
+            said.setdefault(table, _Statements([statement], [statement.effect], end, end))
 
     def _catalogue(self, tables: Collection[TableId]) -> Mapping[TableId, TableSchema]:
         with self._job.source().catalogue() as catalogue:
@@ -227,11 +240,11 @@ class SchemaChanges:
         self,
         stream: StreamSplit,
         table: TableId,
-        said: _Statements,
+        said: _Statements | None,
         now: TableSchema | None,
         stopped_by: TableChangedError,
     ) -> SchemaChange:
-        if not said.found or said.through is None:
+        if said is None:
             raise _stopped(stopped_by, f"the log does not say what became of {table}", table)
         plan = self._captured.plans[table]
         if now is None:
@@ -239,6 +252,49 @@ class SchemaChanges:
             if leaving is None:
                 raise _stopped(stopped_by, f"{table} is not at the source any more", table)
             return leaving
+        alone = self._first_alone(stream, plan, said, now, stopped_by)
+        if alone is not None:
+            return alone
+        change = self._followed(stream, plan, said, now, stopped_by)
+        if refused := self._refused(change.after):
+            raise _stopped(stopped_by, f"{table}: {refused}", table)
+        return change
+
+    def _first_alone(
+        self,
+        stream: StreamSplit,
+        plan: TablePlan,
+        said: _Statements,
+        now: TableSchema,
+        stopped_by: TableChangedError,
+    ) -> SchemaChange | None:
+        """Return the change by the first of several statements; None if it is not to be alone.
+
+        One change by all of them is made where no rows are read again for it. What preflight would
+        say of the table is asked behind the last.
+        """
+        if len(said.named) < 2:
+            return None
+        try:
+            if not self._followed(stream, plan, said, now, stopped_by).rereads:
+                return None
+        except TableChangedError:
+            pass  # a later one may be what is not followed
+        between = self._job.source().behind_first(plan.schema, now, said.named)
+        if between is None:
+            return None
+        alone = self._followed(stream, plan, said.first, between, stopped_by)
+        return None if alone.rereads else alone
+
+    def _followed(
+        self,
+        stream: StreamSplit,
+        plan: TablePlan,
+        said: _Statements,
+        now: TableSchema,
+        stopped_by: TableChangedError,
+    ) -> SchemaChange:
+        """Return the change by statements behind which the table is what it is `now`."""
         at_sink = self._at_sink(plan)
         after = replace(plan, schema=self._copied(plan.schema, now, said, at_sink))
         change = SchemaChange(
@@ -248,9 +304,8 @@ class SchemaChanges:
             through=said.through,
             statement=said.found[0].sql[:300],
         )
-        refused = change.difference.refused or self._refused(after)
-        if refused:
-            raise _stopped(stopped_by, f"{table}: {refused}", table)
+        if refused := change.difference.refused:
+            raise _stopped(stopped_by, f"{change.table}: {refused}", change.table)
         return self._by_policy(change, said, stream, stopped_by)
 
     def _copied(

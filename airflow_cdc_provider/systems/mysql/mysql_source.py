@@ -38,6 +38,7 @@ from airflow_cdc_provider.systems.mysql.dialect.column_types import ZeroDates
 from airflow_cdc_provider.systems.mysql.dialect.conditions import condition_of
 from airflow_cdc_provider.systems.mysql.dialect.create_statement import without_counter
 from airflow_cdc_provider.systems.mysql.dialect.definition_changes import difference
+from airflow_cdc_provider.systems.mysql.dialect.definition_steps import definition_behind_first
 from airflow_cdc_provider.systems.mysql.dialect.key_text import clock_of, key_of, value_of
 from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition, own
 from airflow_cdc_provider.systems.mysql.preflight.preflight import source_look
@@ -228,6 +229,11 @@ class MySqlSource:
         self, old: TableSchema, new: TableSchema, statements: Sequence[StatementEffect]
     ) -> Difference:
         return difference(old, new, statements)
+
+    def behind_first(
+        self, old: TableSchema, new: TableSchema, statements: Sequence[StatementEffect]
+    ) -> TableSchema | None:
+        return definition_behind_first(old, new, statements)
 
     def change_columns(self, reading: LogReading) -> Mapping[TableId, pa.Schema]:
         from airflow_cdc_provider.systems.mysql.dialect.value_model import (  # noqa: PLC0415

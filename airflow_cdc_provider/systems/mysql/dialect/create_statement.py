@@ -101,7 +101,7 @@ def without_counter(statement: str) -> str:
 
 def parse_create_statement(statement: str) -> ParsedTable:
     """Read the text of SHOW CREATE TABLE."""
-    items, options = _parts(statement)
+    items, options = parts_of(statement)
     columns, keys = [], []
     for item in items:
         if item[0].kind is TokenKind.NAME:
@@ -113,11 +113,11 @@ def parse_create_statement(statement: str) -> ParsedTable:
 
 def parse_keys(statement: str) -> tuple[ParsedKey, ...]:
     """Read the keys and constraints alone: whatever the columns are."""
-    items, _ = _parts(statement)
+    items, _ = parts_of(statement)
     return tuple(_key(item, statement) for item in items if item[0].kind is not TokenKind.NAME)
 
 
-def _parts(statement: str) -> tuple[list[tuple[Token, ...]], tuple[Token, ...]]:
+def parts_of(statement: str) -> tuple[list[tuple[Token, ...]], tuple[Token, ...]]:
     """Return the columns and keys of a statement, and what stands behind them."""
     found = tuple(tokens(statement))
     opening = next((i for i, token in enumerate(found) if token.is_mark("(")), len(found))

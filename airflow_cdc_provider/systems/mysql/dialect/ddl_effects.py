@@ -32,6 +32,10 @@ from airflow_cdc_provider.systems.mysql.dialect.alter_clauses import (
     replaces_column,
     touched_keys,
 )
+from airflow_cdc_provider.systems.mysql.dialect.column_steps import (
+    column_steps,
+    touches_unique_keys,
+)
 from airflow_cdc_provider.systems.mysql.dialect.sql_tokens import (
     Token,
     has_executable_comment,
@@ -113,6 +117,8 @@ def _both(one: StatementEffect, other: StatementEffect) -> StatementEffect:
         only_adds=False,
         is_doubtful=True,
         is_told=one.is_told and other.is_told,
+        column_steps=None,
+        unique_keys=True,
     )
 
 
@@ -212,6 +218,8 @@ def _index_statement(
         harmless=is_plain and not drops,
         only_adds=not drops or not is_plain,
         is_told=True,
+        column_steps=(),
+        unique_keys=drops or not is_plain,
     )
     # CREATE INDEX name USING BTREE ON table
     return replace(effect, if_plain=(name,)) if drops and is_plain and is_exact else effect
@@ -303,6 +311,8 @@ def _alter(reading: StatementTokens) -> StatementEffect:
         only_adds=all(clause[0].is_word("ADD") for clause in clauses),
         is_doubtful=replaces_column(clauses),
         is_told=all(map(is_told_by_definitions, clauses)),
+        column_steps=None if ignores else column_steps(clauses),
+        unique_keys=touches_unique_keys(clauses),
     )
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from airflow_cdc_provider.core.codec import effect_from_json, effect_to_json
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.statement_effect import StatementKind
+from airflow_cdc_provider.core.statement_effect import ColumnStep, StatementKind, StepKind
 from airflow_cdc_provider.core.table_schema import Column, TableSchema, UniqueKey
 from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import effect_of
@@ -295,3 +298,75 @@ def test_a_check_is_more_than_a_check_where_it_makes_a_text_json() -> None:
 def test_a_triggers_comments_do_not_make_it_another_statement() -> None:
     dumped = "CREATE /*!50017 DEFINER=`a`@`%`*/ /*!50003 TRIGGER x AFTER INSERT ON t FOR EACH ROW "
     assert effect_of(dumped + "SET @a = 1 */").harmless
+
+
+ADD, DROP, DEFINE, RENAME = StepKind
+TOLD = {
+    "ADD a INT": [ColumnStep(ADD, "a")],
+    "ADD COLUMN `first` INT FIRST": [ColumnStep(ADD, "first", after="")],
+    "ADD a INT DEFAULT (b), ADD c INT COMMENT 'x AFTER y' AFTER `d e`": [
+        ColumnStep(ADD, "a"),
+        ColumnStep(ADD, "c", after="d e"),
+    ],
+    "ADD (a INT, UNIQUE (a), b DECIMAL(9, 2)), ADD KEY (a), ADD CONSTRAINT c CHECK (a > 1)": [
+        ColumnStep(ADD, "a"),
+        ColumnStep(ADD, "b"),
+    ],
+    "DROP a, DROP COLUMN b CASCADE, DROP INDEX c, DROP FOREIGN KEY d": [
+        ColumnStep(DROP, "a"),
+        ColumnStep(DROP, "b"),
+    ],
+    "MODIFY a INT AFTER first, CHANGE b c TEXT FIRST, ALTER d SET DEFAULT 5": [
+        ColumnStep(DEFINE, "a", after="first"),
+        ColumnStep(DEFINE, "b", "c", after=""),
+        ColumnStep(DEFINE, "d"),
+    ],
+    "RENAME COLUMN a TO b, RENAME KEY c TO d, ALGORITHM=INPLACE, LOCK=NONE": [
+        ColumnStep(RENAME, "a", "b")
+    ],
+    "COMMENT = 'DROP a'": [],
+}
+UNTOLD = [
+    *(
+        "ADD COLUMN IF NOT EXISTS a INT",
+        "DROP COLUMN IF EXISTS a",
+        "CONVERT TO CHARACTER SET utf8mb4",
+    ),
+    *("ADD a INT AFTER b PARTITION BY HASH (a)", "ADD a INT AFTER b COMMENT 'x'"),
+    *(
+        "ADD PERIOD FOR p (a, b)",
+        "DROP SYSTEM VERSIONING",
+        "DROP PARTITION p",
+        "ADD (a INT) COMMENT 'x'",
+    ),
+    *(
+        "TRUNCATE PARTITION p",
+        "ADD a INT /*!80023 , ADD b INT */",
+        "MODIFY t.a INT",
+        "FROBNICATE a",
+    ),
+]
+
+
+@pytest.mark.parametrize("clauses", TOLD)
+def test_what_is_done_to_columns_is_told_in_order(clauses: str) -> None:
+    assert effect_of(f"ALTER TABLE t {clauses}").column_steps == tuple(TOLD[clauses])
+
+
+@pytest.mark.parametrize("clauses", UNTOLD)
+def test_what_the_text_does_not_tell_of_columns_is_not_told(clauses: str) -> None:
+    assert effect_of(f"ALTER TABLE t {clauses}").column_steps is None
+
+
+def test_statements_about_indexes_do_nothing_to_columns() -> None:
+    unique = effect_of("CREATE UNIQUE INDEX i ON t (a)")
+    assert (unique.column_steps, unique.unique_keys) == ((), True)
+    plain = effect_of("CREATE INDEX i ON t (a)")
+    assert (plain.column_steps, plain.unique_keys) == ((), False)
+    assert effect_of("DROP INDEX i ON t").unique_keys
+
+
+def test_steps_are_the_same_behind_their_json_form() -> None:
+    for clauses in [*TOLD, *UNTOLD]:
+        effect = effect_of(f"ALTER TABLE t {clauses}")
+        assert effect_from_json(json.loads(json.dumps(effect_to_json(effect)))) == effect
