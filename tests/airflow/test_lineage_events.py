@@ -12,6 +12,7 @@ import pytest
 
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.pipeline.run import give_back
+from tests.airflow.lineage_listener import names, said
 from tests.airflow.test_nothing_to_stream import without_spark
 from tests.pipeline.conftest import shop
 from tests.pipeline.test_nothing_to_stream import handed_off
@@ -59,17 +60,6 @@ def copied(shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     return shop
 
 
-def said(events: Path, task: str) -> dict[str, dict[str, Any]]:
-    """Return what was said of a task, by the kind of event."""
-    every = [json.loads(line) for line in events.read_text().splitlines()]
-    mine = [each for each in every if each["job"]["name"] == f"told.{task}"]
-    return {each["eventType"]: each for each in mine}
-
-
-def names(datasets: list[dict[str, Any]]) -> set[str]:
-    return {f"{each['namespace']} {each['name']}" for each in datasets}
-
-
 @pytest.mark.parametrize("in_thread", ["False", "True"])
 def test_the_listener_writes_what_the_tasks_tell(
     copied: Shop, tmp_path: Path, in_thread: str
@@ -93,20 +83,22 @@ def test_the_listener_writes_what_the_tasks_tell(
     )
     for task in ("stream", "finish"):
         for kind in ("START", "COMPLETE"):
-            event = said(events, task)[kind]
+            event = said(events, "told", task)[kind]
             assert (names(event["inputs"]), names(event["outputs"])) == ({source}, {sink})
-    (orders,) = said(events, "finish")["COMPLETE"]["outputs"]
+    (orders,) = said(events, "told", "finish")["COMPLETE"]["outputs"]
     assert [each["name"] for each in orders["facets"]["schema"]["fields"]] == ["id", "note", "code"]
     assert set(orders["facets"]["columnLineage"]["fields"]) == {"id", "note", "code"}
     assert " on " in orders["facets"]["version"]["datasetVersion"]
-    event = said(events, "verify")["FAIL"]
+    event = said(events, "told", "verify")["FAIL"]
     assert names(event["inputs"]) == {source, sink}
     assert event["outputs"] == []
     (at_sink,) = [
         each for each in event["inputs"] if "dataQualityAssertions" in each["inputFacets"]
     ]
     assert not at_sink["inputFacets"]["dataQualityAssertions"]["assertions"][0]["success"]
-    assert said(events, "stream")["COMPLETE"]["job"]["facets"]["jobType"]["jobType"] == "TASK"
+    assert (
+        said(events, "told", "stream")["COMPLETE"]["job"]["facets"]["jobType"]["jobType"] == "TASK"
+    )
     text = events.read_text()
     assert "a planted value" not in text
     for dsn in copied.environment.values():

@@ -18,6 +18,7 @@ from sqlalchemy import create_engine, text
 
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.state.store import open_store
+from tests.airflow.lineage_listener import listening, names, said
 from tests.airflow.shop import ROWS, TABLES, Shop, known_dag, open_shop
 from tests.servers.given import SqlServer
 from tests.servers.template import PASSWORD
@@ -64,6 +65,7 @@ class Runs:
         self.shop = shop
         self.dag = dag
         self.made: dict[str, Run] = {}
+        self.events = shop.folder / "lineage.json"
         self.shown = ""
         self.arguments: set[bytes] = set()
 
@@ -71,7 +73,7 @@ class Runs:
         """Make the run that copies everything; what it shows is kept."""
         if "first" not in self.made:
             capfd.readouterr()
-            with arguments_of_processes(self.arguments):
+            with arguments_of_processes(self.arguments), listening(self.events):
                 self.made["first"] = Run(self.dag, MONDAY)
             self.shown = "".join(capfd.readouterr())
         return self.made["first"]
@@ -236,6 +238,33 @@ def test_each_target_tables_asset_tells_the_consistent_point(
     points = stored(f"SELECT value FROM asset_state_store s {mine} WHERE key = 'watermark'")
     (mirrored,) = points
     assert "bin." in mirrored[0]
+
+
+def test_the_snapshot_tells_openlineage_its_tables_columns_and_rows(
+    runs: Runs, capfd: pytest.CaptureFixture[str]
+) -> None:
+    runs.first(capfd)
+    told = said(runs.events, runs.dag.dag_id, "snapshot")
+    source, sink = (
+        {f"mysql://{server.host}:{server.port} {database}.{table}" for table in TABLES}
+        for server, database in (
+            (runs.shop.source, runs.shop.source_database),
+            (runs.shop.sink, runs.shop.sink_database),
+        )
+    )
+    assert set(told) == {"START", "COMPLETE"}
+    done = told["COMPLETE"]
+    assert (names(done["inputs"]), names(done["outputs"])) == (source, sink)
+    columns = {"orders": ["id", "customer", "total"], "customers": ["id", "name"]}
+    for dataset in (*done["inputs"], *done["outputs"]):
+        fields = dataset["facets"]["schema"]["fields"]
+        assert [field["name"] for field in fields] == columns[dataset["name"].partition(".")[2]]
+    for dataset in done["outputs"]:
+        statistics = dataset["outputFacets"]["outputStatistics"]
+        assert (statistics["rowCount"], statistics["size"] > 0) == (ROWS, True)
+        changed = dataset["facets"]["lifecycleStateChange"]["lifecycleStateChange"]
+        assert changed == "OVERWRITE"
+        assert dataset["facets"]["columnLineage"]["fields"]
 
 
 def test_a_run_that_brings_nothing_sends_no_event(
