@@ -64,7 +64,7 @@ AT = Option(
     kind=str,
 )
 EVENTS = Option(("--events",), "how many events to show", kind=int, default=20)
-VALUES = Option(("--values",), "show the values of changed rows, too")
+VALUES = Option(("--values",), "show values, too: of changed rows, or of rows that differ")
 YES = Option(("--yes",), "do it without asking")
 TABLE = Option(
     ("--table",),
@@ -136,7 +136,7 @@ COMMANDS: Mapping[str, tuple[str, tuple[Option, ...]]] = {
     ),
     "verify": (
         "compare source and sink, both ways",
-        (FILE, JSON, TABLES, SETTLE, REPAIR, YES, WAIT_FOR),
+        (FILE, JSON, TABLES, SETTLE, VALUES, REPAIR, YES, WAIT_FOR),
     ),
     "log": (
         "show what stands in the source's log around a position; change nothing",

@@ -20,6 +20,20 @@ Hashes = dict[Key, str]
 
 
 @dataclass(frozen=True, slots=True)
+class ShownValue:
+    """One value of a row, for people."""
+
+    identity: str
+    """The same on both sides if the values are; empty for NULL."""
+    text: str | None
+    """At most 200 characters of it, `0x` and digits if it is binary; None is NULL."""
+
+
+Rows = dict[Key, dict[str, ShownValue]]
+"""Rows by their keys, values by their columns' names in lower case."""
+
+
+@dataclass(frozen=True, slots=True)
 class Buckets:
     """Rows whose key's hash falls in one of these."""
 
@@ -70,6 +84,9 @@ class TableSide(Protocol):
 
     def hashes_of(self, keys: Collection[Key]) -> Hashes:
         """Return the rows that have one of these keys."""
+
+    def values_of(self, keys: Collection[Key]) -> Rows:
+        """Return the values of the few rows that have one of these keys."""
 
     def key_at(self, keys: KeyRange, number: int) -> Key | None:
         """Return the key of the row at a place in a range, counted from 0; None behind its end."""

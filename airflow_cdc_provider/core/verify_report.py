@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -21,11 +21,33 @@ class DifferenceKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnDifference:
+    """One column's values on both sides, cut where they are long; None is NULL."""
+
+    column: str
+    source: str | None
+    sink: str | None
+
+    def __str__(self) -> str:
+        here, there = _shown(self.source), _shown(self.sink)
+        return f"{self.column}: {here} at the source, {there} at the sink"
+
+
+@dataclass(frozen=True, slots=True)
 class Difference:
     """One row that is not the same on both sides."""
 
     kind: DifferenceKind
     key: str
+    columns: tuple[ColumnDifference, ...] = ()
+    """What differs, if values are asked for, and the row has not become equal since."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        form: dict[str, Any] = {"kind": self.kind.value, "key": self.key}
+        if self.columns:
+            form["columns"] = [asdict(each) for each in self.columns]
+        return form
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +94,7 @@ class TableVerdict:
             "extra": self.extra,
             "different": self.different,
             "unsettled": self.unsettled,
-            "samples": [{"kind": s.kind.value, "key": s.key} for s in self.samples],
+            "samples": [sample.to_json() for sample in self.samples],
             "truncated": self.truncated,
             "seconds": round(self.seconds, 3),
         }
@@ -120,6 +142,10 @@ class VerifyReport:
             "not_copied": [str(table) for table in self.not_copied],
             "stopped": [str(table) for table in self.stopped],
         }
+
+
+def _shown(value: str | None) -> str:
+    return "NULL" if value is None else repr(value)
 
 
 def shown_key(key: Key) -> str:

@@ -166,13 +166,14 @@ class CdcSteps:
         *,
         settle_s: float,
         catch_up: Callable[[], None] | None = None,
+        values: bool = False,
     ) -> VerifyReport:
         """Compare source and sink, both ways; see the step for its arguments."""
         from airflow_cdc_provider.pipeline.steps.verifying import (  # noqa: PLC0415 - see above
             verify,
         )
 
-        return verify(self.run, tables=tables, settle_s=settle_s, catch_up=catch_up)
+        return verify(self.run, tables=tables, settle_s=settle_s, catch_up=catch_up, values=values)
 
     def repairs(self, report: VerifyReport) -> tuple[Repair, ...]:
         """Return what makes the compared tables equal that the stream does not leave alone."""

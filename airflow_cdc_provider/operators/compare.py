@@ -73,7 +73,12 @@ class CdcComparingOperator(CdcJobOperator):
         self._report: VerifyReport | None = None
 
     def compared(
-        self, context: Context, steps: CdcSteps, tables: tuple[TableId, ...] | None
+        self,
+        context: Context,
+        steps: CdcSteps,
+        tables: tuple[TableId, ...] | None,
+        *,
+        values: bool = False,
     ) -> VerifyReport:
         """Compare; rows that may only be late are waited for."""
         steps.require_not_ended()
@@ -81,6 +86,7 @@ class CdcComparingOperator(CdcJobOperator):
             tables,
             settle_s=self.settle_s,
             catch_up=lambda: self._catch_up_when_free(context, steps),
+            values=values,
         )
         return self._report
 
@@ -132,6 +138,8 @@ class CdcCompareOperator(CdcComparingOperator):
     :param refused: why the task may do nothing; it then fails with these words.
     :param tables: only these tables, as `database.table` (templated); without, those of the run's
         parameter `tables`, or all.
+    :param values: write the values that differ into the log, too, as the run's parameter `values`
+        does; the XCom never has them.
     :param settle_s: seconds that a stream at work gets, each time, to bring differing rows.
     :param others_s: seconds that another owner of the pipeline gets to end, where this task has to
         catch up with the log.
@@ -140,9 +148,12 @@ class CdcCompareOperator(CdcComparingOperator):
 
     template_fields: Sequence[str] = ("pipeline", "tables")
 
-    def __init__(self, *, tables: Sequence[str] | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *, tables: Sequence[str] | None = None, values: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.tables = tables
+        self.values = values
 
     def lineage_work(self) -> Work:
         """Tell of the tables that are compared, and what was found."""
@@ -157,7 +168,9 @@ class CdcCompareOperator(CdcComparingOperator):
                     f"the snapshot of {steps.run.name} is not done: nothing can be compared yet"
                 )
             names = self.tables or context["params"].get("tables")
-            report = self.compared(context, steps, tables_of(self.task_id, names or None))
+            tables = tables_of(self.task_id, names or None)
+            values = self.values or bool(context["params"].get("values"))
+            report = self.compared(context, steps, tables, values=values)
             form = self.told(context, steps, report)
             repairs = [] if report.equal else repair_forms(steps.repairs(report))
         for each in repairs:

@@ -34,7 +34,8 @@ Compares source and sink of `{name}`, both ways, table by table, beside whoever 
 
 Rows that differ are looked at again once the stream has brought what the source had, so a row that
 is only late is not told. The run fails at `verdict`, with the tables' names, if some differ; counts
-and keys are in the log and in the XCom of `compare`. Values are nowhere.
+and keys are in the log and in the XCom of `compare`. Values are nowhere, unless the form asks for
+them: then what differs in rows that are shown stands in the log.
 """
 
 
@@ -115,5 +116,12 @@ def _params(parts: Parts, repair: Repair) -> dict[str, Param]:
             examples=list(parts.table_names),
             title="Tables",
             description="Only these, as database.table; all of them if empty.",
+        ),
+        "values": Param(
+            default=False,
+            type="boolean",
+            title="Show values",
+            description="Write the values that differ into the log, of the rows that are shown. "
+            "Whoever may read the log sees them.",
         ),
     }

@@ -72,4 +72,5 @@ def difference_text(counts: Form) -> str:
 def _table_form(table: TableVerdict) -> Form:
     form = table.to_json()
     del form["table"], form["seconds"]
+    form["samples"] = [{"kind": s.kind.value, "key": s.key} for s in table.samples]  # no values
     return form

@@ -203,7 +203,9 @@ def verify_lines(report: VerifyReport) -> list[str]:
     lines: list[str] = []
     for table in report.tables:
         lines.append(f"{table.table} -> {table.sink_table}: {table}")
-        lines += [f"    {sample.kind.value}: key {sample.key}" for sample in table.samples]
+        for sample in table.samples:
+            lines.append(f"    {sample.kind.value}: key {sample.key}")
+            lines += [f"        {column}" for column in sample.columns]
         if table.table in report.stopped:
             lines.append(f"    the stream leaves it alone: resume --table {table.table}")
         elif not table.equal:

@@ -99,7 +99,7 @@ def test_a_run_finds_source_and_sink_equal_and_says_so(equal_copy: Copied) -> No
 
 
 def test_rows_that_differ_fail_the_run_by_name_with_counts_and_keys_and_no_values(
-    copy: Copied, caplog: pytest.LogCaptureFixture
+    copy: Copied, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     copy.drift()
     there = {row[0]: row for row in copy.shop.rows(copy.shop.sink, "orders")}
@@ -116,6 +116,10 @@ def test_rows_that_differ_fail_the_run_by_name_with_counts_and_keys_and_no_value
     *_, told = events(copy)
     assert (told["equal"], told["differing"]) == (False, [copy.table])
     assert not copy.is_equal  # nobody has asked for a repair
+    assert "at the sink" not in capfd.readouterr().out
+    asked = Verified(copy, values=True)
+    assert "'0.01' at the sink" in capfd.readouterr().out
+    assert "0.01" not in json.dumps(asked.compared)
 
 
 @pytest.mark.parametrize("copy", ["mysql", "mariadb"], indirect=True)

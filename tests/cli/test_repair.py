@@ -52,6 +52,8 @@ class Repairs:
     @pytest.mark.usefixtures("copied")
     def test_rows_that_differ_are_read_again_and_then_equal(self, shop: Shop, say: Say) -> None:
         drift(shop)
+        looked = say("verify", "--values")
+        assert looked.out.count("note: 'right' at the source, 'drifted' at the sink") == 4
         said = say("verify", "--repair", "--yes", "--wait")
         assert said.code == 0, said.err + said.out
         many, texts = f"{shop.database}.many", f"{shop.database}.texts"

@@ -40,7 +40,7 @@ def verify(options: Options, lookup: Lookup, screen: Screen) -> bool:
         )
     tables = (table_of(options.table),) if options.table else None
     with looked_at(options, lookup, screen) as run:
-        report = verify_step(run, tables=tables, settle_s=options.settle_s)
+        report = verify_step(run, tables=tables, settle_s=options.settle_s, values=options.values)
     screen.result(verify_form(run.name, report), verify_lines(report))
     return report.equal
 
@@ -54,6 +54,7 @@ def _repaired(options: Options, run: Run, screen: Screen) -> bool:
         settle_s=options.settle_s,
         catch_up=(lambda: _catch_up(run, screen)) if options.wait else None,
         refuse_late=True,
+        values=options.values,
     )
     found = repairs(run, report)
     if not found:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from airflow_cdc_provider.columns.verify_port import Hashes, Sum, TablePair, TableSide
 from airflow_cdc_provider.core.keys import Key, KeyRange, comparable
 from airflow_cdc_provider.core.verify_report import (
+    ColumnDifference,
     Difference,
     DifferenceKind,
     TableVerdict,
@@ -74,6 +75,23 @@ class Comparison:
             else:
                 moved.add(key)
         self.candidates = moved
+
+    def show_values(self) -> None:
+        """Ask for what differs in the rows that are shown."""
+        shown = islice(self.confirmed.items(), _SAMPLES)
+        keys = [key for key, found in shown if found.kind is DifferenceKind.DIFFERENT]
+        if not keys:
+            return
+        here, there = self.source.values_of(keys), self.sink.values_of(keys)
+        for key in keys:
+            left, right = here.get(key, {}), there.get(key, {})
+            columns = tuple(
+                ColumnDifference(column.name, left[name].text, right[name].text)
+                for column in self.tables.source.copied_columns
+                if (name := column.name.casefold()) in left.keys() & right.keys()
+                and left[name].identity != right[name].identity
+            )
+            self.confirmed[key] = replace(self.confirmed[key], columns=columns)
 
     def verdict(self) -> TableVerdict:
         """Return what was found."""

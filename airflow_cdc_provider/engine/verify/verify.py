@@ -48,11 +48,13 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
     chunk_rows: int = 20_000,
     recheck: Callable[[], None] | None = None,
     settle_s: float = 0.0,
+    values: bool = False,
 ) -> VerifyReport:
     """Compare the plans' tables, all or those of `tables`, by what both sides hold.
 
     `recheck` waits until the stream has passed all that is committed at the source by now;
-    without it `settle_s` seconds are waited instead.
+    without it `settle_s` seconds are waited instead. With `values` the rows that are shown have the
+    values that differ.
     """
     started = time.monotonic()
     wanted = [plan for plan in plans if tables is None or plan.schema.table in set(tables)]
@@ -68,6 +70,9 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
         run = _Run(here, there, thread, chunk_rows)
         found = [run.compare(plan) for plan in wanted]
         run.settle(found, recheck or (lambda: time.sleep(settle_s)))
+        if values:
+            for comparison in found:
+                comparison.show_values()
         verdicts = tuple(comparison.verdict() for comparison in found)
     return VerifyReport(verdicts, time.monotonic() - started)
 

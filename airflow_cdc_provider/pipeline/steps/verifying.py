@@ -41,12 +41,14 @@ def verify(
     settle_s: float = SETTLE_S,
     catch_up: Callable[[], None] | None = None,
     refuse_late: bool = False,
+    values: bool = False,
 ) -> VerifyReport:
     """Compare the plan's tables, or some of them; a file that says otherwise is refused.
 
     `settle_s` is how long the stream may take, each time, to pass what the source had. Where no
     stream is at work, `catch_up` may bring the sink to the source's end instead; without that,
-    `refuse_late` refuses to call rows different that may only be late.
+    `refuse_late` refuses to call rows different that may only be late. With `values` the rows that
+    are shown have the values that differ.
     """
     plans = [state.plan for state in run.store.tables(run.name)]
     if not plans:
@@ -74,7 +76,9 @@ def verify(
         elif refuse_late:
             raise _late(run)
 
-    found = compare(source_of(run), sink_of(run), plans, tables=tables, recheck=recheck)
+    found = compare(
+        source_of(run), sink_of(run), plans, tables=tables, recheck=recheck, values=values
+    )
     planned = {plan.schema.table for plan in plans}
     compared = {verdict.table for verdict in found.tables}
     with closing(open_targets(run)) as targets:

@@ -87,6 +87,8 @@ EVERY_VALUE = """
      '', '0000-00-00', NULL, '00:00:00', '0000-00-00', NULL, 'null')
 """
 
+POINT = "000000000101000000000000000000F03F0000000000000040"
+
 
 @pytest.mark.parametrize(("here", "there"), [MYSQL, TO_MARIADB, FROM_MARIADB])
 def test_equal_values_of_every_type_are_equal(
@@ -151,6 +153,50 @@ def test_a_change_of_any_value_is_seen(pair: Pair) -> None:
         pair.at_sink(f"UPDATE {{}} SET {change}")
         table = pair.verify().tables[0]
         assert (table.different, table.missing, table.extra) == (1, 0, 0), name
+
+
+@pytest.mark.parametrize(("here", "there"), [MYSQL, TO_MARIADB, FROM_MARIADB])
+def test_values_that_differ_are_shown_where_they_are_asked_for(
+    here: str,
+    there: str,
+    request: pytest.FixtureRequest,
+    fresh_database: Callable[[SqlServer], str],
+) -> None:
+    servers = [request.getfixturevalue(name) for name in (here, there)]
+    pair = Pair(*servers, *(fresh_database(server) for server in servers))
+    definition, nulls = EVERY_TYPE.replace("js JSON", "js LONGTEXT"), ", ".join(["NULL"] * 23)
+    pair.both(f"CREATE TABLE {{}} ({definition}, `Long` TEXT)")
+    values = EVERY_VALUE.replace("'null')", "'null', REPEAT('l', 300))")
+    values = values.replace("}'),", "}', 'x'),").replace("'[]'),", "'[]', 'y'),")
+    for side, table in ((pair.here, pair.table), (pair.there, pair.target)):
+        with source(side) as connection:
+            query(connection, f"INSERT INTO {table} VALUES {values}, (4, {nulls}, NULL)")
+    assert pair.verify(values=True).equal
+    pair.at_sink("UPDATE {} SET v = NULL, e = 'a', vb = x'6100', g = 0.25 WHERE id = 1")
+    pair.at_sink("UPDATE {} SET `Long` = '', p = ST_GeomFromText('POINT(1 2)') WHERE id = 3")
+    pair.at_sink("UPDATE {} SET u = 18446744073709551615, b = 3, da = '2024-02-31' WHERE id = 4")
+    pair.at_sink("DELETE FROM {} WHERE id = 2")
+    found = {sample.key: sample for sample in pair.verify(values=True).tables[0].samples}
+    shown = {key: [str(column) for column in sample.columns] for key, sample in found.items()}
+    assert shown == {
+        "1": [
+            "g: '0.30000000000000004' at the source, '0.25' at the sink",
+            "v: 'ü' at the source, NULL at the sink",
+            "e: 'b' at the source, 'a' at the sink",
+            "vb: '0x6162' at the source, '0x6100' at the sink",
+        ],
+        "2": [],
+        "3": [
+            f"p: NULL at the source, '0x{POINT}' at the sink",
+            f"Long: '{'l' * 200}...' at the source, '' at the sink",
+        ],
+        "4": [
+            "u: NULL at the source, '18446744073709551615' at the sink",
+            "b: NULL at the source, '3' at the sink",
+            "da: NULL at the source, '2024-02-31' at the sink",
+        ],
+    }
+    assert not any(sample.columns for sample in pair.verify().tables[0].samples)
 
 
 @pytest.mark.parametrize(("here", "there"), [MYSQL, TO_MARIADB, FROM_MARIADB])

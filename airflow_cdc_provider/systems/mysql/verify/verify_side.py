@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_cdc_provider.columns.verify_port import Hashes, Part, Sum, TablePair
+from airflow_cdc_provider.columns.verify_port import Hashes, Part, Rows, ShownValue, Sum, TablePair
 from airflow_cdc_provider.core.errors import (
     NOTHING_CHANGED,
     CdcError,
@@ -26,7 +26,7 @@ from airflow_cdc_provider.systems.mysql.dialect.sql import (
 from airflow_cdc_provider.systems.mysql.server.connection import Role, query
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
 from airflow_cdc_provider.systems.mysql.source.key_bounds import key_at
-from airflow_cdc_provider.systems.mysql.verify.verify_text import RowText, row_texts
+from airflow_cdc_provider.systems.mysql.verify.verify_text import SHOWN, RowText, row_texts
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
@@ -108,6 +108,19 @@ class MySqlTableSide:
         # a collation may find more rows than were meant
         return {key: found[key] for key in wanted if key in found}
 
+    def values_of(self, keys: Collection[Key]) -> Rows:
+        columns = self.text.columns
+        values = ", ".join(f"{each.identity}, {each.shown}" for each in columns)
+        found = self._ask(
+            f"SELECT {', '.join(self.text.key)}, {values} {self._rows(self._one_of(list(keys)))}"
+        )
+        rows: Rows = {}
+        for row in found:
+            key, rest = self.text.key_read(row[: len(self.text.key)]), row[len(self.text.key) :]
+            pairs = zip(columns, rest[::2], rest[1::2], strict=True)
+            rows[key] = {each.column: ShownValue(str(i), _cut(t)) for each, i, t in pairs}
+        return rows
+
     def _one_of(self, keys: Sequence[Key]) -> str:
         # MariaDB finds no index range for (a, b) IN (...)
         equal = (
@@ -165,3 +178,7 @@ class MySqlVerifySide:
         own, text = (pair.source, left) if self.role is Role.SOURCE else (pair.sink, right)
         key = pair.source.primary_key
         return MySqlTableSide(self.connection, own.table, key, text, self.role)
+
+
+def _cut(text: str | None) -> str | None:
+    return text if text is None or len(text) <= SHOWN else f"{text[:SHOWN]}..."

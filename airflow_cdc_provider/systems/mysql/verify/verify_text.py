@@ -34,10 +34,24 @@ _TEMPORALS = {"date", "datetime", "timestamp", "time"}
 _SHORT_TEXTS = {"char", "varchar", "enum", "set"}
 _LONG_TEXTS = {"tinytext", "text", "mediumtext", "longtext", "json"}
 _SHORT_BINARIES = {"binary", "varbinary"}
+SHOWN = 200
+"""Characters of a value that people are shown."""
 _UTF8 = {"utf8mb4", "utf8mb3", "utf8", "ascii"}
 
 Pairs = dict[str, tuple[Column, Column]]
 """By name in lower case: this side's column and the other side's."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnText:
+    """SQL expressions over one column."""
+
+    column: str
+    """Its name in lower case."""
+    identity: str
+    """SHA-256 of its canonical text, empty for NULL."""
+    shown: str
+    """What people are shown of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +68,7 @@ class RowText:
     """The places of the key's FLOATs and DOUBLEs, whose canonical text is their bits."""
     size: str
     """About the bytes a row holds."""
+    columns: tuple[ColumnText, ...]
     may_be_unmade: str = ""
     """True for a row whose text the server cannot make; empty where every text can be made."""
 
@@ -106,10 +121,25 @@ def _row_text(source: TableSchema, pairs: Sequence[tuple[Column, Column]]) -> Ro
         key=_key(source, by_name),
         floats=_float_places(source, by_name),
         size=" + ".join([*sizes, str(size)]),
+        columns=tuple(_column_text(own, other) for own, other in pairs),
         may_be_unmade=" OR ".join(
             _unmade(own, other) for own, other in pairs if _grows(own, other)
         ),
     )
+
+
+def _column_text(own: Column, other: Column) -> ColumnText:
+    name = quote_identifier(own.name)
+    if own.type.name in _INTEGERS:
+        shown = f"CAST({name} + 0 AS CHAR)"
+    elif own.type.name.endswith("blob"):
+        shown = f"CONCAT('0x', HEX(LEFT({name}, {SHOWN})))"
+    elif own.type.name in _SHORT_BINARIES or _is_blob(own):
+        shown = f"CONCAT('0x', HEX({name}))"
+    else:
+        shown = f"CONVERT({name} USING utf8mb4)"
+    identity = f"IFNULL({_hash(_value(own, other))}, '')"
+    return ColumnText(own.name.casefold(), identity, f"LEFT({shown}, {SHOWN + 1})")
 
 
 def _key(source: TableSchema, pairs: Pairs) -> tuple[str, ...]:
