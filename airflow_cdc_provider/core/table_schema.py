@@ -149,3 +149,11 @@ class TableSchema:
             del column["type"]["kind"], column["type"]["key_kind"], column["type"]["no_member"]
         text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def is_defined_as(self, other: TableSchema) -> bool:
+        """Tell whether columns, types and keys are the same.
+
+        The table's own collation is that of columns to come, and no row is another for it.
+        """
+        own = replace(self, collation=other.collation)
+        return own.fingerprint == other.fingerprint

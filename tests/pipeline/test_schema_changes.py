@@ -18,6 +18,7 @@ from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.changing_tables import reset_tables
 from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
+from airflow_cdc_provider.pipeline.steps.requests import ask_resync, resync_scope
 from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up as stream_to_the_end
 from tests.pipeline.conftest import Shop
 from tests.pipeline.test_nothing_to_stream import NO_SPARK
@@ -86,6 +87,11 @@ FOLLOWED = {
         "ALTER TABLE others ADD COLUMN more INT DEFAULT 7",
         "INSERT INTO others VALUES (3, 4)",
         "UPDATE orders SET more = 3",
+    ],
+    "what changes nothing of rows": [
+        "ALTER TABLE orders COMMENT = 'orders', ADD INDEX notes (note), ALTER flag SET DEFAULT 4",
+        "ALTER TABLE orders DEFAULT CHARACTER SET latin1",
+        "INSERT INTO orders (id) VALUES (8)",
     ],
     "changed twice with rows between": [
         "ALTER TABLE orders ADD COLUMN more INT",
@@ -223,6 +229,12 @@ class Changes:
         assert {request.status for request in requests} == {RequestStatus.DONE}
         read_again = {table.table for request in requests for table in request.scope.tables}
         assert read_again == set(names[len(FOLLOWED) :])
+        run = shop.run()
+        ask_resync(run, resync_scope(run), request_id="all")
+        run = catch_up(shop)
+        assert [name for name in names if not is_equal(shop, name)] == []
+        (asked,) = [each for each in run.store.requests(run.name) if each.request_id == "all"]
+        assert asked.status is RequestStatus.DONE, asked
 
 
 class TestMySql(Changes):

@@ -266,7 +266,7 @@ class RequestWorker:
         known = resync.schemas
         with suppress(CdcError), self._job.source().catalogue() as catalogue:
             now = catalogue.schemas([*known])
-            return any(now[table].fingerprint != known[table].fingerprint for table in now)
+            return not all(now[table].is_defined_as(known[table]) for table in now)
         return False
 
     def _note_read(self, request: Request) -> None:

@@ -228,7 +228,7 @@ def _set_changed_aside(job: Job, assigner: SplitAssigner) -> None:
         return
     with suppress(CdcError), job.source().catalogue() as catalogue:
         for table, now in catalogue.schemas(sorted(failed)).items():
-            if now.fingerprint != planned[table].fingerprint:
+            if not now.is_defined_as(planned[table]):
                 assigner.set_aside(table)
 
 

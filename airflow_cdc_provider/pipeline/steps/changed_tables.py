@@ -62,7 +62,7 @@ def _not_to_follow(run: Run, plans: Sequence[TablePlan]) -> Iterator[TableId]:
         now = catalogue.schemas([plan.schema.table for plan in plans])
     for plan in plans:
         found = now.get(plan.schema.table, plan.schema)
-        is_other = found.fingerprint != plan.schema.fingerprint
+        is_other = not found.is_defined_as(plan.schema)
         if is_other and source.difference(plan.schema, found, ()).refused:
             yield plan.schema.table
 

@@ -329,7 +329,7 @@ def _require_as_planned(run: Run, plans: Sequence[TablePlan]) -> None:
                 f"{planned.table} is gone at the source",
                 "bring it back, or take it out of the file and `remove` it",
             )
-        if found.fingerprint != planned.fingerprint:
+        if not found.is_defined_as(planned):
             raise _refused(
                 f"{planned.table} has another definition now than when it was planned",
                 "`run` the pipeline: its stream follows the change or says why not. Then ask "

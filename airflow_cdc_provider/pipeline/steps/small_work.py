@@ -180,7 +180,7 @@ def _rows_left(run: Run) -> str:
         now = catalogue.schemas([*schemas])
     with source.boundaries(_ROWS_A_LOOK) as boundaries:
         for table, schema in schemas.items():
-            if table in now and now[table].fingerprint != schema.fingerprint:
+            if table in now and not now[table].is_defined_as(schema):
                 continue  # it was changed, and is not read before it begins again
             looks = max(0, SMALL_ROWS - rows) // _ROWS_A_LOOK + 1
             rows += sum(_ROWS_A_LOOK for _ in islice(boundaries(schema, starts[table]), looks))

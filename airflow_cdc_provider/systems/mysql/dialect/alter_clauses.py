@@ -229,6 +229,8 @@ def _is_harmless_addition(clause: Sequence[Token]) -> bool:
         return False  # a list, in which columns may stand behind indexes
     if any(token.is_word("UNIQUE", "PRIMARY", "COLUMN") for token in words):
         return False
+    if any(token.is_word("JSON_VALID") for token in clause):
+        return False  # MariaDB's JSON is a text with this check
     is_foreign = any(token.is_word("FOREIGN") for token in clause)
     if is_foreign and any(token.is_word("CASCADE", "SET") for token in clause):
         return False  # few servers log the rows that such a foreign key changes by itself

@@ -313,7 +313,7 @@ class SnapshotReader:
 
     def _check_planned(self, session: _Session, schema: TableSchema) -> None:
         found = read_schema(session.connection, schema.table)
-        if found.fingerprint != self._fingerprints[schema.table]:
+        if not found.is_defined_as(schema):
             raise TableChangedError(
                 f"{schema.table} is no longer defined as when it was planned",
                 str(self._endpoint),
