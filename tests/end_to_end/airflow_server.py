@@ -1,8 +1,8 @@
 """An Airflow of one's own: headless, in a folder that goes away, on a free loopback port.
 
 `airflow standalone` starts the API server, scheduler, triggerer and DAG processor. Ending it by
-its process id alone would leave those behind, so all are ended as one process group; tasks have
-groups of their own and are ended by what they carry in their environment: the folder's name.
+its process id alone would leave those behind, and their tasks, and what tasks started: a guard ends
+all of it, also where this process was killed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 import os
 import secrets
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -21,11 +20,13 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-import psutil
-
+from tests.servers.guard import Guarded
 from tests.servers.throwaway import free_port
+
+if TYPE_CHECKING:
+    import psutil
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 _START_TIMEOUT_S = 180.0
@@ -46,10 +47,12 @@ class AirflowServer:
         dags: Path,
         keep: bool = False,
         metadata: str | None = None,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         """`metadata` is a PostgreSQL database; a file of SQLite's if None, which knows one writer.
 
         On SQLite the UI cannot begin a backfill: Airflow refuses what two of it write at once.
+        `settings` are more of Airflow's own, as `SCHEDULER__PARSING_PROCESSES`.
         """
         self.home = Path(tempfile.mkdtemp(prefix="cdc-airflow-"))
         self.port = free_port()
@@ -58,17 +61,17 @@ class AirflowServer:
         self._connections = connections
         self._keep = keep
         self._metadata = metadata
-        self._process: subprocess.Popen[bytes] | None = None
+        self._settings = dict(settings or {})
+        self._guarded: Guarded | None = None
         self._token = ""
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    @property
-    def pid(self) -> int:
-        """Return the id of the process group's leader."""
-        return self._process.pid if self._process is not None else 0
+    def processes(self) -> list[psutil.Process]:
+        """Return all processes of it: services, tasks, and the jobs they started."""
+        return [] if self._guarded is None else self._guarded.processes()
 
     def __enter__(self) -> Self:
         try:
@@ -107,6 +110,7 @@ class AirflowServer:
             "USAGE_DATA_COLLECTION__ENABLED": "False",
             "CDC__JOB_LOG_FOLDER": str(self.home / "jobs"),
             **self._database(),
+            **self._settings,
         }
         # a test's own process has an Airflow of its own, with settings for that
         kept = {name: value for name, value in os.environ.items() if "AIRFLOW_" not in name}
@@ -127,48 +131,22 @@ class AirflowServer:
 
     def start(self) -> None:
         """Start it and return when it answers."""
+        command = [sys.executable, "-m", "airflow", "standalone"]
         with (self.home / "airflow.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "airflow", "standalone"],
-                env=self.environment(),
-                cwd=self.home,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            self._guarded = Guarded(command, env=self.environment(), folder=self.home, log=log)
         deadline = time.monotonic() + _START_TIMEOUT_S
         while not self._is_healthy():
-            if self._process.poll() is not None or time.monotonic() > deadline:
+            if not self._guarded.is_running or time.monotonic() > deadline:
                 raise AirflowFailedError(f"Airflow did not start:\n{self.log_tail()}")
             time.sleep(0.5)
         self._token = self._call("POST", "/auth/token", self._credentials())["access_token"]
 
     def stop(self) -> None:
         """End all of it: services, tasks, and the Spark jobs they started."""
-        process, self._process = self._process, None
-        if process is not None:
-            _signal_group(process.pid, signal.SIGTERM)
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                _signal_group(process.pid, signal.SIGKILL)
-                process.wait(10)
-            _signal_group(process.pid, signal.SIGKILL)
-        self._end_left_over()
+        guarded, self._guarded = self._guarded, None
+        if guarded is not None:
+            guarded.end()
         shutil.rmtree(self.home, ignore_errors=True)
-
-    def _end_left_over(self) -> None:
-        """Kill what still runs with this folder as its Airflow."""
-        left = []
-        for candidate in psutil.process_iter():
-            try:
-                if candidate.environ().get("AIRFLOW_HOME") == str(self.home):
-                    candidate.kill()
-                    left.append(candidate)
-            except (psutil.NoSuchProcess, psutil.AccessDenied):
-                continue
-        psutil.wait_procs(left, timeout=10)
 
     def command(self, *words: str) -> None:
         """Run a command of this Airflow, as a person does, also before it is started."""
@@ -274,10 +252,3 @@ class AirflowServer:
         )
         with urllib.request.urlopen(request, timeout=_CALL_TIMEOUT_S) as answer:
             return json.loads(answer.read() or b"null")
-
-
-def _signal_group(leader: int, number: signal.Signals) -> None:
-    try:
-        os.killpg(leader, number)
-    except ProcessLookupError:
-        return
