@@ -203,6 +203,12 @@ class LeaseHeldError(RetryableError):
     code = "CDC-OWN-003"
 
 
+class StepMissingError(CdcError):
+    """A step that comes before this one is not done, and trying this one again does not do it."""
+
+    code = "CDC-OWN-004"
+
+
 # --- the log no longer has what we need -------------------------------------------------------
 
 

@@ -19,7 +19,7 @@ from airflow_cdc_provider.core.errors import (
     LeaseHeldError,
     RefusedError,
     RetryableError,
-    StateMovedError,
+    StepMissingError,
 )
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, Wanted
@@ -102,11 +102,11 @@ def test_tables_that_come_or_go_after_the_plan_are_told(shop: Shop) -> None:
 def test_the_hand_off_waits_for_every_split(shop: Shop) -> None:
     run = shop.run()
     plan(run)
-    with pytest.raises(StateMovedError, match="not done"):
+    with pytest.raises(StepMissingError, match="not done"):
         hand_off(run)
     splits = planned_splits(run)
     publish(shop, run, [(splits[0], report_of(run, splits[0]))])
-    with pytest.raises(StateMovedError, match=splits[1].split_id):
+    with pytest.raises(StepMissingError, match=splits[1].split_id):
         hand_off(run)
     assert open_ledger(run).stream() is None
 
@@ -217,7 +217,7 @@ def test_a_paused_pipeline_starts_no_job(shop: Shop) -> None:
     with pytest.raises(RefusedError, match="paused"):
         start_snapshot(run)
     resume(run)
-    with pytest.raises(StateMovedError, match="not handed off"):
+    with pytest.raises(StepMissingError, match="not handed off"):
         start_stream(run)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from contextlib import closing
 
 from airflow_cdc_provider.columns.sink_port import SinkLedger
-from airflow_cdc_provider.core.errors import StateMovedError
+from airflow_cdc_provider.core.errors import StepMissingError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase
 from airflow_cdc_provider.core.schema_changes import SchemaChange
@@ -92,10 +92,11 @@ def _require_all(run: Run, reports: Reports, *, but_for: Collection[TableId]) ->
     ]
     if unread or unplanned or not tables:
         missing = [*unread[:5], *unplanned[:5]] or ["a plan"]
-        raise StateMovedError(
+        raise StepMissingError(
             f"the snapshot is not done: missing {', '.join(missing)}"
             f"{' and more' if len(unread) + len(unplanned) > len(missing) else ''}",
             where=f"hand-off of {run.name}",
             risk="none: nothing was handed off",
-            remedy="run the snapshot again; it reads only what is missing",
+            remedy="run the snapshot again, in Airflow by clearing its task; it reads only what is "
+            "missing",
         )

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 
-from airflow_cdc_provider.core.errors import PausedError, StateMovedError
+from airflow_cdc_provider.core.errors import PausedError, StepMissingError
 from airflow_cdc_provider.core.jobspec import JobSpec
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.engine.reconcile import reconcile
@@ -121,11 +121,12 @@ def _snapshot_to_do(run: Run) -> JobSpec | None:
 def _stream_to_do(run: Run, mode: str | None) -> JobSpec:
     ready = _make_ready(run)
     if not ready.handed_off:
-        raise StateMovedError(
+        raise StepMissingError(
             f"pipeline {run.name} is not handed off",
             where=f"ledger of {run.name}",
             risk="none: nothing was started",
-            remedy="run the snapshot to its end and hand off, then stream",
+            remedy="run the snapshot to its end and hand off, then stream; in Airflow, clear the "
+            "task of the first of them that is not done",
         )
     return stream_spec(run.model, ready.generation, mode=mode)
 
