@@ -3,23 +3,32 @@
 It holds no worker, and what it knows between looks can be lost: after a restart of the triggerer
 it starts again from its arguments. It only looks. What to do about a lost stream is decided by
 its sensor, on a worker.
+
+A stream that cannot be heard of, because the state store does not answer, is not silent: patience
+with it begins anew when the store is back.
+
+If a person ends the task meanwhile, by marking it or its run, the stream goes on. Then nobody is
+left who would start it again, and that is told.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import asdict
+from contextlib import closing
+from dataclasses import asdict, replace
 from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_cdc_provider.core.errors import StateUnreachableError
 from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.lifecycle import Phase, Wanted
 from airflow_cdc_provider.core.records import PipelineState, StreamState
 from airflow_cdc_provider.hooks.metrics import send_stream_metrics
 from airflow_cdc_provider.state.dsn import open_engine
 from airflow_cdc_provider.state.reader import SqlStateReader
+from airflow_cdc_provider.state.store import open_store
 from airflow_cdc_provider.triggers.places import dsn_of_state, now_us
 from airflow_cdc_provider.triggers.verdict import (
     STALE_S,
@@ -34,6 +43,11 @@ from airflow_cdc_provider.triggers.verdict import (
 )
 
 CLASS_PATH = f"{__name__}.CdcStreamTrigger"
+UNWATCHED = (
+    "the task that watched the stream was ended by a person. The stream goes on; until a task "
+    "watches it again, nobody starts it if it is lost. `pause`, or Pause on the CDC page, ends it; "
+    "a run of the pipeline's DAG watches it"
+)
 _TELL_EVERY_US = 60_000_000
 Look = tuple[PipelineState | None, StreamState | None]
 
@@ -100,6 +114,7 @@ class CdcStreamTrigger(BaseTrigger):
                 state, stream = await self._look()
             except StateUnreachableError as error:
                 detail = str(error)  # the stream goes on without the state store, so do we
+                watch = replace(watch, since_us=now_us())
             else:
                 send_stream_metrics(self.pipeline, stream, now_us=now_us())
                 watch = watch.look(stream, now_us())
@@ -142,6 +157,12 @@ class CdcStreamTrigger(BaseTrigger):
             return Verdict.LOOK, detail
         return Verdict.WAITING, detail
 
+    async def on_kill(self) -> None:
+        """Tell that nobody watches the stream any more: a person ended the task that did."""
+        dsn = await dsn_of_state(self.state)
+        if await asyncio.to_thread(_tell_unwatched, dsn, PipelineName(self.pipeline)):
+            self.log.warning("%s: %s", self.pipeline, UNWATCHED)
+
     async def cleanup(self) -> None:
         """Let go of the state store's connections."""
         if self._reader is not None:
@@ -153,3 +174,13 @@ class CdcStreamTrigger(BaseTrigger):
             self._reader = await asyncio.to_thread(lambda: SqlStateReader(open_engine(dsn)))
         reader, name = self._reader, PipelineName(self.pipeline)
         return await asyncio.to_thread(lambda: (reader.pipeline(name), reader.stream(name)))
+
+
+def _tell_unwatched(dsn: str, name: PipelineName) -> bool:
+    """Leave it among the pipeline's events; False if no stream is at work that would go on."""
+    with closing(open_store(dsn)) as store:
+        state = store.pipeline(name)
+        if state is None or state.phase is not Phase.STREAMING or state.wanted is Wanted.STOP:
+            return False
+        store.tell(name, UNWATCHED, level="warning")
+        return True

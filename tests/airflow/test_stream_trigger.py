@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
-from airflow_cdc_provider.triggers.stream import CLASS_PATH, CdcStreamTrigger
+from airflow_cdc_provider.triggers.stream import CLASS_PATH, UNWATCHED, CdcStreamTrigger
 from airflow_cdc_provider.triggers.verdict import StreamEvent, Verdict
 from tests.airflow.conftest import SHOP, beat, streaming
 
@@ -104,6 +105,40 @@ def test_a_state_store_that_is_away_is_waited_for(tmp_path: Path, state_dsn: str
     away = f"sqlite:///{tmp_path}/no/such/folder/state.db"
     with pytest.raises(TimeoutError):
         event_of(trigger(away), timeout_s=0.5)
+
+
+def test_a_stream_that_could_not_be_heard_of_has_its_patience_when_the_store_is_back(
+    store: SqlStateStore, tmp_path: Path
+) -> None:
+    generation = streaming(store)
+    beat(store, generation)
+    away = tmp_path / "away"
+
+    def come_back() -> None:
+        away.symlink_to(tmp_path)
+        time.sleep(0.5)
+        store.want(SHOP, Wanted.STOP)
+        store.move(SHOP, generation, expected=Phase.STREAMING, to=Phase.STOPPED)
+
+    timer = threading.Timer(3.0, come_back)
+    timer.start()
+    event = event_of(trigger(f"sqlite:///{away}/state.db", stale_s=2.0))
+    timer.join()
+    assert (event.verdict, event.detail) == (Verdict.STOPPED, "")
+
+
+def test_a_person_who_ends_the_watch_is_told_that_the_stream_goes_on(
+    store: SqlStateStore, state_dsn: str
+) -> None:
+    generation = streaming(store)
+    beat(store, generation)
+    asyncio.run(trigger(state_dsn).on_kill())
+    (event, *_) = store.events(SHOP)
+    assert (event.level, event.text) == ("warning", UNWATCHED)
+    count = len(store.events(SHOP))
+    store.want(SHOP, Wanted.STOP)
+    asyncio.run(trigger(state_dsn).on_kill())
+    assert len(store.events(SHOP)) == count
 
 
 def test_the_states_connection_is_found_in_the_triggerer(
