@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_cdc_provider.core.errors import RetryableError
 from airflow_cdc_provider.core.identifiers import PipelineName
-from airflow_cdc_provider.core.lifecycle import Wanted
+from airflow_cdc_provider.core.lifecycle import Phase, Wanted
 from airflow_cdc_provider.core.requests import Request, RequestStatus, Scope
 from airflow_cdc_provider.core.windows import Window
 from airflow_cdc_provider.hooks.steps import CdcSteps
@@ -19,6 +19,9 @@ from airflow_cdc_provider.hooks.steps import CdcSteps
 if TYPE_CHECKING:
     from airflow_cdc_provider.pipeline.steps.costing import TableCost
     from airflow_cdc_provider.pipeline.steps.estimating import Estimate
+
+_HEARD_US = 10_000_000
+"""A stream is heard of every two seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +165,15 @@ class CdcRequests:
 
         owner = self._run.store.ensure(self.name).owner
         return owner != self._run.owner and is_owned(self._run)
+
+    def is_streamed(self) -> bool:
+        """Tell whether a stream was heard of just now, which carries out what is asked."""
+        store = self._run.store
+        state, stream = store.ensure(self.name), store.stream(self.name)
+        if state.phase is not Phase.STREAMING or state.wanted is not Wanted.RUN or stream is None:
+            return False
+        is_heard = stream.heartbeat_us > store.now_us() - _HEARD_US
+        return is_heard and stream.generation == state.generation
 
     def require_done(self, request: Request) -> None:
         """Raise what became of a request that is closed, if it is not done."""

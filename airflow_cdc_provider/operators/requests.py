@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -55,6 +56,8 @@ _CANCEL_PATIENCE_S = 1.5
 _LATE_KILL_US = 60_000_000
 """A kill of the try before may still give the request up when this one has gone on with it."""
 _CONTINUOUS_IDLE_S = 120.0
+_SOON_S = 3.0
+_LOOK_S = 0.5
 _OWNER_LENGTH = 255
 
 
@@ -249,6 +252,8 @@ class CdcRequestOperator(CdcJobOperator):
                 requests.cancel(wait.request_id)
                 raise AirflowFailException("the task was ended, and its request given up")
             if not (may_begin and requests.may_begin(request)):
+                if self._is_done_soon(requests, request):
+                    continue
                 self._watch(steps, wait, request)
             if tries == _MOST_TRIES:
                 raise requests.left(request)
@@ -274,6 +279,21 @@ class CdcRequestOperator(CdcJobOperator):
             job = self.start_job(context, steps.start_catching_up)
             if job is not None:
                 job.wait(on_tick=tell, every_s=self.progress_every_s)
+
+    def _is_done_soon(self, requests: CdcRequests, request: Request) -> bool:
+        """Look for a while whether the stream has done it, so that nothing need be deferred.
+
+        Airflow takes a task for failed that is resumed before its scheduler has heard that the
+        process which deferred it ended.
+        """
+        if not (request.status.is_to_do and requests.is_streamed()):
+            return False
+        deadline = time.monotonic() + _SOON_S
+        while time.monotonic() < deadline and not self._is_killed:
+            time.sleep(_LOOK_S)
+            if not requests.known(request.request_id).status.is_open:
+                return True
+        return self._is_killed
 
     def _watch(self, steps: CdcSteps, wait: _Wait, request: Request) -> NoReturn:
         requests = CdcRequests(steps)

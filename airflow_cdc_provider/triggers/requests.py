@@ -27,6 +27,7 @@ from airflow_cdc_provider.views.requests import progress_text
 
 CLASS_PATH = f"{__name__}.CdcRequestTrigger"
 _TELL_EVERY_S = 10.0
+_FIRST_LOOK_S = 2.0
 
 
 class RequestVerdict(StrEnum):
@@ -137,7 +138,12 @@ class CdcRequestTrigger(BaseTrigger):
         return CLASS_PATH, {**arguments, "cancel_on_kill": self.cancel_on_kill}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Look until there is something to tell."""
+        """Look until there is something to tell; not at once, or the task would be lost.
+
+        Airflow takes a task for failed that is resumed before its scheduler has heard that the
+        process which deferred it ended.
+        """
+        await asyncio.sleep(min(self.poll_s, _FIRST_LOOK_S))
         while True:
             verdict, detail = await self._verdict()
             if verdict is not RequestVerdict.WAITING:

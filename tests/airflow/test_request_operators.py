@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+import time
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
-from airflow_cdc_provider.core.lifecycle import Wanted
+from airflow_cdc_provider.core.lifecycle import Phase, Wanted
 from airflow_cdc_provider.core.requests import Request, RequestStatus
 from airflow_cdc_provider.hooks.requests import CdcRequests
 from airflow_cdc_provider.operators.requests import CdcResyncOperator
@@ -131,6 +134,52 @@ def test_where_somebody_is_at_work_the_task_waits_without_a_worker(shop: Copied)
     assert shop.is_equal
     done = resumed(task, context, waiting)
     assert (done["status"], done["rows"]) == ("done", 3000)
+
+
+def test_where_a_stream_has_done_it_soon_nothing_is_deferred(
+    shop: Copied, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_cdc_provider.operators.requests._SOON_S", 60.0)
+    shop.drift()
+    streamed(shop)
+    stream = threading.Thread(target=carry_out_what_comes, args=(shop,))
+    stream.start()
+    done = resync(shop).execute(task_context(run_id="soon"))
+    stream.join()
+    assert (done["status"], done["rows"]) == ("done", 3000)
+    assert shop.is_equal
+
+
+def test_what_a_stream_takes_long_for_is_waited_for_without_a_worker(
+    shop: Copied, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_cdc_provider.operators.requests._SOON_S", 1.0)
+    streamed(shop)
+    began = time.monotonic()
+    deferred(resync(shop), task_context(run_id="long"))
+    assert time.monotonic() - began >= 1.0
+    streamed(shop, heard_s=60.0)
+    monkeypatch.setattr("airflow_cdc_provider.operators.requests._SOON_S", 1e6)
+    deferred(resync(shop), task_context(run_id="not heard of"))
+
+
+def streamed(shop: Copied, *, heard_s: float = 0.0) -> None:
+    """Have somebody stream who was heard of so long ago."""
+    with shop.opened() as run, closing(open_ledger(run)) as ledger:
+        generation = take_over(run, ledger).generation
+        phase, stream = run.store.ensure(run.name).phase, run.store.stream(run.name)
+        run.store.move(run.name, generation, expected=phase, to=Phase.STREAMING)
+        assert stream is not None
+        heard_us = run.store.now_us() - int(heard_s * 1e6)
+        run.store.beat(run.name, generation, replace(stream, heartbeat_us=heard_us))
+
+
+def carry_out_what_comes(shop: Copied) -> None:
+    """Be the stream that finds a request, and carries it out."""
+    with shop.opened() as run:
+        while not run.store.to_do(run.name):
+            time.sleep(0.05)
+        carry_out(run)
 
 
 def test_of_a_continuous_pipeline_a_stream_gets_time_to_begin_before_the_task_does_it(
