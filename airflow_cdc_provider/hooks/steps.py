@@ -7,6 +7,7 @@ not pay for that, so they are imported when a task runs, all of them here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from airflow.sdk import BaseHook, conf
 from airflow.sdk.exceptions import AirflowNotFoundException, TaskDeferred
 
+from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.core.stream_split import StreamSplit
@@ -56,6 +58,15 @@ class CdcSteps:
         if kind is not None and not issubclass(kind, TaskDeferred):
             give_back(self.run)
         self.run.close()
+
+    def give_back(self) -> None:
+        """Give the lease back that was taken, over a connection of its own."""
+        from airflow_cdc_provider.state.store import open_store  # noqa: PLC0415 - see above
+
+        run = self.run
+        if run.held.generation:
+            with suppress(CdcError), closing(open_store(run.servers.state_dsn)) as store:
+                store.release_lease(run.name, run.held.generation)
 
     def status(self) -> PipelineStatus:
         """Return what is remembered of the pipeline."""

@@ -9,8 +9,10 @@ done and how far the stream is, and whatever the old job still does is refused t
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.sdk import Context
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 StartedT = TypeVar("StartedT", bound="JobProcess | JobHere | None")
 KILL_PATIENCE_S = 3.0
 """Airflow waits five seconds for `on_kill` before it kills the task's own process."""
+_GIVE_BACK_PATIENCE_S = 1.0
 _POLL_S = 0.5
 _FIRST_COMMIT_S = 60.0
 """How long a stream that is alive may take over its first commit before it is believed."""
@@ -70,9 +73,27 @@ class CdcJobOperator(CdcOperator):
         self.progress_every_s = progress_every_s
         self.spark_place: SparkPlace | None = None
         self._job: JobProcess | JobHere | None = None
+        self._steps: CdcSteps | None = None
+        self._is_killed = False
+
+    @contextmanager
+    def opened(self, *, owner: str = "") -> Iterator[CdcSteps]:
+        """Open the pipeline, whose lease is given back if the task is ended."""
+        with super().opened(owner=owner) as steps:
+            self._steps = steps
+            yield steps
 
     def on_kill(self) -> None:
-        """End the job with its task."""
+        """End the job with its task, also one that is just being started."""
+        self._is_killed = True
+        self._end_job()
+        if self._steps is not None:
+            # in a thread: what was interrupted may hold what this waits for
+            thread = threading.Thread(target=self._steps.give_back, daemon=True)
+            thread.start()
+            thread.join(_GIVE_BACK_PATIENCE_S)
+
+    def _end_job(self) -> None:
         job = self._job
         if job is not None and job.pid is not None:
             stop_group(job.pid, patience_s=KILL_PATIENCE_S)
@@ -87,6 +108,14 @@ class CdcJobOperator(CdcOperator):
             self.log.warning("ended the job of an earlier try: job=%s", left.job_id)
         started = start()
         self._job = started
+        if self._is_killed:  # before there was a job that could be ended
+            self._end_job()
+            raise RetryableError(
+                "the task was ended while its job was being started",
+                where=f"pipeline {self.pipeline}",
+                risk="none: what is committed stays, the rest is done by the next try",
+                remedy="run the task again",
+            )
         push_links(context, self)
         if started is not None:
             self._note(store, left, started)
@@ -241,7 +270,7 @@ class CdcStreamOperator(CdcJobOperator):
                 with log_shown_on_failure(job.log, self.log):
                     await_streaming(steps, job, timeout_s=self.start_timeout_s)
                 self.show_spark(context, steps.status(), job.spec.generation)
-                self._job = None  # from here on it is not this task's to end
+                self._job = self._steps = None  # from here on it is not this task's to end
             else:
                 self.wait(context, steps, job)
             return stream_summary(steps.status())

@@ -127,7 +127,6 @@ class CdcRequestOperator(CdcJobOperator):
         self.poll_s = poll_s
         self._asked: _Asked | None = None
         self._request: Request | None = None
-        self._is_killed = False
 
     def scope(self, requests: CdcRequests) -> Scope:
         """Return which rows it is about; refuse what cannot be."""
