@@ -44,9 +44,9 @@ from airflow_cdc_provider.triggers.verdict import (
 
 CLASS_PATH = f"{__name__}.CdcStreamTrigger"
 UNWATCHED = (
-    "the task that watched the stream was ended by a person. The stream goes on; until a task "
-    "watches it again, nobody starts it if it is lost. `pause`, or Pause on the CDC page, ends it; "
-    "a run of the pipeline's DAG watches it"
+    "a task that watched the stream was ended by a person. The stream goes on; if no other task "
+    "watches it, nobody starts it again when it is lost. `pause`, or Pause on the CDC page, ends "
+    "it; a run of the pipeline's DAG watches it"
 )
 _TELL_EVERY_US = 60_000_000
 Look = tuple[PipelineState | None, StreamState | None]
