@@ -139,7 +139,7 @@ class AirflowServer:
             if not self._guarded.is_running or time.monotonic() > deadline:
                 raise AirflowFailedError(f"Airflow did not start:\n{self.log_tail()}")
             time.sleep(0.5)
-        self._token = self._call("POST", "/auth/token", self._credentials())["access_token"]
+        self._token = self.call("POST", "/auth/token", self._credentials())["access_token"]
 
     def stop(self) -> None:
         """End all of it: services, tasks, and the Spark jobs they started."""
@@ -147,6 +147,19 @@ class AirflowServer:
         if guarded is not None:
             guarded.end()
         shutil.rmtree(self.home, ignore_errors=True)
+
+    def start_part(self, name: str) -> None:
+        """Start a service again that was killed, such as `scheduler`; it ends with the others."""
+        assert self._guarded is not None
+        self._guarded.start([sys.executable, "-m", "airflow", name])
+
+    def wait_until_healthy(self) -> None:
+        """Wait until all services answer."""
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while not self._is_healthy():
+            if time.monotonic() > deadline:
+                raise AirflowFailedError(f"Airflow is not well:\n{self.log_tail()}")
+            time.sleep(0.5)
 
     def command(self, *words: str) -> None:
         """Run a command of this Airflow, as a person does, also before it is started."""
@@ -164,12 +177,12 @@ class AirflowServer:
 
     def get(self, path: str) -> Any:
         """Ask the REST API."""
-        return self._call("GET", path)
+        return self.call("GET", path)
 
     def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None) -> str:
         """Unpause a DAG and start a run of it; returns the run's id."""
         self.unpause(dag_id)
-        run = self._call(
+        run = self.call(
             "POST", f"/api/v2/dags/{dag_id}/dagRuns", {"logical_date": None, "conf": conf or {}}
         )
         return str(run["dag_run_id"])
@@ -179,7 +192,7 @@ class AirflowServer:
         deadline = time.monotonic() + _START_TIMEOUT_S
         while True:
             try:
-                self._call("PATCH", f"/api/v2/dags/{dag_id}", {"is_paused": False})
+                self.call("PATCH", f"/api/v2/dags/{dag_id}", {"is_paused": False})
                 break
             except urllib.error.HTTPError as error:
                 if error.code != 404 or time.monotonic() > deadline:
@@ -204,21 +217,20 @@ class AirflowServer:
 
     def run_state(self, dag_id: str, run_id: str) -> str:
         """Return a run's state: queued, running, success or failed."""
-        return str(self._call("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}")["state"])
+        return str(self.call("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}")["state"])
 
     def task_states(self, dag_id: str, run_id: str) -> dict[str, str]:
         """Return the state of each task of a run."""
         path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances"
         return {
-            task["task_id"]: str(task["state"])
-            for task in self._call("GET", path)["task_instances"]
+            task["task_id"]: str(task["state"]) for task in self.call("GET", path)["task_instances"]
         }
 
     def xcoms(self, dag_id: str, run_id: str, task_id: str) -> list[dict[str, Any]]:
         """Return everything a task told the others."""
         path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries"
-        keys = [entry["key"] for entry in self._call("GET", path)["xcom_entries"]]
-        return [self._call("GET", f"{path}/{key}") for key in keys]
+        keys = [entry["key"] for entry in self.call("GET", path)["xcom_entries"]]
+        return [self.call("GET", f"{path}/{key}") for key in keys]
 
     def log_tail(self, lines: int = 30) -> str:
         """Return the end of the newest logs of services, tasks and jobs."""
@@ -237,13 +249,14 @@ class AirflowServer:
 
     def _is_healthy(self) -> bool:
         try:
-            health = self._call("GET", "/api/v2/monitor/health")
+            health = self.call("GET", "/api/v2/monitor/health")
         except (OSError, urllib.error.URLError, ValueError):
             return False
         parts = ("metadatabase", "scheduler", "triggerer", "dag_processor")
         return all(health.get(part, {}).get("status") == "healthy" for part in parts)
 
-    def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Send a request to the REST API; returns its answer."""
         request = urllib.request.Request(
             self.url + path,
             method=method,
