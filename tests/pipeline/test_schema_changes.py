@@ -208,6 +208,9 @@ REFUSED = {
 class Changes:
     """What is so from any family of servers to any other."""
 
+    has_guards = False
+    """The source knows IF EXISTS in the middle of an ALTER."""
+
     def test_changes_are_followed_and_rows_read_again_where_they_may_have_changed(
         self, shop: Shop
     ) -> None:
@@ -236,8 +239,54 @@ class Changes:
         (asked,) = [each for each in run.store.requests(run.name) if each.request_id == "all"]
         assert asked.status is RequestStatus.DONE, asked
 
+    def test_columns_that_checks_and_computed_columns_are_about_get_other_names(
+        self, shop: Shop
+    ) -> None:
+        shop.at_source(
+            "ALTER TABLE orders ADD COLUMN doc JSON, ADD COLUMN twice INT AS (code * 2) STORED, "
+            "ADD CONSTRAINT few CHECK (code < 1000)"
+        )
+        begin(shop, ["orders"])
+        change(
+            shop,
+            "orders",
+            [
+                "ALTER TABLE orders DROP CONSTRAINT few",
+                "ALTER TABLE orders DROP COLUMN twice",
+                "INSERT INTO orders (id, code) VALUES (8, 2000)",
+                "ALTER TABLE orders RENAME COLUMN doc TO body, RENAME COLUMN code TO codes",
+                "UPDATE orders SET body = '[1]', codes = 500 WHERE id = 1",
+                "ALTER TABLE orders RENAME COLUMN id TO number",
+                "INSERT INTO orders (number) VALUES (9)",
+                "ALTER TABLE orders ADD COLUMN IF NOT EXISTS more INT"
+                if self.has_guards
+                else "ALTER TABLE orders ADD COLUMN more INT, CONVERT TO CHARACTER SET utf8mb4",
+            ],
+        )
+        catch_up(shop)
+        catch_up(shop)
+        run = catch_up(shop)
+        assert is_equal(shop, "orders")
+        assert {state.phase for state in run.store.tables(run.name)} == {TablePhase.CONSISTENT}
+
 
 class TestMySql(Changes):
+    def test_a_column_that_hides_is_copied_on(self, shop: Shop) -> None:
+        begin(shop, ["orders"])
+        change(
+            shop,
+            "orders",
+            [
+                "ALTER TABLE orders ALTER COLUMN note SET INVISIBLE, ALTER code SET VISIBLE",
+                "UPDATE orders SET note = 'hidden' WHERE id = 1",
+                "ALTER TABLE orders ADD COLUMN more INT",
+                "INSERT INTO orders (id, more, note) VALUES (8, 8, 'eight')",
+            ],
+        )
+        run = catch_up(shop)
+        assert is_equal(shop, "orders")
+        assert run.store.requests(run.name) == ()
+
     @pytest.mark.parametrize("case", REFUSED)
     def test_what_cannot_be_followed_stops_the_stream_before_it(
         self, shop: Shop, case: str
@@ -390,6 +439,8 @@ DROPPED = ["ALTER TABLE orders DROP COLUMN flag", "INSERT INTO orders VALUES (8,
 
 
 class TestFromMariaDb(Changes):
+    has_guards = True
+
     @pytest.fixture
     def mysql_server(self, mariadb_server: SqlServer) -> SqlServer:
         return mariadb_server

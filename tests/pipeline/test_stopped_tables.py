@@ -14,6 +14,7 @@ from airflow_cdc_provider.core.errors import CdcError, RefusedError, TablesStopp
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.requests import RequestKind, RequestStatus
+from airflow_cdc_provider.engine.stream.stopped_tables import StoppedTables
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.changing_tables import reset_tables
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
@@ -26,6 +27,10 @@ from tests.pipeline.test_changed_sink_tables import continuous
 from tests.pipeline.test_schema_changes import begin, catch_up, change, is_equal
 from tests.servers.given import SqlServer
 from tests.spark.test_stream_job import wait_until
+
+
+def _killed(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 class Stops:
@@ -148,6 +153,29 @@ class Stops:
 
 
 class TestMySql(Stops):
+    def test_a_change_that_the_sink_refuses_stops_its_table_alone_in_each_run(
+        self, shop: Shop, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        begin(shop, ["orders"])
+        shop.sink.execute(
+            "ALTER TABLE orders ADD CONSTRAINT own CHECK (note <> '')", database=shop.target
+        )
+        change(shop, "orders", ["ALTER TABLE orders RENAME COLUMN note TO remark"])
+        for number in range(3, 8):
+            change(shop, "others", [f"INSERT INTO others VALUES ({number})"])
+            with monkeypatch.context() as killed:
+                if number in {3, 6}:  # the change was begun, and is in the ledger
+                    killed.setattr(StoppedTables, "stop", _killed)
+                    killed.setattr(MySqlLedger, "stop_tables", _killed)
+                    with pytest.raises(KeyboardInterrupt):
+                        catch_up(shop)
+            with pytest.raises(TablesStoppedError, match=r"orders: CDC-INT-001 .*cannot be chang"):
+                catch_up(shop)
+            assert is_equal(shop, "others")
+        shop.sink.execute("ALTER TABLE orders DROP CONSTRAINT own", database=shop.target)
+        catch_up(shop)
+        assert is_equal(shop, "orders")
+
     def test_a_stream_in_spark_leaves_a_table_alone_too(self, shop: Shop) -> None:
         shop.at_source("ALTER TABLE orders DROP INDEX code")
         begin(shop, ["orders"])

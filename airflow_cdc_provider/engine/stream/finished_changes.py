@@ -6,7 +6,7 @@ import logging
 from contextlib import closing
 
 from airflow_cdc_provider.columns.sink_port import Sink, SinkLedger
-from airflow_cdc_provider.core.errors import only_of
+from airflow_cdc_provider.core.errors import CdcError, RetryableError, only_of
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.ports import StateStore
@@ -28,6 +28,18 @@ def finish_changes(
         stream = _finish(store, sink, ledger, (name, generation), change)
     if stream is not None:
         ask_for_unread(store, name, generation, stream, by="stream")
+
+
+def finish_what_can_be(
+    store: StateStore, sink: Sink, ledger: SinkLedger, name: PipelineName, generation: int
+) -> None:
+    """Bring changes to their end before a stream begins; it meets what one table alone has."""
+    try:
+        finish_changes(store, sink, ledger, name, generation)
+    except CdcError as error:
+        if not error.tables or isinstance(error, RetryableError):
+            raise
+        log.warning("a change is left to the stream: cause=%s", error)
 
 
 def _finish(

@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
-from airflow_cdc_provider.columns.sink_port import StreamCounts
+from airflow_cdc_provider.columns.sink_port import SinkLedger, StreamCounts
 from airflow_cdc_provider.columns.source_port import LogReading
 from airflow_cdc_provider.core.errors import (
     CdcError,
@@ -285,6 +285,19 @@ def _pass_over(job: Job, following: Following) -> None:
         following.passed_over.commit(ledger)
 
 
+def _finish_changes(job: Job, following: Following, ledger: SinkLedger) -> None:
+    """Bring changes to their end that were begun; a table whose change fails is left alone."""
+    spec = job.spec
+    while True:
+        try:
+            finish_changes(job.store, job.sink(), ledger, spec.pipeline, spec.generation)
+        except CdcError as error:
+            if not StoppedTables(job, following).stop(error):
+                raise
+        else:
+            return
+
+
 def _take_over(job: Job, following: Following) -> StreamCounts:
     """Fence every older writer, bring the state store in line, and mark what is to catch up."""
     spec = job.spec
@@ -292,7 +305,7 @@ def _take_over(job: Job, following: Following) -> StreamCounts:
     with closing(job.sink().open_ledger()) as ledger:
         ledger.take_over(spec.generation)
         reconcile(job.store, ledger, spec.pipeline, spec.generation)
-        finish_changes(job.store, job.sink(), ledger, spec.pipeline, spec.generation)
+        _finish_changes(job, following, ledger)
         StoppedTables(job, following).heed(ledger)
         split, counts = ledger.stream(), ledger.counts()
     if split is None:

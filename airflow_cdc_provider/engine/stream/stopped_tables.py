@@ -67,7 +67,7 @@ class StoppedTables:
         if not (self._job.spec.isolates_tables and sink.abilities.isolates_tables):
             return False
         with closing(sink.open_ledger()) as ledger:
-            stopped = stopped_by(ledger, error)
+            stopped = stopped_by(ledger, error) or self._stand_still(ledger, error)
             if not stopped:
                 return False
             # asked first: a table that was stopped comes back as if its rows were right
@@ -76,6 +76,13 @@ class StoppedTables:
             ledger.stop_tables(stopped, text)
         self._tell(stopped_text(stopped, text), level="error")
         return True
+
+    def _stand_still(self, ledger: SinkLedger, error: CdcError) -> tuple[TableId, ...]:
+        """Return the tables that an error is about, if all of them were stopped before."""
+        if isinstance(error, RetryableError):
+            return ()
+        found = tuple(each.table for each in ledger.stopped() if str(each.table) in error.tables)
+        return found if found and len(found) == len(error.tables) else ()
 
     def _changed_at_sink(
         self, error: CdcError, stopped: Collection[TableId]
@@ -206,6 +213,7 @@ class StoppedTables:
         if isinstance(refused, SinkTableChangedError):
             ask_for_drifted(self._job.store, self._name, [table])
         text = self._scrubbed(refused)
+        ledger.stop_tables([table])  # what was begun of its definition is looked at anew
         ledger.say_of_stopped(table, text)
         self._tell(f"{table}: stays stopped; {text}", level="error")
         return False, text

@@ -21,7 +21,7 @@ from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.stream_split import hand_off as turn_into_stream
 from airflow_cdc_provider.engine.reconcile import reconcile
 from airflow_cdc_provider.engine.requests.unread import ask_for_unread
-from airflow_cdc_provider.engine.stream.finished_changes import finish_changes
+from airflow_cdc_provider.engine.stream.finished_changes import finish_what_can_be
 from airflow_cdc_provider.pipeline.run import Run, is_streamed, take_over
 from airflow_cdc_provider.pipeline.steps.changed_tables import changed_while_read
 from airflow_cdc_provider.pipeline.steps.ended import require_not_ended
@@ -42,7 +42,7 @@ def hand_off(run: Run) -> StreamSplit:
         generation = take_over(run, ledger).generation
         reconcile(run.store, ledger, run.name, generation)
         stream = ledger.stream() or _hand_off(run, ledger, generation)
-        finish_changes(run.store, sink_of(run, generation), ledger, run.name, generation)
+        finish_what_can_be(run.store, sink_of(run, generation), ledger, run.name, generation)
         ask_for_unread(run.store, run.name, generation, stream, by=run.owner)
         return stream
 

@@ -32,7 +32,7 @@ from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.records import PlanOrigin, TablePlan
 from airflow_cdc_provider.engine.reconcile import reconcile
 from airflow_cdc_provider.engine.requests.drifted import ask_for_drifted
-from airflow_cdc_provider.engine.stream.finished_changes import finish_changes
+from airflow_cdc_provider.engine.stream.finished_changes import finish_what_can_be
 from airflow_cdc_provider.engine.stream.leaving_alone import stopped_by, stopped_text
 from airflow_cdc_provider.pipeline.run import Run, take_over
 from airflow_cdc_provider.pipeline.steps.changing_tables import CatchUp, settle_tables
@@ -201,7 +201,7 @@ def _tell(run: Run, warning: str) -> None:
 def _go_on(run: Run, ledger: SinkLedger, generation: int, found: _Found) -> PlanSummary:
     correction = reconcile(run.store, ledger, run.name, generation)
     if correction.handed_off:
-        finish_changes(run.store, sink_of(run, generation), ledger, run.name, generation)
+        finish_what_can_be(run.store, sink_of(run, generation), ledger, run.name, generation)
     planned = tuple(state.plan for state in run.store.tables(run.name))
     not_copied, gone = differences(run, found.tables)
     kept = [plan for plan in found.tables if plan.schema.table not in not_copied]

@@ -89,6 +89,8 @@ def is_told_by_definitions(clause: Sequence[Token]) -> bool:
         return words not in (["SYSTEM", "VERSIONING"], ["PERIOD", "FOR"])
     if first.is_word("CONVERT"):
         return words[:1] == ["TO"]
+    if first.is_word("ALTER"):
+        return clause[-1].is_word("VISIBLE", "INVISIBLE")
     return first.is_word("MODIFY", "CHANGE") or renamed_column(clause) is not None
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from airflow_cdc_provider.core.schema_changes import Difference
+from airflow_cdc_provider.core.schema_changes import Difference, names_behind
 from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
 from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema, TypeKind
 from airflow_cdc_provider.systems.mysql.dialect.create_statement import (
@@ -126,14 +126,16 @@ def _other_keys(
 def _renames(
     old: TableSchema, new: TableSchema, statements: Sequence[StatementEffect]
 ) -> dict[str, str]:
-    """Return the columns whose one statement says that they have another name now."""
-    if len(statements) != 1:
-        return {}
+    """Return the columns that have another name now, as the statements say."""
+    if len(statements) == 1:
+        renames = statements[0].column_renames
+    else:
+        renames = tuple((names_behind(old, statements) or {}).items())
     were = {column.name.casefold(): column.name for column in old.columns}
     are = {column.name.casefold(): column.name for column in new.columns}
     pairs = {
         were[before.casefold()]: are[after.casefold()]
-        for before, after in statements[0].column_renames
+        for before, after in renames
         if before.casefold() in were and after.casefold() in are
     }
     return {before: after for before, after in pairs.items() if before != after}

@@ -5,12 +5,19 @@ What is there already is left alone, so the statement may be made and run again 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
 from airflow_cdc_provider.core.schema_changes import SchemaChange, takes_free_name
 from airflow_cdc_provider.core.table_schema import TableSchema, UniqueKey
+from airflow_cdc_provider.systems.mysql.dialect.create_statement import (
+    AttributeKind,
+    KeyForm,
+    parse_create_statement,
+)
+from airflow_cdc_provider.systems.mysql.dialect.sql_tokens import TokenKind, tokens
 from airflow_cdc_provider.systems.mysql.dialect.table_ddl import (
+    MYSQL,
     LaterKind,
     column_definition,
     later_keys,
@@ -63,11 +70,13 @@ class _Alteration:
         self._flavour = sink_flavour
         self._columns = {column.name.lower(): column for column in found.columns}
         self._unique = found.unique_keys
+        self._found = found
 
     def clauses(self) -> Iterator[str]:
         for key in self._unique:
             if self._drops(key):
                 yield f"DROP INDEX {quote_identifier(key.name)}"
+        yield from self._in_the_way()
         yield from self._renamed()
         done = dict(pair for pair in self._difference.renamed if self._is_to_do(*pair))
         for name in self._difference.modified:
@@ -78,6 +87,31 @@ class _Alteration:
             if name.lower() not in left:
                 yield f"ADD COLUMN {self._added(name)}"
         yield from self._dropped()
+
+    def _in_the_way(self) -> Iterator[str]:
+        """Drop what would keep a column from another name: of ours, and no more at the source.
+
+        That is a check that was the source's, or MariaDB's on JSON, which the column's definition
+        brings again, and a computed column that the source has dropped and the sink has kept.
+        """
+        renamed = {
+            old.casefold() for old, new in self._difference.renamed if self._is_to_do(old, new)
+        }
+        if not renamed or not self._found.create_statement:
+            return
+        stays = {column.name.casefold() for column in self._change.after.schema.columns} | renamed
+        goes = (
+            set() if self._change.keeps_dropped else {*map(str.casefold, self._difference.dropped)}
+        )
+        found = parse_create_statement(self._found.create_statement)
+        for column in found.columns:
+            named = _names(a.text for a in column.attributes if a.kind is AttributeKind.GENERATED)
+            if named & renamed and column.name.casefold() not in stays | goes:
+                yield f"DROP COLUMN {quote_identifier(column.name)}"
+        ours = _checks(self._change.before.schema)
+        for key in found.keys if self._flavour == MYSQL else ():
+            if key.form is KeyForm.CHECK and key.text in ours and _names([key.text]) & renamed:
+                yield f"DROP CHECK {quote_identifier(key.name)}"
 
     def _modified(self, name: str) -> Iterator[str]:
         if not self._anew or name in self._change.after.schema.primary_key:
@@ -129,3 +163,18 @@ class _Alteration:
 
     def _definition(self, name: str) -> str:
         return column_definition(self._change.after.schema, name, sink_flavour=self._flavour)
+
+
+def _checks(schema: TableSchema) -> set[str]:
+    """Return the checks of the source's table, its columns' own ones, too."""
+    if not schema.create_statement:
+        return set()
+    parsed = parse_create_statement(schema.create_statement)
+    own = (a.text for c in parsed.columns for a in c.attributes if a.kind is AttributeKind.CHECK)
+    return {*own, *(key.text for key in parsed.keys if key.form is KeyForm.CHECK)}
+
+
+def _names(texts: Iterable[str]) -> set[str]:
+    """Return the quoted names in parts of a definition."""
+    found = (token for text in texts for token in tokens(text))
+    return {token.text.casefold() for token in found if token.kind is TokenKind.NAME}

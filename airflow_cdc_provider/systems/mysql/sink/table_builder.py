@@ -107,7 +107,7 @@ class MySqlTableBuilder:
     def change(self, change: SchemaChange) -> None:
         """Make a change of the source's at the sink; making it twice is harmless."""
         target = change.before.sink_table
-        found = self._existing([change.before]).get(target)
+        found = self._existing([change.before], with_statement=True).get(target)
         if found is None and not change.is_made_anew:
             raise IntegrityError(
                 f"the table {target} is gone, and a change of {change.table} is to be made there",
@@ -177,9 +177,15 @@ class MySqlTableBuilder:
     def _flavour(self) -> str:
         return "mariadb" if self._session.capabilities.is_mariadb else "mysql"
 
-    def _existing(self, plans: Sequence[TablePlan]) -> Mapping[TableId, TableSchema]:
-        targets = [plan.sink_table for plan in plans]
-        return read_schemas(self._session.connection, targets, with_statement=False, role=Role.SINK)
+    def _existing(
+        self, plans: Sequence[TablePlan], *, with_statement: bool = False
+    ) -> Mapping[TableId, TableSchema]:
+        return read_schemas(
+            self._session.connection,
+            [plan.sink_table for plan in plans],
+            with_statement=with_statement,
+            role=Role.SINK,
+        )
 
     def _refuse_unfit(
         self, plans: Sequence[TablePlan], existing: Mapping[TableId, TableSchema]
