@@ -147,7 +147,7 @@ def _window(start: object, end: object) -> Window:
 def _instant(value: object) -> datetime:
     found = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
     if found.tzinfo is None:
-        raise ValueError(f"{str(value)[:40]!r} has no offset, as +00:00")
+        raise ValueError(f"{str(value)[:40]!r} has no offset, such as 2026-11-01T00:00:00+00:00")
     return found.astimezone(UTC)
 
 

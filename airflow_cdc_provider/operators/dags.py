@@ -103,7 +103,7 @@ def cdc_dags(  # noqa: PLR0913 - each is one a DAG's author may set
     for file in sorted(files, key=lambda file: file.loaded is None):  # what is read has its id
         parts = _parts(file, made)
         schedules = {"continuous": continuous_schedule, "bounded": schedule}
-        when = schedules.get(file.mode, schedule)
+        when = schedules.get(file.mode)  # a run of what may be continuous would begin at once again
         common: dict[str, Any] = {"default_args": default_args, "tags": tags}
         dags = [_dag(parts, schedule=when, **common)]
         if resync and parts.is_compared:

@@ -138,6 +138,11 @@ def test_the_runs_of_a_file_that_went_wrong_find_their_dag_and_tasks(
     assert (wrong.schedule is None) == (text is CONTINUOUS)
 
 
+def test_a_file_whose_mode_cannot_be_read_is_not_scheduled(tmp_path: Path) -> None:
+    bag = folder_of_dags(tmp_path, shop=BOUNDED.replace("bounded", "bonded"))
+    assert bag.dags["shop__sync"].schedule is None
+
+
 def test_a_stream_of_a_file_that_went_wrong_is_watched_until_it_has_to_start_again(
     tmp_path: Path,
 ) -> None:
