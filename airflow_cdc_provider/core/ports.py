@@ -166,10 +166,14 @@ class StateStore(StateReader, Protocol):
         generation: int,
         *,
         added: Sequence[TablePlan] = (),
+        changed: Sequence[TablePlan] = (),
         removed: Iterable[TableId] = (),
         origin: PlanOrigin | None = None,
     ) -> None:
-        """Add tables to the plan, which are read beside the stream, or take some out."""
+        """Add tables to the plan, which are read beside the stream, or take some out.
+
+        `changed` go on under another definition, and what was read of them stays.
+        """
 
     def keep_origin(
         self,

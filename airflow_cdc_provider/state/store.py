@@ -209,23 +209,29 @@ class SqlStateStore(RequestStore, ToldStore):
         generation: int,
         *,
         added: Sequence[TablePlan] = (),
+        changed: Sequence[TablePlan] = (),
         removed: Iterable[TableId] = (),
         origin: PlanOrigin | None = None,
     ) -> None:
-        """Add tables to the plan, which are read beside the stream, or take some out."""
+        """Add tables to the plan, which are read beside the stream, or take some out.
+
+        `changed` go on under another definition, and what was read of them stays.
+        """
         now = self._clock()
-        gone = {*removed, *(plan.schema.table for plan in added)}
+        new = (*added, *changed)
+        unread = {*removed, *(plan.schema.table for plan in added)}
+        gone = {*unread, *(plan.schema.table for plan in changed)}
         with self._fenced(name, generation) as connection:
-            for table in (plan_tables, splits):
-                mine = table.c.pipeline == str(name), table.c.source_table.in_(map(str, gone))
+            for table, out in ((plan_tables, gone), (splits, unread)):
+                mine = table.c.pipeline == str(name), table.c.source_table.in_(map(str, out))
                 connection.execute(delete(table).where(*mine))
-            rows = [{**_new_table(name, plan, now), "planning_done": True} for plan in added]
+            rows = [{**_new_table(name, plan, now), "planning_done": True} for plan in new]
             if rows:
                 connection.execute(insert(plan_tables), rows)
             if origin is not None:
                 connection.execute(delete(plans).where(plans.c.pipeline == str(name)))
                 connection.execute(insert(plans).values(pipeline=str(name), **plan_values(origin)))
-            _remember_schemas(connection, name, added, now)
+            _remember_schemas(connection, name, new, now)
 
     def keep_origin(
         self,

@@ -173,6 +173,7 @@ def _table_form(table: TableOverview, reading: Iterable[Request]) -> Form:
         "bytes": table.bytes,
         "finished": table.splits.get(SplitStatus.FINISHED, 0),
         "splits": sum(table.splits.values()),
+        "by_request": table.planning_done and not table.splits,
         "strip": "".join(_cell(cell) * len([*same]) for cell, same in groupby(table.cells)),
         "error": _told(table.error, table.source) if table.error else None,
         "requests": [

@@ -41,6 +41,8 @@ class TableStatus:
     error: str
     requests: tuple[str, ...] = ()
     """Ids of the requests under which it is being read again."""
+    by_request: bool = False
+    """A request reads its rows, or has read them: they are counted there, and not in splits."""
 
     @classmethod
     def of(cls, state: TableState, requests: Sequence[Request] = ()) -> TableStatus:
@@ -61,6 +63,7 @@ class TableStatus:
                 for each in requests
                 if each.status is RequestStatus.READING and state.table in each.scope.tables
             ),
+            by_request=state.planning_done and not state.splits_planned,
         )
 
 

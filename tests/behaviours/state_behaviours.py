@@ -334,6 +334,23 @@ class StateStoreBehaviour:
         store.beat(SHOP, generation, latest)
         assert store.stream(SHOP) == latest
 
+    def test_a_table_that_goes_on_under_another_definition_keeps_what_was_read(
+        self, store: SqlStateStore
+    ) -> None:
+        generation, splits = self.planned(store)
+        store.finish_splits(SHOP, generation, [(split, report_of(split)) for split in splits])
+        before = plan_of()
+        more = Column("more", mysql_type("int"))
+        schema = replace(before.schema, columns=(*before.schema.columns, more))
+        changed = replace(before, schema=schema)
+        store.change_plan(SHOP, generation, changed=[changed])
+        (table,) = store.tables(SHOP)
+        assert (table.plan, table.planning_done) == (changed, True)
+        assert (table.splits_finished, table.splits_planned, table.rows) == (4, 4, 40)
+        store.change_plan(SHOP, generation, added=[changed])
+        (table,) = store.tables(SHOP)
+        assert (table.splits_finished, table.splits_planned, table.rows) == (0, 0, 0)
+
     def test_events_come_newest_first(self, store: SqlStateStore) -> None:
         store.ensure(SHOP)
         for number in range(5):

@@ -20,6 +20,7 @@ from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
 from airflow_cdc_provider.pipeline.steps.requests import ask_resync, resync_scope
 from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up as stream_to_the_end
+from airflow_cdc_provider.views.status import status
 from tests.pipeline.conftest import Shop
 from tests.pipeline.test_nothing_to_stream import NO_SPARK
 from tests.servers.given import SqlServer
@@ -238,6 +239,24 @@ class Changes:
         assert [name for name in names if not is_equal(shop, name)] == []
         (asked,) = [each for each in run.store.requests(run.name) if each.request_id == "all"]
         assert asked.status is RequestStatus.DONE, asked
+
+    def test_what_was_read_is_told_of_until_rows_are_read_again(self, shop: Shop) -> None:
+        begin(shop, ["orders"])
+
+        def read() -> list[tuple[int, int, int, bool]]:
+            run = catch_up(shop)
+            tables = status(run.store, run.name, now_us=run.store.now_us()).tables
+            return [
+                (each.splits_finished, each.splits_planned, each.rows, each.by_request)
+                for each in tables
+                if each.source.endswith(".orders")
+            ]
+
+        change(shop, "orders", ["ALTER TABLE orders ADD COLUMN more INT"])
+        assert read() == [(1, 1, 3, False)]
+        at = "ALTER TABLE orders ADD COLUMN at DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6)"
+        change(shop, "orders", [at])
+        assert read() == [(0, 0, 0, True)]
 
     def test_columns_that_checks_and_computed_columns_are_about_get_other_names(
         self, shop: Shop

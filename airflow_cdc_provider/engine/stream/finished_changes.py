@@ -60,7 +60,9 @@ def _finish(
         # these would call rows read that were read before; others go on with the new definition
         _give_up(store, name, table, kinds=frozenset({RequestKind.ADD}))
         phase = TablePhase.SNAPSHOT
-    store.change_plan(name, generation, added=[change.after])
+        store.change_plan(name, generation, added=[change.after])
+    else:
+        store.change_plan(name, generation, changed=[change.after])
     store.mark_table(name, generation, table, phase)
     stream = ledger.end_change(change)
     store.store_hand_off(name, generation, stream)

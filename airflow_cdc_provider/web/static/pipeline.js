@@ -276,8 +276,8 @@ function tableLine(table) {
     h(
       "div",
       { class: "progress" },
-      // what a request added has no splits of a plan
-      table.splits || !table.planning_done
+      // what a request reads has no splits of a plan
+      !table.by_request
         ? [
             bar(table.finished, table.splits, `${table.finished} of ${table.splits} splits are read`),
             h(
@@ -286,12 +286,18 @@ function tableLine(table) {
               `${count(table.finished)}/${count(table.splits)}${growing} splits, ${rowsOf(table)}, ${bytes(table.bytes)}`,
             ),
           ]
-        : h("span", { class: "quiet" }, "added by a request"),
+        : h("span", { class: "quiet" }, rowsByRequest(table)),
     ),
     strip(table),
     table.error ? h("p", { class: "bad" }, table.error.what) : null,
   );
 }
+
+/** Say of a table that has no splits of a plan who reads its rows. */
+const rowsByRequest = (table) =>
+  table.phase === "consistent" || table.phase === "catching_up"
+    ? "its rows were read by a request"
+    : "its rows are read by a request";
 
 function asked([requests, mayWrite], path, again) {
   if (!requests.length) return [h("h2", {}, "Requests"), h("p", { class: "quiet" }, "Nobody asked for anything.")];
