@@ -225,8 +225,10 @@ class StateStore(StateReader, Protocol):
     def store_hand_off(self, name: PipelineName, generation: int, stream: StreamSplit) -> None:
         """Store the stream split."""
 
-    def beat(self, name: PipelineName, generation: int, stream: StreamState) -> None:
-        """Store the stream's progress and heartbeat."""
+    def beat(
+        self, name: PipelineName, generation: int, stream: StreamState, *, is_last: bool = False
+    ) -> None:
+        """Store the stream's progress and heartbeat; of the last there is a sample in any case."""
 
     def tell(self, name: PipelineName, text: str, *, level: str = "info") -> None:
         """Add an event."""

@@ -2,7 +2,8 @@
 
 Each sample goes into two buckets at once, one of ten seconds and one of five minutes, so that
 nothing has to be added up later: what is too old is deleted, when a coarse bucket begins. A store
-writes the first beat of each fine bucket, and rows that were read at most once a second.
+writes the first beat of each fine bucket and a stream's last one, and rows that were read at most
+once a second.
 """
 
 from __future__ import annotations

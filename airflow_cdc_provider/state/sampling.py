@@ -17,9 +17,11 @@ class SampledStore(FencedStore):
         super().__init__(engine, clock)
         self._notes = SampleNotes()
 
-    def _sample_beat(self, connection: Connection, name: PipelineName, stream: StreamState) -> None:
+    def _sample_beat(
+        self, connection: Connection, name: PipelineName, stream: StreamState, *, is_last: bool
+    ) -> None:
         now = self._clock()
-        if self._notes.is_due(name, now):
+        if self._notes.is_due(name, now) or is_last:
             write_sample(connection, name, now, lag_us=stream.lag_us, changes=stream.changes)
 
     def _sample_rows(

@@ -327,14 +327,16 @@ class SqlStateStore(RequestStore, ToldStore):
             connection.execute(delete(hand_offs).where(hand_offs.c.pipeline == str(name)))
             connection.execute(insert(hand_offs).values(values))
 
-    def beat(self, name: PipelineName, generation: int, stream: StreamState) -> None:
-        """Store the stream's progress and heartbeat."""
+    def beat(
+        self, name: PipelineName, generation: int, stream: StreamState, *, is_last: bool = False
+    ) -> None:
+        """Store the stream's progress and heartbeat; of the last there is a sample in any case."""
         values = {**stream_values(stream), "generation": generation}
         change = update(streams).where(streams.c.pipeline == str(name)).values(values)
         with self._fenced(name, generation) as connection:
             if connection.execute(change).rowcount == 0:
                 connection.execute(insert(streams).values(pipeline=str(name), **values))
-            self._sample_beat(connection, name, stream)
+            self._sample_beat(connection, name, stream, is_last=is_last)
 
     def tell(self, name: PipelineName, text: str, *, level: str = "info") -> None:
         """Add an event."""

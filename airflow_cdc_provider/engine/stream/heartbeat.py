@@ -77,7 +77,7 @@ class Heartbeat:
         self._closing.set()
         self._thread.join(timeout=60)
         with suppress(CdcError):  # the last words; the ledger has the truth without them
-            self._beat()
+            self._beat(is_last=True)
         self._let_go()
 
     def _run(self) -> None:
@@ -93,7 +93,7 @@ class Heartbeat:
             if self._closing.wait(self._every_s):
                 return
 
-    def _beat(self) -> None:
+    def _beat(self, *, is_last: bool = False) -> None:
         owner = self._sink.owner
         if self._ledger is None:
             self._ledger = self._sink.open_ledger()
@@ -103,9 +103,8 @@ class Heartbeat:
         if split is None:
             return
         split = split.passed(split.start)  # what is consistent at this very position
-        self._store.beat(
-            owner.pipeline, owner.generation, self._state(split, self._ledger.counts())
-        )
+        told = self._state(split, self._ledger.counts())
+        self._store.beat(owner.pipeline, owner.generation, told, is_last=is_last)
         self._tell_tables(split)
         self._tell_reach(split.start)
 
