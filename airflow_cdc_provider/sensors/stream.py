@@ -99,6 +99,7 @@ class CdcStreamSensor(TellsLineage, BaseSensorOperator):
         self.healthy_s = healthy_s
         self.new_tables_s = new_tables_s
         self.patience = Patience(start_s=start_s, stale_s=stale_s, stall_s=stall_s)
+        self._standing: Mapping[str, str] = {}
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Look once, and defer unless there is something to do."""
@@ -114,7 +115,9 @@ class CdcStreamSensor(TellsLineage, BaseSensorOperator):
         """Act on what the trigger saw."""
         with airflow_errors(self.pipeline), self._open() as steps:
             self.see(steps)
-            return self._act(context, steps, StreamEvent.from_payload(event), _Wait(**wait))
+            seen = StreamEvent.from_payload(event)
+            self._standing = seen.standing
+            return self._act(context, steps, seen, _Wait(**wait))
 
     def lineage_work(self) -> Work:
         """Tell of all tables."""
@@ -213,6 +216,7 @@ class CdcStreamSensor(TellsLineage, BaseSensorOperator):
             poll_s=float(self.poke_interval),
             deadline_us=wait.deadline_us,
             look_us=steps.run.store.now_us() + int(self.new_tables_s * _US),
+            standing=self._standing,
             **asdict(self.patience),
         )
         self.defer(

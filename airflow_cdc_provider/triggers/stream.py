@@ -17,6 +17,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, replace
+from types import MappingProxyType
 from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
@@ -29,6 +30,13 @@ from airflow_cdc_provider.hooks.metrics import send_stream_metrics
 from airflow_cdc_provider.state.dsn import open_engine
 from airflow_cdc_provider.state.reader import SqlStateReader
 from airflow_cdc_provider.state.store import open_store
+from airflow_cdc_provider.triggers.lines import (
+    codes_of,
+    standing_lines,
+    standing_tables,
+    standing_text,
+    stream_text,
+)
 from airflow_cdc_provider.triggers.places import dsn_of_state, now_us
 from airflow_cdc_provider.triggers.verdict import (
     STALE_S,
@@ -69,6 +77,8 @@ class CdcStreamTrigger(BaseTrigger):
     :param start_s: patience with a job that was started.
     :param stale_s: patience with a heartbeat that does not come.
     :param stall_s: patience with a position that stands still while something waits.
+    :param standing: tables that stand still, of which an earlier watch of this task has told, each
+        with the code of its error.
     """
 
     def __init__(  # noqa: PLR0913 - Airflow stores them one by one
@@ -84,6 +94,7 @@ class CdcStreamTrigger(BaseTrigger):
         start_s: float = START_S,
         stale_s: float = STALE_S,
         stall_s: float = STALL_S,
+        standing: Mapping[str, str] = MappingProxyType({}),
         **_of_a_later_release: Any,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -96,12 +107,14 @@ class CdcStreamTrigger(BaseTrigger):
         self.look_us = look_us
         self.patience = Patience(start_s=start_s, stale_s=stale_s, stall_s=stall_s)
         self._reader: SqlStateReader | None = None
+        self.standing = dict(standing)
+        self._stand_still = 0
         self._told_us = 0
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class and the arguments to make this trigger again."""
         names = ("pipeline", "state", "goal", "since_us", "poll_s", "deadline_us", "look_us")
-        arguments = {name: getattr(self, name) for name in names}
+        arguments = {name: getattr(self, name) for name in (*names, "standing")}
         return CLASS_PATH, {**arguments, **asdict(self.patience)}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -130,7 +143,8 @@ class CdcStreamTrigger(BaseTrigger):
             if verdict is Verdict.WAITING:
                 verdict, detail = self._in_time(detail)
             if verdict is not Verdict.WAITING:
-                event = StreamEvent(self.pipeline, verdict, detail, generation, now_us())
+                at_us, standing = now_us(), self.standing
+                event = StreamEvent(self.pipeline, verdict, detail, generation, at_us, standing)
                 yield TriggerEvent(event.to_payload())  # type: ignore[no-untyped-call]
                 return
             told = self._tell(stream, detail, told)
@@ -138,16 +152,19 @@ class CdcStreamTrigger(BaseTrigger):
 
     def _tell(self, stream: StreamState | None, detail: str, told: str) -> str:
         """Say how the stream is whenever that is news, and every minute."""
-        is_time = now_us() - self._told_us >= _TELL_EVERY_US
-        if detail == told and not is_time:
+        if detail == told and not self._is_time:
             return told
         self._told_us = now_us()
         parts = [f"watching {self.pipeline}", detail]
         if stream is not None:
-            lag = "unknown" if stream.lag_us is None else f"{stream.lag_us / 1e6:.1f} s"
-            parts += [f"lag {lag}", f"{stream.changes:,} changes", f"at {stream.position.short}"]
+            parts.append(stream_text(stream, self._told_us))
+        parts.append(standing_text(self._stand_still))
         self.log.info("%s", ", ".join(filter(None, parts)))
         return detail
+
+    @property
+    def _is_time(self) -> bool:
+        return now_us() - self._told_us >= _TELL_EVERY_US
 
     def _in_time(self, detail: str) -> tuple[Verdict, str]:
         """Go on waiting, unless it is time for something else."""
@@ -173,7 +190,16 @@ class CdcStreamTrigger(BaseTrigger):
             dsn = await dsn_of_state(self.state)
             self._reader = await asyncio.to_thread(lambda: SqlStateReader(open_engine(dsn)))
         reader, name = self._reader, PipelineName(self.pipeline)
+        if self._is_time:
+            seen = await asyncio.to_thread(standing_tables, reader, name, now_us())
+            self._tell_standing(*seen)
         return await asyncio.to_thread(lambda: (reader.pipeline(name), reader.stream(name)))
+
+    def _tell_standing(self, count: int, standing: Mapping[str, str]) -> None:
+        """Tell once of each table that stopped; one that came back may stop again."""
+        for line in standing_lines(standing, self.standing):
+            self.log.warning("%s", line)
+        self._stand_still, self.standing = count, codes_of(standing)
 
 
 def _tell_unwatched(dsn: str, name: PipelineName) -> bool:

@@ -8,7 +8,7 @@ apply. `judge` decides and does no I/O; `Watch` is what it has to know from earl
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -93,6 +93,8 @@ class StreamEvent:
     detail: str = ""
     generation: int = 0
     at_us: int = 0
+    standing: Mapping[str, str] = field(default_factory=dict)
+    """Tables that stand still, of which the task's log has told, with the codes of their errors."""
 
     def to_payload(self) -> dict[str, Any]:
         """Write the event as JSON can hold it."""
@@ -107,6 +109,7 @@ class StreamEvent:
             detail=str(payload.get("detail", "")),
             generation=int(payload.get("generation", 0)),
             at_us=int(payload.get("at_us", 0)),
+            standing=dict(payload.get("standing", {})),
         )
 
 

@@ -71,6 +71,14 @@ def test_a_live_stream_is_watched_without_a_worker(
     assert set(deferred.value.kwargs or {}) == {"wait"}
 
 
+def test_what_was_told_of_tables_that_stand_still_is_not_told_by_the_next_watch(
+    sensor: CdcStreamSensor, context: Any, generation: int
+) -> None:
+    with pytest.raises(TaskDeferred) as deferred:
+        told(sensor, context, Verdict.WAITING, standing={"shop.orders": "CDC-SINK-001"})
+    assert deferred.value.trigger.serialize()[1]["standing"] == {"shop.orders": "CDC-SINK-001"}
+
+
 def test_a_goal_that_is_reached_needs_no_watch(
     sensor: CdcStreamSensor, context: Any, generation: int
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 import time
 from pathlib import Path
@@ -12,17 +13,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_cdc_provider.core.errors import RefusedError
-from airflow_cdc_provider.core.lifecycle import Phase, Wanted
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.lifecycle import Phase, TablePhase, Wanted
 from airflow_cdc_provider.triggers.stream import CLASS_PATH, UNWATCHED, CdcStreamTrigger
 from airflow_cdc_provider.triggers.verdict import StreamEvent, Verdict
 from tests.airflow.conftest import SHOP, beat, streaming
+from tests.behaviours.state_behaviours import plan_of
 
 if TYPE_CHECKING:
     from airflow.triggers.base import TriggerEvent
 
     from airflow_cdc_provider.state.store import SqlStateStore
 
-TABLE = "shop.orders"
+ORDERS, CUSTOMERS = TableId("shop", "orders"), TableId("shop", "customers")
 
 
 def trigger(state_dsn: str, **changes: Any) -> CdcStreamTrigger:
@@ -43,6 +46,25 @@ def event_of(watching: CdcStreamTrigger, timeout_s: float = 10.0) -> StreamEvent
         raise AssertionError("the trigger ended without an event")
 
     return StreamEvent.from_payload(asyncio.run(first()).payload)
+
+
+def planned(store: SqlStateStore, *tables: TableId) -> int:
+    """Have a stream of these tables; returns the generation."""
+    generation = streaming(store)
+    store.start_plan(SHOP, generation, "plan-1", [plan_of(table) for table in tables])
+    return generation
+
+
+def watched(
+    state_dsn: str, capfd: pytest.CaptureFixture[str], **changes: Any
+) -> tuple[CdcStreamTrigger, list[str]]:
+    """Watch a stream for a moment; return what is told of it, each line from its level on."""
+    capfd.readouterr()
+    watching = trigger(state_dsn, **changes)
+    with pytest.raises(TimeoutError):
+        event_of(watching, timeout_s=0.6)
+    lines = re.findall(r"(\[\w+ *\] .*?) *\[airflow_cdc_provider", capfd.readouterr().out)
+    return watching, lines
 
 
 def test_a_trigger_is_made_again_equal_from_what_is_stored(state_dsn: str) -> None:
@@ -148,6 +170,58 @@ def test_the_states_connection_is_found_in_the_triggerer(
     beat(store, streaming(store))
     watching = trigger(state_dsn, state={"conn_id": "shop_state"}, goal="consistent")
     assert event_of(watching).verdict is Verdict.REACHED
+
+
+def test_the_lag_of_a_stream_that_is_not_heard_of_is_told_as_its_last(
+    store: SqlStateStore, state_dsn: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    generation = streaming(store)
+    beat(store, generation, lag_us=0, changes=20756)
+    _, (line,) = watched(state_dsn, capfd)
+    assert line.startswith("[info     ] watching shop, lag 0.0 s, 20,756 changes, at ")
+    beat(store, generation, lag_us=0, changes=20756, heartbeat_us=store.now_us() - 52_000_000)
+    _, (line,) = watched(state_dsn, capfd)
+    assert "shop, not heard of for 52 s, last lag 0.0 s, 20,756 changes, at " in line
+
+
+def test_a_table_that_stops_is_told_of_once_with_the_way_back_and_counted_in_each_line(
+    store: SqlStateStore,
+    state_dsn: str,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    generation = planned(store, ORDERS, CUSTOMERS)
+    beat(store, generation)
+    _, (line,) = watched(state_dsn, capfd)
+    assert "still" not in line
+    error = RefusedError("it is full", "the sink", remedy="make room")
+    store.mark_table(SHOP, generation, ORDERS, TablePhase.FAILED, str(error))
+    # a table that begins again stands still no more than those that flow
+    store.mark_table(SHOP, generation, CUSTOMERS, TablePhase.CHANGED)
+    monkeypatch.setattr("airflow_cdc_provider.triggers.stream._TELL_EVERY_US", 50_000)
+    watching, lines = watched(state_dsn, capfd)
+    assert lines[:4] == [
+        "[warning  ] shop.orders stands still while the other tables flow on: "
+        f"{error.code} it is full",
+        "[warning  ]     where: the sink",
+        "[warning  ]     what to do: make room",
+        '[warning  ]     to have it back, `resume`: a task `CdcControlOperator(action="resume", '
+        "...)`, or `airflow cdc resume FILE --table shop.orders`",
+    ]
+    assert len(lines) > 5
+    assert all("watching" in line and ", 1 table stands still" in line for line in lines[4:])
+    store.mark_table(SHOP, generation, CUSTOMERS, TablePhase.PAUSED)
+    _, lines = watched(state_dsn, capfd, standing=watching.standing)  # the task's next watch
+    assert "shop.customers stands still while the other tables flow on: a person" in lines[0]
+    assert len([line for line in lines if "[warning" in line]) == 2
+    assert "2 tables stand still" in lines[-1]
+
+
+def test_what_was_told_of_goes_with_the_event(store: SqlStateStore, state_dsn: str) -> None:
+    generation = planned(store, ORDERS)
+    beat(store, generation)
+    store.mark_table(SHOP, generation, ORDERS, TablePhase.PAUSED)
+    assert event_of(trigger(state_dsn, look_us=1)).standing == {str(ORDERS): ""}
 
 
 def test_a_missing_environment_variable_is_named(state_dsn: str) -> None:

@@ -1,0 +1,74 @@
+"""What a watch over a stream writes into its task's log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from airflow_cdc_provider.core.errors import CdcError
+from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.lifecycle import LEFT_ALONE, TablePhase
+from airflow_cdc_provider.core.records import StreamState
+from airflow_cdc_provider.state.reader import SqlStateReader
+from airflow_cdc_provider.views.in_airflow import way_in_airflow
+from airflow_cdc_provider.views.told_errors import error_lines
+
+_SILENT_S = 10.0
+"""A heartbeat comes every two seconds; after so many its lag and position are not of today."""
+_MOST_NAMED = 20
+
+
+def stream_text(stream: StreamState, now_us: int) -> str:
+    """Say how a stream is, or how it was when it was last heard of."""
+    lag = "unknown" if stream.lag_us is None else f"{stream.lag_us / 1e6:.1f} s"
+    parts = [f"lag {lag}", f"{stream.changes:,} changes", f"at {stream.position.short}"]
+    silence_s = (now_us - stream.heartbeat_us) / 1e6 if stream.heartbeat_us else 0.0
+    if silence_s > _SILENT_S:
+        parts[0] = f"not heard of for {silence_s:.0f} s, last {parts[0]}"
+    return ", ".join(parts)
+
+
+def standing_tables(
+    reader: SqlStateReader, name: PipelineName, now_us: int
+) -> tuple[int, Mapping[str, str]]:
+    """Return how many tables the stream leaves alone, and the errors of the first thousand.
+
+    A pipeline of many tables none of which stands still costs no look at each.
+    """
+    for seen in reader.overviews((name,), now_us):
+        count = sum(seen.tables.get(phase, 0) for phase in LEFT_ALONE)
+        if not count or not seen.tables.get(TablePhase.CHANGED):
+            return count, dict(seen.troubles) if count else {}
+    tables = [each for each in reader.tables(name) if each.phase in LEFT_ALONE]
+    return len(tables), {str(each.table): each.error for each in tables}
+
+
+def standing_text(count: int) -> str:
+    """Count the tables that stand still; empty if none does."""
+    return f"{count} {'table stands' if count == 1 else 'tables stand'} still" if count else ""
+
+
+def codes_of(standing: Mapping[str, str]) -> dict[str, str]:
+    """Return, for each table that stands still, the code of its error; none if a person paused it.
+
+    Who has told of them keeps that, and not the long texts.
+    """
+    return {table: error.partition(" ")[0] for table, error in standing.items()}
+
+
+def standing_lines(standing: Mapping[str, str], told: Mapping[str, str]) -> Iterator[str]:
+    """Say of each table that stands still why it does and how it comes back.
+
+    Not of those told of already, unless it is for another error now.
+    """
+    news = [table for table, code in codes_of(standing).items() if told.get(table) != code]
+    for table in news[:_MOST_NAMED]:
+        yield from _lines_of(table, standing[table])
+    if (more := len(news) - _MOST_NAMED) > 0:
+        yield f"{more} more tables stand still: the CDC page and `airflow cdc status` name them"
+
+
+def _lines_of(table: str, error: str) -> Iterator[str]:
+    first, *rest = error_lines(CdcError.parse(error)) if error else ("a person paused it",)
+    yield f"{table} stands still while the other tables flow on: {first}"
+    yield from rest
+    yield f"    to have it back, {way_in_airflow('`resume`', table=table)}"
