@@ -9,7 +9,7 @@ ends well whatever it finds, and `verdict`, at the end, fails by name if tables 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -28,14 +28,17 @@ from airflow_cdc_provider.operators.params import require_known_params
 from airflow_cdc_provider.operators.requests import CdcRequestOperator
 from airflow_cdc_provider.operators.verify import compared_work, tables_of
 from airflow_cdc_provider.operators.without_stack import failure
+from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.views.comparisons import (
+    come_back_text,
     comparison_counts,
     comparison_form,
     difference_text,
     repair_forms,
+    standing_of,
 )
 from airflow_cdc_provider.views.lineage import Work
-from airflow_cdc_provider.views.reports import verify_lines
+from airflow_cdc_provider.views.reports import compared_line, verdict_lines
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.core.verify_report import VerifyReport
@@ -43,10 +46,16 @@ if TYPE_CHECKING:
 _MOST_REPAIRS = 500
 """Each is a task of its own; Airflow has at most 1,024 of a kind."""
 _OTHERS_POLL_S = 2.0
-_WHAT_TO_DO = (
-    "the log and the XCom of the task that compared them have keys; trigger the DAG with repair: "
-    "ask, which shows what it would read again and waits for your word"
+_ASK = (
+    "trigger the DAG with repair: ask, which shows what it would read again and waits for your word"
 )
+_WHAT_TO_DO = f"the log and the XCom of the task that compared them have keys; {_ASK}"
+_NEXT = {
+    "never": f"nothing is read again in this run; {_ASK}",
+    "ask": "the task `approve` asks a person whether this is read again",
+    "always": "the task `repair` has this read again",
+}
+_REJECTED = "rejected"
 
 
 def verify_asset(name: str) -> Asset:
@@ -96,9 +105,15 @@ class CdcComparingOperator(CdcJobOperator):
 
     def told(self, context: Context, steps: CdcSteps, report: VerifyReport) -> dict[str, Any]:
         """Write the report into the log, and its counts into the events of assets."""
-        tell = self.log.info if report.equal else self.log.warning
-        for line in verify_lines(report):
-            tell("%s", line)
+        for table in report.tables:
+            tell = self.log.info if table.equal else self.log.warning
+            for line in verdict_lines(table):
+                tell("%s", line)
+            if table.table in report.stopped:
+                tell("    %s", come_back_text([str(table.table)], file=self.pipeline))
+        for later in report.not_copied:
+            self.log.warning("%s", left_out_text(later))
+        (self.log.info if report.equal else self.log.warning)("%s", compared_line(report))
         stream = steps.status().stream
         position = "" if stream is None else str(stream.position)
         asset = verify_asset(str(steps.run.name))
@@ -174,10 +189,20 @@ class CdcCompareOperator(CdcComparingOperator):
             form = self.told(context, steps, report)
             repairs = [] if report.equal else repair_forms(steps.repairs(report))
         for each in repairs:
-            self.log.info("%s", each["text"])
+            self.log.warning("%s", each["text"])
+        if repairs:
+            self.log.warning("%s", self._what_comes_next(context, str(form["pipeline"])))
         if len(repairs) > _MOST_REPAIRS:
             self.log.warning("a run repairs %d of these tables", _MOST_REPAIRS)
         return {**form, "repairs": repairs[:_MOST_REPAIRS]}
+
+    def _what_comes_next(self, context: Context, name: str) -> str:
+        """Say what the rest of the run does about it, or what a person can."""
+        whole = f"to have whole tables read again, trigger the DAG `{name}__resync`"
+        repair = context["params"].get("repair")
+        if repair not in _NEXT:  # a DAG of the user's own
+            return f"to have these rows read again, run `{name}__verify` with repair: ask; {whole}"
+        return _NEXT[repair] if repair != "never" else f"{_NEXT[repair]}; {whole}"
 
 
 class CdcApproveRepairOperator(ApprovalOperator):
@@ -201,24 +226,38 @@ class CdcApproveRepairOperator(ApprovalOperator):
 
     def execute(self, context: Context) -> Any:
         found = self._found(context)
-        if self.repair == "never" or not found:
-            raise AirflowSkipException("there is nothing to repair")
+        if not found:
+            raise AirflowSkipException(self._why_nothing(context))
+        if self.repair == "never":
+            raise AirflowSkipException("rows differ, and repair is never: nothing is read again")
         if self.repair == "always":
             return found
         return super().execute(context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        person = event.get("responded_by_user") or {}
+        by = str(person.get("name") or person.get("id") or "")
+        if event.get("chosen_options") == [self.REJECT]:  # what follows ends the task at once
+            self.log.info("rejected by %s", by or "nobody: no answer came in time")
+            context["ti"].xcom_push(key=_REJECTED, value={"by": by})
         answer = super().execute_complete(context, event)
         if answer["chosen_options"] != [self.APPROVE]:
             return []
-        person = answer["responded_by_user"] or {}
-        by = str(person.get("name") or person.get("id") or "a person")
+        by = by or "a person"
         self.log.info("approved by %s", by)
         return [{**each, "approved_by": by} for each in self._found(context)]
 
     def _found(self, context: Context) -> list[dict[str, Any]]:
-        compared = context["ti"].xcom_pull(task_ids=self.compare_task) or {}
-        return list(compared.get("repairs", ()))
+        return list(self._compared(context).get("repairs", ()))
+
+    def _compared(self, context: Context) -> Mapping[str, Any]:
+        return context["ti"].xcom_pull(task_ids=self.compare_task) or {}
+
+    def _why_nothing(self, context: Context) -> str:
+        standing = standing_of(self._compared(context))
+        if not standing:
+            return "there is nothing to repair"
+        return f"all that differs stands still: {come_back_text(standing)}"
 
 
 class CdcRepairOperator(CdcRequestOperator):
@@ -260,6 +299,7 @@ class CdcVerdictOperator(CdcComparingOperator):
     :param refused: why the task may do nothing; it then fails with these words.
     :param compare_task: id of the task that compared them.
     :param repair_task: id of the task, mapped or not, that repaired what differed.
+    :param approve_task: id of the task that asked a person whether to repair it.
     :param settle_s: seconds that a stream at work gets, each time, to bring differing rows.
     :param others_s: seconds that another owner of the pipeline gets to end, where this task has to
         catch up with the log.
@@ -267,9 +307,15 @@ class CdcVerdictOperator(CdcComparingOperator):
     """
 
     def __init__(
-        self, *, compare_task: str = "compare", repair_task: str = "repair", **kwargs: Any
+        self,
+        *,
+        compare_task: str = "compare",
+        repair_task: str = "repair",
+        approve_task: str = "approve",
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.approve_task = approve_task
         self.compare_task = compare_task
         self.repair_task = repair_task
 
@@ -284,5 +330,20 @@ class CdcVerdictOperator(CdcComparingOperator):
                 found = self.told(context, steps, self.compared(context, steps, tables))
         if not found["equal"]:
             text = difference_text(found)
-            raise failure(text, told=(text, f"what to do: {_WHAT_TO_DO}"))
+            raise failure(text, told=(text, *self._what_to_do(context, found)))
         return {name: value for name, value in found.items() if name != "repairs"}
+
+    def _what_to_do(self, context: Context, found: Mapping[str, Any]) -> Iterator[str]:
+        """Say it of tables that stand still, and of those that a repair can make equal."""
+        standing = standing_of(found)
+        if standing:
+            yield f"what to do: {come_back_text(standing, file=self.pipeline)}"
+        if len(standing) == len(found["differing"]):
+            return
+        rejected = context["ti"].xcom_pull(task_ids=self.approve_task, key=_REJECTED)
+        if rejected is None:
+            yield f"what to do: {_WHAT_TO_DO}"
+        else:
+            why = f"by {rejected['by']}" if rejected["by"] else "because nobody answered in time"
+            yield f"the repair was rejected {why}: nothing was read again"
+            yield f"what to do: if it is wanted after all, {_ASK} once more"

@@ -70,7 +70,7 @@ def verify_dag(
         doc_md=parts.doc if parts.problem else _DOC.format(name=parts.name),
     ) as dag:
         compare = CdcCompareOperator(task_id="compare", outlets=[asset], **given)
-        approve = _approval(parts.name)
+        approve = _approval(parts)
         repaired = CdcRepairOperator.partial(
             task_id="repair", map_index_template="{{ task.repair['table'] }}", **given
         ).expand(repair=XComArg(approve))
@@ -85,13 +85,16 @@ def verify_dag(
     return dag
 
 
-def _approval(name: str) -> CdcApproveRepairOperator:
+def _approval(parts: Parts) -> CdcApproveRepairOperator:
     found = "ti.xcom_pull(task_ids='compare')"
+    again = "These rows would be read again:"
+    if parts.is_continuous:
+        again = "The stream goes on while these rows are read again:"
     return CdcApproveRepairOperator(
         task_id="approve",
         repair="{{ params.repair }}",
-        subject=f"Repair {name}: read rows that differ again?",
-        body="Source and sink differ. The stream goes on while these rows are read again:\n\n"
+        subject=f"Repair {parts.name}: read rows that differ again?",
+        body=f"Source and sink differ. {again}\n\n"
         f"{{% for each in ({found} or {{}}).get('repairs', ()) %}}- {{{{ each.text }}}}\n"
         "{% endfor %}",
         defaults=CdcApproveRepairOperator.REJECT,

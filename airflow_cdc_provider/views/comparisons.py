@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.requests import scope_to_json
+from airflow_cdc_provider.views.in_airflow import way_in_airflow
 from airflow_cdc_provider.views.reports import repair_line
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 Form = dict[str, Any]
 _MOST_TABLES = 200
 """Named one by one; those that differ first."""
+_MOST_NAMED = 20
 
 
 def comparison_form(name: PipelineName, report: VerifyReport, position: str) -> Form:
@@ -25,7 +27,7 @@ def comparison_form(name: PipelineName, report: VerifyReport, position: str) -> 
         **comparison_counts(name, report, position),
         "tables": {str(table.table): _table_form(table) for table in tables[:_MOST_TABLES]},
         "not_copied": [str(table) for table in report.not_copied[:_MOST_TABLES]],
-        "stopped": [str(table) for table in report.stopped[:_MOST_TABLES]],
+        "stopped": [str(table) for table in _differing_first(report)[:_MOST_TABLES]],
     }
 
 
@@ -60,6 +62,29 @@ def repair_forms(found: Iterable[Repair]) -> list[Form]:
         }
         for repair in found
     ]
+
+
+def standing_of(form: Mapping[str, Any]) -> list[str]:
+    """Return the tables that were found different and that their stream leaves alone."""
+    stopped = frozenset(form.get("stopped", ()))
+    return [table for table in form.get("differing", ()) if table in stopped]
+
+
+def come_back_text(tables: Sequence[str], *, file: str = "FILE") -> str:
+    """Say how tables that the stream leaves alone come back to it, in Airflow."""
+    named, more = tables[:_MOST_NAMED], len(tables) - _MOST_NAMED
+    names = ", ".join(named) + (f" and {more} more" if more > 0 else "")
+    options = "".join(f" --table {table}" for table in named)
+    way = way_in_airflow(f"`resume`{options}", file=file)
+    them = "it" if len(tables) == 1 else "them"
+    return (
+        f"the stream leaves {names} alone, and no repair touches {them}; to have {them} back, {way}"
+    )
+
+
+def _differing_first(report: VerifyReport) -> list[TableId]:
+    found = {table.table for table in differing(report)}
+    return sorted(report.stopped, key=lambda table: table not in found)
 
 
 def difference_text(counts: Form) -> str:

@@ -16,7 +16,7 @@ from airflow_cdc_provider.views.status import PipelineStatus
 from airflow_cdc_provider.views.told_errors import finding_lines
 
 if TYPE_CHECKING:
-    from airflow_cdc_provider.core.verify_report import VerifyReport
+    from airflow_cdc_provider.core.verify_report import TableVerdict, VerifyReport
     from airflow_cdc_provider.pipeline.file.model import PipelineFile
     from airflow_cdc_provider.pipeline.steps.checking import CheckReport
     from airflow_cdc_provider.pipeline.steps.converging import Convergence
@@ -192,8 +192,9 @@ def repair_line(repair: Repair) -> str:
         why = "not all of it was compared" if verdict.truncated else "its key has no order here"
         where = f"the whole table, because {why}"
     rows = "not counted" if repair.rows is None else f"about {repair.rows:,}"
+    verb = "are" if ranges > 1 else "is"
     return (
-        f"to repair {verdict.table}: {where} ({rows} rows) is read again; "
+        f"to repair {verdict.table}: {where} ({rows} rows) {verb} read again; "
         f"{verdict.missing + verdict.different:,} rows written, {verdict.extra:,} deleted"
     )
 
@@ -202,21 +203,32 @@ def verify_lines(report: VerifyReport) -> list[str]:
     """Write what the comparison found, with some keys of rows that differ."""
     lines: list[str] = []
     for table in report.tables:
-        lines.append(f"{table.table} -> {table.sink_table}: {table}")
-        for sample in table.samples:
-            lines.append(f"    {sample.kind.value}: key {sample.key}")
-            lines += [f"        {column}" for column in sample.columns]
+        lines += verdict_lines(table)
         if table.table in report.stopped:
             lines.append(f"    the stream leaves it alone: resume --table {table.table}")
         elif not table.equal:
             lines.append(f"    to read it again: resync --table {table.table}")
             lines.append("    to read only what differs again: verify --repair")
     lines += [f"warning: {left_out_text(table)}" for table in report.not_copied]
+    lines.append(compared_line(report))
+    return lines
+
+
+def verdict_lines(table: TableVerdict) -> list[str]:
+    """Write what the comparison of one table found, with some keys of rows that differ."""
+    lines = [f"{table.table} -> {table.sink_table}: {table}"]
+    for sample in table.samples:
+        lines.append(f"    {sample.kind.value}: key {sample.key}")
+        lines += [f"        {column}" for column in sample.columns]
+    return lines
+
+
+def compared_line(report: VerifyReport) -> str:
+    """Say what all tables come to, and how much was compared."""
     rows = sum(table.rows_source for table in report.tables)
     size = sum(table.bytes for table in report.tables)
     verdict = "equal" if report.equal else "DIFFERENT"
-    lines.append(
+    return (
         f"{verdict}: {len(report.tables)} tables, {rows:,} rows, {size / 1e6:,.1f} MB compared "
         f"in {report.seconds:.1f} s"
     )
-    return lines

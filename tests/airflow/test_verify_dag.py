@@ -116,7 +116,15 @@ def test_rows_that_differ_fail_the_run_by_name_with_counts_and_keys_and_no_value
     *_, told = events(copy)
     assert (told["equal"], told["differing"]) == (False, [copy.table])
     assert not copy.is_equal  # nobody has asked for a repair
-    assert "at the sink" not in capfd.readouterr().out
+    out = capfd.readouterr().out
+    assert "at the sink" not in out
+    lines = out.splitlines()
+    assert all("[warning" in line for line in lines if f"{copy.table} -> " in line)
+    assert any("[info" in line for line in lines if ".customers -> " in line and "equal" in line)
+    assert "resync --table" not in out
+    assert "verify --repair" not in out
+    assert "nothing is read again in this run; trigger the DAG with repair: ask" in out
+    assert f"trigger the DAG `{copy.shop.name}__resync`" in out
     asked = Verified(copy, values=True)
     assert "'0.01' at the sink" in capfd.readouterr().out
     assert "0.01" not in json.dumps(asked.compared)
@@ -137,7 +145,7 @@ def test_what_differs_is_repaired_where_that_is_wanted_and_nothing_differs_then(
 
 
 def test_a_person_is_asked_with_what_would_be_touched_and_decides(
-    copy: Copied, capfd: pytest.CaptureFixture[str]
+    copy: Copied, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     copy.drift()
     with answering(f"{copy.shop.name}__verify", "approve", "Reject") as asked:
@@ -151,7 +159,9 @@ def test_a_person_is_asked_with_what_would_be_touched_and_decides(
         "verdict": "failed",
     }
     assert not copy.is_equal
-    capfd.readouterr()
+    out = capfd.readouterr().out
+    assert "the task `approve` asks a person whether this is read again" in out
+    assert "the repair was rejected by ann" in out + caplog.text
     with answering(f"{copy.shop.name}__verify", "approve", "Approve"):
         run = Verified(copy, repair="ask", tables=[copy.table])
     assert "approved by ann" in "".join(capfd.readouterr())
