@@ -220,14 +220,18 @@ class SourceLook:
     """For a sink that knows this kind of source: what the two are compared by."""
 
 
+LOOK_AT_TABLES = "a look at the tables"
+"""What a catalogue is opened for, unless it is said."""
+
+
 class Source(Protocol):
     """A server that tables are read from, and its log."""
 
     def connect(self, *, purpose: str) -> Any:
         """Open a connection as the system's own driver has it; the caller closes it."""
 
-    def catalogue(self) -> AbstractContextManager[Catalogue]:
-        """Open the catalogue."""
+    def catalogue(self, *, purpose: str = LOOK_AT_TABLES) -> AbstractContextManager[Catalogue]:
+        """Open the catalogue; `purpose` is named in errors."""
 
     def preflight(self, question: PreflightQuestion) -> SourceLook:
         """Look at settings, privileges and tables; what cannot be told is a finding too."""

@@ -20,8 +20,8 @@ def changed(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     statements: list[str] = []
     left: Iterator[str] = iter(statements)
 
-    def then_changed(run: Run) -> Captured:
-        found = captured_tables(run)
+    def then_changed(run: Run, *, purpose: str) -> Captured:
+        found = captured_tables(run, purpose=purpose)
         for statement in left:
             shop.at_source(statement)
             break

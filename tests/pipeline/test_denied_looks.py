@@ -17,12 +17,15 @@ from typing import Any
 import pymysql
 import pytest
 
+from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.findings import Finding, FindingCode, Level
 from airflow_cdc_provider.pipeline.connections import EnvironmentDsns
 from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.pipeline.run import Run, open_run
 from airflow_cdc_provider.pipeline.steps.checking import check
+from airflow_cdc_provider.pipeline.steps.tables import captured_tables
+from tests.pipeline.conftest import Shop
 from tests.servers.accounts import (
     MARIADB_SOURCE,
     MYSQL_SOURCE,
@@ -339,3 +342,14 @@ def test_a_replica_that_logs_nothing_is_refused(
     else:
         assert found.code == "source.unseen"
         assert found.fix.startswith("GRANT SLAVE MONITOR ON *.* TO 'least_")
+
+
+def test_a_source_that_lets_nobody_in_is_told_as_preflight(shop: Shop) -> None:
+    source = Endpoint.parse(shop.environment["SHOP_DSN"])
+    shop.environment["SHOP_DSN"] = f"mysql://cdc:wrong@{source.host}:{source.port}/"
+    with pytest.raises(CdcError) as refused:
+        check(shop.run())
+    assert refused.value.where.startswith("connecting for preflight at ")
+    with pytest.raises(CdcError) as refused:
+        captured_tables(shop.run())  # as requests, a plan and verify do
+    assert refused.value.where.startswith("connecting for a look at the tables at ")

@@ -129,7 +129,7 @@ def check(run: Run) -> CheckReport:
 
 
 def _checked(run: Run) -> CheckReport:
-    captured = captured_tables(run)
+    captured = captured_tables(run, purpose="preflight")
     sink = sink_identity(run)
     with closing(open_targets(run)) as targets:
         claimed, changing = tuple(targets.routes()), targets.changing()

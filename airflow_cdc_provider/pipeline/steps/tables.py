@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from airflow_cdc_provider.columns.sink_port import Sink
-from airflow_cdc_provider.columns.source_port import Catalogue
+from airflow_cdc_provider.columns.source_port import LOOK_AT_TABLES, Catalogue
 from airflow_cdc_provider.core.errors import UnsupportedTableError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
@@ -54,9 +54,9 @@ class Captured:
         )
 
 
-def captured_tables(run: Run) -> Captured:
-    """Ask the source for the pipeline's tables."""
-    with source_of(run).catalogue() as catalogue:
+def captured_tables(run: Run, *, purpose: str = LOOK_AT_TABLES) -> Captured:
+    """Ask the source for the pipeline's tables; `purpose` is named in errors."""
+    with source_of(run).catalogue(purpose=purpose) as catalogue:
         return tables_of(run.loaded, catalogue, sink_of(run))
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columns.source_port import (
+    LOOK_AT_TABLES,
     Boundaries,
     Cuts,
     LogReading,
@@ -108,8 +109,8 @@ class MySqlSource:
         return connect(self.endpoint, purpose=purpose)
 
     @contextmanager
-    def catalogue(self) -> Iterator[MySqlCatalogue]:
-        with closing(connect(self.endpoint, purpose="plan")) as connection:
+    def catalogue(self, *, purpose: str = LOOK_AT_TABLES) -> Iterator[MySqlCatalogue]:
+        with closing(connect(self.endpoint, purpose=purpose)) as connection:
             yield MySqlCatalogue(connection, read_capabilities(connection))
 
     def preflight(self, question: PreflightQuestion) -> SourceLook:
