@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import SplitStatus, TablePhase
-from airflow_cdc_provider.core.records import PipelineState, Sample, StreamState
+from airflow_cdc_provider.core.records import Note, PipelineState, Sample, StreamState
 from airflow_cdc_provider.core.requests import RequestStatus
 
 
@@ -27,6 +27,8 @@ class PipelineOverview:
     """Tables that came after the plan."""
     samples: tuple[Sample, ...] = ()
     """Of the last minutes, oldest first."""
+    last_try: Note | None = None
+    """What the last try to begin ended with."""
 
     @property
     def name(self) -> PipelineName:

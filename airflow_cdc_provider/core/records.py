@@ -116,6 +116,8 @@ class NoteKind(StrEnum):
     """How far the source's log reaches back; see `LogReach`."""
     PREFLIGHT = "preflight"
     """What preflight found last."""
+    LAST_TRY = "last_try"
+    """What the last try to begin ended with, and at which step; None where one got past it."""
 
 
 @dataclass(frozen=True, slots=True)

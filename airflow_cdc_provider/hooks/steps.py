@@ -89,13 +89,10 @@ class CdcSteps:
     def check(self) -> CheckReport:
         """Look at the file, the source and the sink."""
         from airflow_cdc_provider.pipeline.steps.checking import (  # noqa: PLC0415 - see above
-            check,
-            keep_findings,
+            kept_check,
         )
 
-        report = check(self.run)
-        keep_findings(self.run, report)
-        return report
+        return kept_check(self.run)
 
     def plan(self) -> PlanSummary:
         """Go on with the plan there is, or make one."""

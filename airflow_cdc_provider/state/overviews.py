@@ -17,12 +17,13 @@ from sqlalchemy import Connection, Row, and_, func, not_, select
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import LEFT_ALONE, SplitStatus, TablePhase
 from airflow_cdc_provider.core.overview import Cells, PipelineOverview, TableOverview
-from airflow_cdc_provider.core.records import Sample
+from airflow_cdc_provider.core.records import Note, NoteKind, Sample
 from airflow_cdc_provider.core.requests import RequestStatus
 from airflow_cdc_provider.state.request_rows import OPEN
 from airflow_cdc_provider.state.rows import pipeline_of, stream_of
 from airflow_cdc_provider.state.samples import FINE_S, sample_of
 from airflow_cdc_provider.state.tables import (
+    notes,
     pipelines,
     plans,
     requests,
@@ -44,8 +45,7 @@ def find_overviews(
 ) -> tuple[PipelineOverview, ...]:
     """Read those of the pipelines that the store knows, by name."""
     wanted = [str(name) for name in names]
-    mine = select(pipelines).where(pipelines.c.name.in_(wanted)).order_by(pipelines.c.name)
-    known = connection.execute(mine).all()
+    known = _known(connection, wanted)
     of_streams = select(streams).where(streams.c.pipeline.in_(wanted))
     found_streams = {row.pipeline: stream_of(row) for row in connection.execute(of_streams)}
     phases = _counted(connection, tables, wanted)
@@ -62,9 +62,20 @@ def find_overviews(
             troubles=tuple(troubles[row.name]),
             not_copied=later.get(row.name, ()),
             samples=tuple(sampled[row.name]),
+            last_try=None if row.form is None else Note(row.at_us, json.loads(row.form)),
         )
         for row in known
     )
+
+
+def _known(connection: Connection, wanted: Sequence[str]) -> Sequence[Row[Any]]:
+    """Read the rows of those that are known, each with the note of its last try."""
+    is_its = and_(notes.c.pipeline == pipelines.c.name, notes.c.kind == NoteKind.LAST_TRY.value)
+    noted = select(pipelines, notes.c.at_us, notes.c.form).join_from(
+        pipelines, notes, is_its, isouter=True
+    )
+    mine = noted.where(pipelines.c.name.in_(wanted)).order_by(pipelines.c.name)
+    return connection.execute(mine).all()
 
 
 def _counted(

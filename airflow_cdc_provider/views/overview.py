@@ -30,12 +30,19 @@ def overview_form(shown: Sequence[Shown]) -> dict[str, Any]:
             {
                 "pipeline": each.name,
                 "file": each.file,
-                "problem": None if each.error is None else each.error.to_json(),
+                "problem": _problem(each),
                 "status": None if each.status is None else dict(each.status.to_json()),
             }
             for each in shown
         ]
     }
+
+
+def _problem(shown: Shown) -> dict[str, Any] | None:
+    """Return what is wrong with a file, or what ended the last try to begin."""
+    refusal = None if shown.status is None else shown.status.refusal
+    error = shown.error or refusal
+    return None if error is None else error.to_json()
 
 
 def overview_lines(shown: Sequence[Shown]) -> list[str]:
@@ -66,6 +73,7 @@ def _line(status: PipelineStatus) -> str:
 
 
 def _problems(status: PipelineStatus) -> list[str]:
-    found = [status.state.error] if status.state.error else []
+    found = [] if status.refusal is None else [str(status.refusal)]
+    found += [status.state.error] if status.state.error else []
     found += [f"{table.source}: {table.error}" for table in status.tables if table.error]
     return found + [f"{table} is not copied: it came later" for table in status.not_copied]

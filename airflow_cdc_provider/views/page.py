@@ -15,6 +15,7 @@ from airflow_cdc_provider.core.requests import Request, RequestStatus
 from airflow_cdc_provider.state.owners import is_gone
 from airflow_cdc_provider.state.reader import SqlStateReader
 from airflow_cdc_provider.views.in_airflow import way_in_airflow
+from airflow_cdc_provider.views.remarks import refusal_of
 from airflow_cdc_provider.views.requests import in_order, request_form
 from airflow_cdc_provider.views.status import SILENT_S, PipelineStatus
 
@@ -70,7 +71,9 @@ def _doubts(status: PipelineStatus) -> list[Form]:
 
 
 def _problems(seen: PipelineOverview) -> list[Form]:
-    found = [_problem("", seen.state.error)] if seen.state.error else []
+    refusal = refusal_of(seen.last_try)
+    found = [] if refusal is None else [{"table": "", "level": "error", **_facts(refusal, "")}]
+    found += [_problem("", seen.state.error)] if seen.state.error else []
     troubles = seen.troubles[:_TROUBLES_SHOWN]
     found += [_problem(table, error) for table, error in troubles if error]
     found += [
@@ -97,7 +100,10 @@ def _remark(table: str, what: str, remedy: str) -> Form:
 
 def _told(text: str, table: str) -> Form:
     """Return an error's facts, and what to do in Airflow where its remedy names commands."""
-    error = CdcError.parse(text)
+    return _facts(CdcError.parse(text), table)
+
+
+def _facts(error: CdcError, table: str) -> Form:
     way = way_in_airflow(error.remedy, error.where, error.what, table=table)
     return {**error.to_json(), "in_airflow": way}
 

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import LEASE_S, LEFT_ALONE, Phase, Wanted
 from airflow_cdc_provider.core.ports import StateReader
 from airflow_cdc_provider.core.records import (
+    NoteKind,
     PipelineEvent,
     PipelineState,
     StreamState,
@@ -17,6 +19,7 @@ from airflow_cdc_provider.core.records import (
 )
 from airflow_cdc_provider.core.requests import Request, RequestStatus
 from airflow_cdc_provider.state.owners import is_gone
+from airflow_cdc_provider.views.remarks import refusal_of
 from airflow_cdc_provider.views.requests import request_form
 
 EVENTS_SHOWN = 10
@@ -82,6 +85,8 @@ class PipelineStatus:
     """Those that are open, in the order in which they are carried out."""
     owner_gone: bool = False
     """The owner was a process of this machine, and is there no more."""
+    refusal: CdcError | None = None
+    """What ended the last try to begin, until one gets past it."""
 
     @property
     def rows(self) -> int:
@@ -185,6 +190,7 @@ class PipelineStatus:
             "owned": self.is_owned,
             "doubt": self.doubt,
             "error": self.state.error,
+            "problem": None if self.refusal is None else self.refusal.to_json(),
             "consistent": self.is_consistent,
             "rows": self.rows,
             "splits_finished": self.splits_finished,
@@ -228,4 +234,5 @@ def status(store: StateReader, name: PipelineName, *, now_us: int) -> PipelineSt
         not_copied=tuple(map(str, store.not_copied(name))),
         requests=requests,
         owner_gone=is_gone(state.owner),
+        refusal=refusal_of(store.note(name, NoteKind.LAST_TRY)),
     )

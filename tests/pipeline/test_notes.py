@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pytest
 
-from airflow_cdc_provider.core.errors import CdcError
+from airflow_cdc_provider.core.errors import CdcError, LeaseHeldError, PreflightError
 from airflow_cdc_provider.core.log_reach import LogReach
 from airflow_cdc_provider.core.records import NoteKind
 from airflow_cdc_provider.engine.stream import heartbeat
 from airflow_cdc_provider.pipeline.run import Run
+from airflow_cdc_provider.pipeline.steps.checking import require_fit
+from airflow_cdc_provider.pipeline.steps.planning import plan
 from airflow_cdc_provider.systems.mysql.source.log_end import MySqlLogEnd
+from airflow_cdc_provider.views.overview import Shown, overview_form, overview_lines
+from airflow_cdc_provider.views.page import list_row
+from airflow_cdc_provider.views.remarks import remark_lines
+from airflow_cdc_provider.views.status import status
 from tests.pipeline.conftest import Shop
 from tests.pipeline.test_schema_changes import begin, catch_up, change
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def reach_of(run: Run) -> LogReach:
@@ -63,6 +66,52 @@ def test_that_the_reach_cannot_be_told_ends_no_run(
     begin(shop, ["orders"])
     run = catch_up(shop)
     assert run.store.note(run.name, NoteKind.LOG_REACH) is None
+
+
+def test_what_ends_a_try_is_shown_until_one_gets_past_it(shop: Shop) -> None:
+    right = shop.environment["SHOP_DSN"]
+    shop.environment["SHOP_DSN"] = shop.source.dsn(user="nobody", password="planted-Xq7vKz")
+    run = shop.run()
+
+    def refused() -> list[str]:
+        """Look as `status`, `show` and the page's list do, before anything was planned too."""
+        seen = status(run.store, run.name, now_us=run.store.now_us())
+        (found,) = run.store.overviews([run.name], run.store.now_us())
+        row = list_row(str(run.name), found, run.store.now_us())
+        shown = overview_form([Shown(str(run.name), "shop.yaml", seen)])["pipelines"][0]["problem"]
+        forms = [*row["problems"], seen.to_json()["problem"], shown]
+        assert "planted" not in str(forms)
+        lines = [*overview_lines([Shown(str(run.name), "shop.yaml", seen)]), *remark_lines(seen)]
+        assert sum("problem: CDC-" in line for line in lines) == 2 * bool(row["problems"])
+        return [form["code"] + form["where"] for form in forms if form is not None]
+
+    with pytest.raises(CdcError) as denied:
+        require_fit(run)
+    assert len(refused()) == 3
+    for told in refused():
+        assert told.startswith(denied.value.code)
+        assert "the last preflight, 20" in told
+    with pytest.raises(CdcError):
+        plan(run)
+    assert "the last plan, 20" in refused()[0]
+    shop.environment["SHOP_DSN"] = right
+    shop.at_source("CREATE TABLE keyless (a INT)")
+    run = shop.run()
+    with pytest.raises(PreflightError):
+        require_fit(run)
+    assert refused()[0].startswith(PreflightError.code)
+    shop.at_source("DROP TABLE keyless")
+    require_fit(run)
+    plan(run)
+    assert refused() == []
+
+
+def test_that_somebody_else_is_at_work_is_no_trouble(shop: Shop) -> None:
+    plan(shop.run(owner="one"))
+    other = shop.run(owner="another")
+    with pytest.raises(LeaseHeldError):
+        plan(other)
+    assert other.store.note(other.name, NoteKind.LAST_TRY) is None
 
 
 def test_a_plan_notes_what_preflight_found(shop: Shop) -> None:

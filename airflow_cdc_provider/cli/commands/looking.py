@@ -8,6 +8,7 @@ from airflow_cdc_provider.cli.commands.opening import Options, looked_at, status
 from airflow_cdc_provider.cli.lookup import Lookup
 from airflow_cdc_provider.pipeline.run import open_to_look
 from airflow_cdc_provider.views.display import Screen
+from airflow_cdc_provider.views.remarks import remark_lines
 from airflow_cdc_provider.views.reports import status_lines
 
 _WATCH_EVERY_S = 2.0
@@ -22,5 +23,6 @@ def status(options: Options, lookup: Lookup, screen: Screen) -> bool:
                 screen.progress(status_of(now))
             time.sleep(_WATCH_EVERY_S)
         found = status_of(run)
-    screen.result(found.to_json(), status_lines(found))
+    where, *more = status_lines(found)
+    screen.result(found.to_json(), [where, *remark_lines(found), *more])
     return True

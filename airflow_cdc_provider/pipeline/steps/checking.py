@@ -38,6 +38,7 @@ from airflow_cdc_provider.pipeline.steps.file_changes import (
     follows_file,
     require_unchanged,
 )
+from airflow_cdc_provider.pipeline.steps.last_try import PREFLIGHT, note_refusal, noting_try
 from airflow_cdc_provider.pipeline.steps.servers import require_sink, sink_identity
 from airflow_cdc_provider.pipeline.steps.sink import (
     isolates_tables,
@@ -173,9 +174,20 @@ def _checked(run: Run) -> CheckReport:
 def require_fit(run: Run) -> CheckReport:
     """Check, and refuse the pipeline if something speaks against it."""
     require_not_ended(run)
-    report = check(run)
-    keep_findings(run, report)
+    report = kept_check(run)
     report.require_fit()
+    return report
+
+
+def kept_check(run: Run) -> CheckReport:
+    """Check, and note what was found or what ended it, for those who look later."""
+    with noting_try(run, PREFLIGHT):
+        report = check(run)
+    keep_findings(run, report)
+    try:
+        report.require_fit()
+    except PreflightError as error:
+        note_refusal(run, PREFLIGHT, error)
     return report
 
 

@@ -45,6 +45,7 @@ from airflow_cdc_provider.pipeline.steps.file_changes import (
     require_unchanged,
 )
 from airflow_cdc_provider.pipeline.steps.following_file import follow_file
+from airflow_cdc_provider.pipeline.steps.last_try import PLAN, noting_try
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.pipeline.steps.servers import origin_now, require_sink, source_is_new
 from airflow_cdc_provider.pipeline.steps.sink import (
@@ -134,6 +135,11 @@ def plan(run: Run, *, reach: CatchUp | None = None) -> PlanSummary:
     Tables that came or went are added and removed; `reach` is how the log is caught up with then.
     """
     require_not_ended(run)
+    with noting_try(run, PLAN):
+        return _planned(run, reach)
+
+
+def _planned(run: Run, reach: CatchUp | None) -> PlanSummary:
     captured = captured_tables(run)
     left_out, _ = differences(run, captured.plans)
     with closing(open_targets(run)) as targets:

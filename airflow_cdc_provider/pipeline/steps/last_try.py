@@ -1,0 +1,57 @@
+"""What ended the last try to begin: noted for those who look later, until a try gets past it.
+
+Preflight and planning run before there is a job that would remember its error, and often before
+there is a plan. That somebody else is at work, or wants a pause, is no trouble, and is not noted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from airflow_cdc_provider.core.errors import (
+    CdcError,
+    FencedError,
+    LeaseHeldError,
+    PausedError,
+    StateMovedError,
+)
+from airflow_cdc_provider.core.records import NoteKind
+from airflow_cdc_provider.pipeline.run import Run
+
+PREFLIGHT, PLAN = "preflight", "plan"
+_STEPS = (PREFLIGHT, PLAN)
+_OF_OTHERS = (LeaseHeldError, FencedError, StateMovedError, PausedError)
+
+
+@contextmanager
+def noting_try(run: Run, step: str) -> Iterator[None]:
+    """Note the error that a step ends with; where it ends well, forget what it got past."""
+    try:
+        yield
+    except _OF_OTHERS:
+        raise
+    except CdcError as error:
+        note_refusal(run, step, error)
+        raise
+    _forget(run, step)
+
+
+def note_refusal(run: Run, step: str, error: CdcError) -> None:
+    """Note what a step was refused with; a store that does not answer keeps nothing."""
+    # a check that finds nothing wrong needs nothing of the engine
+    from airflow_cdc_provider.engine.scrubbing import Secrets  # noqa: PLC0415
+
+    secrets = Secrets.of_dsns(run.servers.source_dsn, run.servers.sink_dsn, run.servers.state_dsn)
+    form = {"step": step, "error": error.rewritten(secrets.scrub).to_json()}
+    with suppress(CdcError):
+        run.store.ensure(run.name)
+        run.store.keep_note(run.name, NoteKind.LAST_TRY, form)
+
+
+def _forget(run: Run, step: str) -> None:
+    """Forget what ended a try at this step or before it."""
+    note = run.store.note(run.name, NoteKind.LAST_TRY)
+    past = _STEPS[: _STEPS.index(step) + 1]
+    if note is not None and note.form["error"] and note.form["step"] in past:
+        run.store.keep_note(run.name, NoteKind.LAST_TRY, {"step": step, "error": None})
