@@ -36,6 +36,17 @@ class StoppedTable:
         return not self.error
 
 
+def with_way_back(text: str, table: object) -> CdcError:
+    """Read the error of a table that its stream leaves alone, with what brings the table back."""
+    error = CdcError.parse(text)
+    risk = error.risk or "its rows stand still at the sink until it comes back"
+    remedy = error.remedy
+    if "`resume`" not in remedy and "`reset`" not in remedy:
+        back = f"`resume` with --table {table}"
+        remedy = f"{remedy}; then {back}" if remedy else back
+    return type(error)(error.what, error.where, risk, remedy)
+
+
 def stopped_in(stream: StreamSplit, tables: Collection[TableId]) -> tuple[StreamSplit, ...]:
     """Return a stream for each of these tables, which stands where they stand together."""
     passed = stream.passed(stream.start)

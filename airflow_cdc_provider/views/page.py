@@ -12,6 +12,7 @@ from airflow_cdc_provider.core.lifecycle import LEFT_ALONE, Phase, SplitStatus, 
 from airflow_cdc_provider.core.overview import PipelineOverview, TableOverview
 from airflow_cdc_provider.core.records import NoteKind, PipelineEvent, PipelineState, Sample
 from airflow_cdc_provider.core.requests import Request, RequestStatus
+from airflow_cdc_provider.core.stopped_tables import with_way_back
 from airflow_cdc_provider.state.owners import is_gone
 from airflow_cdc_provider.state.reader import SqlStateReader
 from airflow_cdc_provider.views.in_airflow import way_in_airflow
@@ -43,7 +44,6 @@ def _row(seen: PipelineOverview, now_us: int) -> Form:
     gone = is_gone(state.owner)
     status = PipelineStatus(state, (), seen.stream, (), now_us, owner_gone=gone)
     age_s = status.heartbeat_age_s
-    is_streaming = state.phase is Phase.STREAMING
     return {
         "pipeline": str(state.name),
         "summary": status.summary,
@@ -53,8 +53,8 @@ def _row(seen: PipelineOverview, now_us: int) -> Form:
         "lag_s": status.lag_s,
         "last_lag_s": status.last_lag_s,
         "heartbeat_age_s": age_s,
-        "stale": status.is_left or (is_streaming and (age_s is None or age_s > SILENT_S)),
-        **rates(() if status.is_left else seen.samples, now_us),
+        "stale": _is_stale(status),
+        **_rates_of(status, seen.samples, now_us),
         "tables": sum(seen.tables.values()),
         "consistent": seen.tables.get(TablePhase.CONSISTENT, 0),
         "stopped": sum(seen.tables.get(phase, 0) for phase in LEFT_ALONE),
@@ -65,6 +65,13 @@ def _row(seen: PipelineOverview, now_us: int) -> Form:
     }
 
 
+def _is_stale(status: PipelineStatus) -> bool:
+    """Tell whether the state says that somebody is at work who is not heard of."""
+    age_s = status.heartbeat_age_s
+    is_silent = age_s is None or age_s > SILENT_S
+    return bool(status.doubt) or (status.state.phase is Phase.STREAMING and is_silent)
+
+
 def _doubts(status: PipelineStatus) -> list[Form]:
     what = f"nobody may be at work: {status.doubt}"
     return [_remark("", what, _RUN_AGAIN)] if status.doubt else []
@@ -73,9 +80,16 @@ def _doubts(status: PipelineStatus) -> list[Form]:
 def _problems(seen: PipelineOverview) -> list[Form]:
     refusal = refusal_of(seen.last_try)
     found = [] if refusal is None else [{"table": "", "level": "error", **_facts(refusal, "")}]
-    found += [_problem("", seen.state.error)] if seen.state.error else []
+    found += (
+        [{"table": "", "level": "error", **_told(seen.state.error, "")}] if seen.state.error else []
+    )
     troubles = seen.troubles[:_TROUBLES_SHOWN]
-    found += [_problem(table, error) for table, error in troubles if error]
+    is_streamed = seen.stream is not None
+    found += [
+        {"table": table, "level": "error", **_stopped(error, table, is_streamed=is_streamed)}
+        for table, error in troubles
+        if error
+    ]
     found += [
         _remark(table, "a person paused it", _RESUME) for table, error in troubles if not error
     ]
@@ -86,16 +100,16 @@ def _problems(seen: PipelineOverview) -> list[Form]:
     return found
 
 
-def _problem(table: str, text: str) -> Form:
-    """Return an error as what, where, risk and remedy, with the table it is about."""
-    return {"table": table, "level": "error", **_told(text, table)}
-
-
 def _remark(table: str, what: str, remedy: str) -> Form:
     """Return what is no error, and that people should know of."""
     told = remedy.format(table=table)
     facts = {"what": what, "remedy": told, "in_airflow": way_in_airflow(told)}
     return {"table": table, "level": "warning", **facts}
+
+
+def _stopped(text: str, table: str, *, is_streamed: bool) -> Form:
+    """Return a table's error; of one that is streamed with the way back."""
+    return _facts(with_way_back(text, table), table) if is_streamed else _told(text, table)
 
 
 def _told(text: str, table: str) -> Form:
@@ -106,6 +120,12 @@ def _told(text: str, table: str) -> Form:
 def _facts(error: CdcError, table: str) -> Form:
     way = way_in_airflow(error.remedy, error.where, error.what, table=table)
     return {**error.to_json(), "in_airflow": way}
+
+
+def _rates_of(status: PipelineStatus, samples: Sequence[Sample], now_us: int) -> Form:
+    """Return the rates of who is at work; of a stream that is not, nobody knows any."""
+    found = rates(samples if status.is_owned and not status.doubt else (), now_us)
+    return found if status.is_streaming else {**found, "changes_per_s": None}
 
 
 def rates(samples: Sequence[Sample], now_us: int) -> Form:
@@ -125,6 +145,7 @@ def pipeline_form(store: SqlStateReader, name: PipelineName, *, now_us: int, eve
     """Return one pipeline: its row, tables, stream, requests and events."""
     found = store.overviews([name], now_us)
     seen = found[0] if found else None
+    is_streamed = seen is not None and seen.stream is not None
     requests = in_order(store.requests(name))
     reading = [each for each in requests if each.status is RequestStatus.READING]
     return {
@@ -134,7 +155,10 @@ def pipeline_form(store: SqlStateReader, name: PipelineName, *, now_us: int, eve
         "stream": _stream_form(seen),
         "log_reach": _noted(store, name, NoteKind.LOG_REACH),
         "preflight": _preflight_form(store, name),
-        "table_list": [_table_form(table, reading) for table in store.table_overviews(name)],
+        "table_list": [
+            _table_form(table, reading, is_streamed=is_streamed)
+            for table in store.table_overviews(name)
+        ],
         "requests": [request_form(each) for each in requests[:_REQUESTS_SHOWN]],
         "events": _event_forms(store.events(name, events)),
     }
@@ -168,7 +192,7 @@ def _preflight_form(store: SqlStateReader, name: PipelineName) -> Form | None:
     return {**form, "findings": findings}
 
 
-def _table_form(table: TableOverview, reading: Iterable[Request]) -> Form:
+def _table_form(table: TableOverview, reading: Iterable[Request], *, is_streamed: bool) -> Form:
     return {
         "source": table.source,
         "sink": table.sink,
@@ -181,7 +205,9 @@ def _table_form(table: TableOverview, reading: Iterable[Request]) -> Form:
         "splits": sum(table.splits.values()),
         "by_request": table.planning_done and not table.splits,
         "strip": "".join(_cell(cell) * len([*same]) for cell, same in groupby(table.cells)),
-        "error": _told(table.error, table.source) if table.error else None,
+        "error": _stopped(table.error, table.source, is_streamed=is_streamed)
+        if table.error
+        else None,
         "requests": [
             each.request_id
             for each in reading

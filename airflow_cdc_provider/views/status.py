@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import PipelineName
-from airflow_cdc_provider.core.lifecycle import LEASE_S, LEFT_ALONE, Phase, Wanted
+from airflow_cdc_provider.core.lifecycle import LEASE_S, LEFT_ALONE, Phase, TablePhase, Wanted
 from airflow_cdc_provider.core.ports import StateReader
 from airflow_cdc_provider.core.records import (
     NoteKind,
@@ -18,6 +18,7 @@ from airflow_cdc_provider.core.records import (
     TableState,
 )
 from airflow_cdc_provider.core.requests import Request, RequestStatus
+from airflow_cdc_provider.core.stopped_tables import with_way_back
 from airflow_cdc_provider.state.owners import is_gone
 from airflow_cdc_provider.views.remarks import refusal_of
 from airflow_cdc_provider.views.requests import request_form
@@ -48,8 +49,16 @@ class TableStatus:
     """A request reads its rows, or has read them: they are counted there, and not in splits."""
 
     @classmethod
-    def of(cls, state: TableState, requests: Sequence[Request] = ()) -> TableStatus:
-        """Take what is shown from a table's state, and from what is asked of the pipeline."""
+    def of(
+        cls, state: TableState, requests: Sequence[Request] = (), *, is_streamed: bool = False
+    ) -> TableStatus:
+        """Take what is shown from a table's state, and from what is asked of the pipeline.
+
+        What stops a table that is streamed is told with the way back.
+        """
+        error = state.error
+        if is_streamed and state.phase is TablePhase.FAILED and error.startswith("CDC-"):
+            error = str(with_way_back(error, state.table))
         return cls(
             source=str(state.table),
             sink=str(state.plan.sink_table),
@@ -60,7 +69,7 @@ class TableStatus:
             rows=state.rows,
             bytes=state.bytes,
             estimated_rows=state.plan.estimated_rows,
-            error=state.error,
+            error=error,
             requests=tuple(
                 each.request_id
                 for each in requests
@@ -224,11 +233,14 @@ class PipelineStatus:
 def status(store: StateReader, name: PipelineName, *, now_us: int) -> PipelineStatus:
     """Look at what is remembered of a pipeline."""
     state = store.pipeline(name) or PipelineState(name, Wanted.RUN, Phase.NEW, 0)
-    requests = store.requests(name, only_open=True)
+    requests, stream = store.requests(name, only_open=True), store.stream(name)
     return PipelineStatus(
         state=state,
-        tables=tuple(TableStatus.of(table, requests) for table in store.tables(name)),
-        stream=store.stream(name),
+        tables=tuple(
+            TableStatus.of(table, requests, is_streamed=stream is not None)
+            for table in store.tables(name)
+        ),
+        stream=stream,
         events=store.events(name, EVENTS_SHOWN),
         at_us=now_us,
         not_copied=tuple(map(str, store.not_copied(name))),

@@ -9,9 +9,10 @@ from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Depends, HTTPException, status
 from pydantic import BaseModel, ConfigDict
 
-from airflow_cdc_provider.core.errors import CdcError
+from airflow_cdc_provider.core.errors import NOTHING_CHANGED, CdcError, StateMovedError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import Wanted
+from airflow_cdc_provider.core.requests import RequestStatus
 from airflow_cdc_provider.state.store import SqlStateStore
 from airflow_cdc_provider.state.wishes import want
 from airflow_cdc_provider.views.page import list_row, pipeline_form, sample_forms, unseen_row
@@ -126,6 +127,13 @@ def cancel(known: Known, request_id: str, _body: Nothing, user: GetUserDep) -> F
     """Have a request given up."""
     store, name = _store(known), PipelineName(known.name)
     cancelled = store.cancel_request(name, request_id)
+    if not (cancelled.status.is_open or cancelled.status is RequestStatus.CANCELLED):
+        raise StateMovedError(
+            f"request {request_id} is {cancelled.status.value}: there is nothing to cancel",
+            where=f"requests of {name}",
+            risk=NOTHING_CHANGED,
+            remedy="nothing; look at the requests again",
+        )
     store.tell(name, f"request {request_id} to be cancelled, by {_person(user)}")
     return request_form(cancelled)
 

@@ -162,6 +162,48 @@ def test_a_body_with_more_than_is_asked_for_is_refused(page: Page, store: SqlSta
     assert page.post(f"{ONE}/requests/r1/cancel", {"more": 1}).status_code == 422
 
 
+def test_a_request_that_is_done_is_not_cancelled_and_that_is_said(
+    page: Page, store: SqlStateStore
+) -> None:
+    generation = streaming(store)
+    store.ask(replace(request_of(), pipeline=SHOP))
+    reading, done = RequestStatus.READING, RequestStatus.DONE
+    store.move_request(SHOP, generation, "r1", expected=RequestStatus.ASKED, to=reading)
+    assert page.post(f"{ONE}/requests/r1/cancel", {}).status_code == 200
+    store.move_request(SHOP, generation, "r1", expected=reading, to=done)
+    told = len(store.events(SHOP))
+    answer = page.post(f"{ONE}/requests/r1/cancel", {})
+    assert answer.status_code == 409
+    assert answer.json()["error"]["what"] == "request r1 is done: there is nothing to cancel"
+    assert len(store.events(SHOP)) == told
+
+
+def test_one_between_two_tasks_of_a_run_is_not_stale(page: Page, store: SqlStateStore) -> None:
+    generation = streaming(store)
+    store.forget(SHOP, generation)
+    generation = store.take_over(SHOP, "dag").generation
+    store.move(SHOP, generation, expected=Phase.NEW, to=Phase.PLANNING)
+    store.move(SHOP, generation, expected=Phase.PLANNING, to=Phase.SNAPSHOT)
+    assert page.row(str(SHOP))["stale"] is False
+    store.release_lease(SHOP, generation)
+    row = page.row(str(SHOP))
+    assert (row["stale"], row["summary"]) == (False, "snapshot (nobody is at work)")
+
+
+def test_a_stopped_table_says_what_is_at_risk_and_the_way_back(
+    page: Page, store: SqlStateStore
+) -> None:
+    generation = streaming(store)
+    error = str(RefusedError("no right", remedy="grant it"))
+    store.mark_table(SHOP, generation, ORDERS, TablePhase.FAILED, error)
+    form = page.get(ONE).json()
+    (problem,) = form["problems"]
+    for told in (problem, form["table_list"][0]["error"]):
+        assert "stand still" in told["risk"]
+        assert told["remedy"] == "grant it; then `resume` with --table shop.orders"
+        assert "airflow cdc resume FILE --table shop.orders" in told["in_airflow"]
+
+
 def test_an_error_says_what_where_at_risk_and_what_to_do(page: Page, store: SqlStateStore) -> None:
     streaming(store)
     answer = page.post(f"{ONE}/requests/none/cancel", {})

@@ -26,7 +26,7 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.findings import Finding, Level, PipelineCode, sorted_findings
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import NoteKind, TablePlan
-from airflow_cdc_provider.core.stopped_tables import StoppedTable
+from airflow_cdc_provider.core.stopped_tables import StoppedTable, with_way_back
 from airflow_cdc_provider.core.table_facts import TableKind
 from airflow_cdc_provider.pipeline.file.rules import CONNECTIONS_A_READER
 from airflow_cdc_provider.pipeline.run import Run
@@ -302,7 +302,9 @@ def _stopped(tables: Iterable[StoppedTable]) -> Iterator[Finding]:
             "a person paused it" if each.is_paused else f"it stopped with {told.code} {told.what}",
             "a table that flows",
             "its rows stand still at the sink; it is not looked at here",
-            f"`resume` with --table {each.table}" if each.is_paused else told.remedy,
+            f"`resume` with --table {each.table}"
+            if each.is_paused
+            else with_way_back(each.error, each.table).remedy,
         )
 
 
