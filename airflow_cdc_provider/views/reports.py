@@ -155,11 +155,9 @@ def status_lines(status: PipelineStatus) -> list[str]:
         more = "" if table.planning_done else "+"
         error = f" - {table.error}" if table.error else ""
         again = f", read again by {', '.join(table.requests)}" if table.requests else ""
-        lines.append(
-            f"  {table.source} -> {table.sink}: {table.phase}, splits "
-            f"{table.splits_finished}/{table.splits_planned}{more}, {table.rows:,} rows"
-            f"{again}{error}"
-        )
+        done = f"{table.splits_finished}/{table.splits_planned}{more}"
+        read = "" if table.by_request else f", splits {done}, {table.rows:,} rows"
+        lines.append(f"  {table.source} -> {table.sink}: {table.phase}{read}{again}{error}")
     if status.stream is not None:
         lines.append(f"  stream at {status.stream.position}, lag {lag_text(status)}")
     lines += [f"  {request_line(request)}" for request in status.requests]

@@ -21,6 +21,7 @@ from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
 from airflow_cdc_provider.pipeline.steps.requests import ask_resync, resync_scope
 from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up as stream_to_the_end
 from airflow_cdc_provider.views.remarks import remark_lines
+from airflow_cdc_provider.views.reports import status_lines
 from airflow_cdc_provider.views.status import status
 from tests.pipeline.conftest import Shop
 from tests.pipeline.test_nothing_to_stream import NO_SPARK
@@ -249,6 +250,9 @@ class Changes:
             seen = status(run.store, run.name, now_us=run.store.now_us())
             told = "\n".join(remark_lines(seen))
             assert ("orders: its rows were read by a request" in told) == (seen.rows < 2)
+            assert any("orders: consistent, splits" in each for each in status_lines(seen)) == (
+                seen.rows >= 2
+            )
             return [
                 (each.splits_finished, each.splits_planned, each.rows, each.by_request)
                 for each in seen.tables
