@@ -252,10 +252,15 @@ class SchemaChanges:
             if leaving is None:
                 raise _stopped(stopped_by, f"{table} is not at the source any more", table)
             return leaving
-        alone = self._first_alone(stream, plan, said, now, stopped_by)
-        if alone is not None:
+        try:
+            change = self._followed(stream, plan, said, now, stopped_by)
+        except TableChangedError:
+            alone = self._first_alone(stream, plan, said, now, stopped_by)
+            if alone is None:
+                raise
+            return alone  # a later statement is what is not followed
+        if change.rereads and (alone := self._first_alone(stream, plan, said, now, stopped_by)):
             return alone
-        change = self._followed(stream, plan, said, now, stopped_by)
         if refused := self._refused(change.after):
             raise _stopped(stopped_by, f"{table}: {refused}", table)
         return change
@@ -268,18 +273,12 @@ class SchemaChanges:
         now: TableSchema,
         stopped_by: TableChangedError,
     ) -> SchemaChange | None:
-        """Return the change by the first of several statements; None if it is not to be alone.
+        """Return the change by the first of several statements; None if rows are read again for it.
 
-        One change by all of them is made where no rows are read again for it. What preflight would
-        say of the table is asked behind the last.
+        What preflight would say of the table is asked behind the last.
         """
         if len(said.named) < 2:
             return None
-        try:
-            if not self._followed(stream, plan, said, now, stopped_by).rereads:
-                return None
-        except TableChangedError:
-            pass  # a later one may be what is not followed
         between = self._job.source().behind_first(plan.schema, now, said.named)
         if between is None:
             return None

@@ -198,7 +198,7 @@ def _are_harmless_options(clause: Sequence[Token]) -> bool:
 
 def _takes_option(rest: StatementTokens) -> bool:
     """Move behind one harmless option."""
-    if rest.take_word("DEFAULT") and not _is_at(rest, "CHARACTER", "CHARSET", "COLLATE"):
+    if rest.take_word("DEFAULT") and not rest.is_at("CHARACTER", "CHARSET", "COLLATE"):
         return False
     if rest.take_word("CHARACTER"):
         return rest.take_word("SET") and bool(_option_value(rest))
@@ -208,11 +208,6 @@ def _takes_option(rest: StatementTokens) -> bool:
     if word == "ENGINE":
         return _option_value(rest).upper() == "INNODB"
     return word in _VALUED_OPTIONS and bool(_option_value(rest))
-
-
-def _is_at(rest: StatementTokens, *words: str) -> bool:
-    token = rest.current
-    return token is not None and token.is_word(*words)
 
 
 def _option_value(rest: StatementTokens) -> str:

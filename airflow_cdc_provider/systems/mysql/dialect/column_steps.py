@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from airflow_cdc_provider.core.statement_effect import ColumnStep, StepKind
 from airflow_cdc_provider.systems.mysql.dialect.alter_clauses import touched_keys
-from airflow_cdc_provider.systems.mysql.dialect.sql_tokens import Token, TokenKind
+from airflow_cdc_provider.systems.mysql.dialect.sql_tokens import Token
 from airflow_cdc_provider.systems.mysql.dialect.statement_tokens import StatementTokens
 
 _KEY_WORDS = ("CHECK", "CONSTRAINT", "FOREIGN", "FULLTEXT", "INDEX", "KEY", "SPATIAL", "UNIQUE")
@@ -58,9 +58,9 @@ def _steps(clause: Sequence[Token]) -> Iterator[ColumnStep]:
 
 
 def _added(rest: StatementTokens) -> Iterator[ColumnStep]:
-    if _is_at(rest, *_KEY_WORDS, "PRIMARY"):
+    if rest.is_at(*_KEY_WORDS, "PRIMARY"):
         return
-    if _is_at(rest, "PARTITION", "PERIOD", "SYSTEM"):
+    if rest.is_at("PARTITION", "PERIOD", "SYSTEM"):
         raise _UntoldError
     rest.take_word("COLUMN")
     if rest.take_mark("("):
@@ -79,9 +79,9 @@ def _listed(rest: StatementTokens) -> Iterator[Sequence[Token]]:
 
 
 def _dropped(rest: StatementTokens) -> Iterator[ColumnStep]:
-    if _is_at(rest, *_KEY_WORDS, "PRIMARY"):
+    if rest.is_at(*_KEY_WORDS, "PRIMARY"):
         return
-    if _is_at(rest, "PARTITION", "PERIOD", "SYSTEM"):
+    if rest.is_at("PARTITION", "PERIOD", "SYSTEM"):
         raise _UntoldError
     rest.take_word("COLUMN")
     name = _name(rest)
@@ -125,16 +125,6 @@ def _after(definition: Sequence[Token]) -> str | None:
 
 def _name(rest: StatementTokens) -> str:
     name = rest.name()
-    if not name or _is_at_mark(rest, "."):
+    if not name or rest.take_mark("."):
         raise _UntoldError
     return name
-
-
-def _is_at(rest: StatementTokens, *words: str) -> bool:
-    token = rest.current
-    return token is not None and token.is_word(*words)
-
-
-def _is_at_mark(rest: StatementTokens, mark: str) -> bool:
-    token = rest.current
-    return token is not None and token.kind is TokenKind.MARK and token.is_mark(mark)

@@ -7,11 +7,13 @@ does not know is an error that names the text, never a part silently left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 
 from airflow_cdc_provider.core.errors import UnsupportedTableError
+from airflow_cdc_provider.core.identifiers import quote_identifier
 from airflow_cdc_provider.systems.mysql.dialect.sql_tokens import Token, TokenKind, tokens
 
 _COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
@@ -125,13 +127,19 @@ def parts_of(statement: str) -> tuple[list[tuple[Token, ...]], tuple[Token, ...]
     return items, found[end + 1 :]
 
 
-def rendered(parts: Sequence[Token], statement: str) -> str:
-    """Write tokens as they stood, with one space for whatever was between them."""
+def rendered(
+    parts: Sequence[Token], statement: str, names: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """Write tokens as they stood, with one space for whatever was between them.
+
+    `names` are other ones for quoted names, by these in lower case.
+    """
     text, before = "", None
     for token in parts:
         if before is not None and token.start > before:
             text += " "
-        text += statement[token.start : token.end]
+        named = names.get(token.text.casefold()) if token.kind is TokenKind.NAME else None
+        text += statement[token.start : token.end] if named is None else quote_identifier(named)
         before = token.end
     return text
 

@@ -24,8 +24,9 @@ from airflow_cdc_provider.systems.mysql.dialect.create_statement import (
     ParsedKey,
     parse_keys,
     parts_of,
+    rendered,
 )
-from airflow_cdc_provider.systems.mysql.dialect.sql_tokens import Token, TokenKind
+from airflow_cdc_provider.systems.mysql.dialect.sql_tokens import TokenKind
 
 Names = Mapping[str, str]
 """What columns are called behind the first statement, by a name of theirs in lower case."""
@@ -123,7 +124,7 @@ class _Course:
             unique_keys=unique,
             collation=new.collation,
             create_statement=f"CREATE TABLE {quote_table(old.table)} (\n  {body}\n) "
-            + _rendered(options, old.create_statement, {}),
+            + rendered(options, old.create_statement),
         )
 
     def _columns(self, was: Names, will: Names) -> Iterator[tuple[Column, str]]:
@@ -232,7 +233,7 @@ def _column_texts(schema: TableSchema, names: Names) -> dict[str, str]:
     for item in items:
         mentioned = {token.text.casefold() for token in item if token.kind is TokenKind.NAME}
         if item[0].kind is TokenKind.NAME and mentioned & columns <= names.keys():
-            found[item[0].text.casefold()] = _rendered(item[1:], schema.create_statement, names)
+            found[item[0].text.casefold()] = rendered(item[1:], schema.create_statement, names)
     return found
 
 
@@ -260,17 +261,5 @@ def _keys(schema: TableSchema, names: Names, *, unique: bool, others: bool = Tru
 def _key_text(key: ParsedKey, statement: str, names: Names) -> str:
     """Write a key; its own name stands before the columns."""
     opening = next(i for i, token in enumerate(key.tokens) if token.is_mark("("))
-    head = _rendered(key.tokens[:opening], statement, {})
-    return f"{head} {_rendered(key.tokens[opening:], statement, names)}"
-
-
-def _rendered(parts: Sequence[Token], statement: str, names: Names) -> str:
-    """Write tokens with one space for what was between them, columns by other names."""
-    text, before = "", None
-    for token in parts:
-        if before is not None and token.start > before:
-            text += " "
-        named = names.get(token.text.casefold()) if token.kind is TokenKind.NAME else None
-        text += statement[token.start : token.end] if named is None else quote_identifier(named)
-        before = token.end
-    return text
+    head = rendered(key.tokens[:opening], statement)
+    return f"{head} {rendered(key.tokens[opening:], statement, names)}"

@@ -36,10 +36,14 @@ class StatementTokens:
         self.position += 1
         return token.text.upper() if token is not None and token.is_word(token.text.upper()) else ""
 
+    def is_at(self, *words: str) -> bool:
+        """Tell whether the next token is one of these words."""
+        token = self.current
+        return token is not None and token.is_word(*words)
+
     def take_word(self, *words: str) -> bool:
         """Take the next token if it is one of these words."""
-        token = self.current
-        if token is None or not token.is_word(*words):
+        if not self.is_at(*words):
             return False
         self.position += 1
         return True
