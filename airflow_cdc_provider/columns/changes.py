@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import Fact, LogPosition, TransactionPoint
 from airflow_cdc_provider.core.statement_effect import StatementEffect
@@ -80,6 +81,8 @@ class Statement:
     """What it does to tables."""
     facts: Mapping[str, Fact] = field(default_factory=dict, hash=False)
     """What the log tells of it besides, as of changes."""
+    refusal: CdcError | None = field(default=None, compare=False)
+    """Why nobody may go on behind it who has a table that it may have changed; None for DDL."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,10 @@ class CdcError(Exception):
         """Return the error with another account of what happened."""
         return self._with(what, self.where, self.risk, self.remedy)
 
+    def advising(self, remedy: str) -> Self:
+        """Return the error with another remedy."""
+        return self._with(self.what, self.where, self.risk, remedy)
+
     def rewritten(self, rewrite: Callable[[str], str]) -> Self:
         """Return the error with each of its texts rewritten."""
         return self._with(*map(rewrite, self.args))
@@ -360,6 +364,12 @@ class PreparedTransactionError(IntegrityError):
     """An XA transaction reaches over a watermark."""
 
     code = "CDC-INT-009"
+
+
+class RowsNotLoggedError(IntegrityError):
+    """The log holds a row change as a statement, so the rows that it changed are not in it."""
+
+    code = "CDC-INT-010"
 
 
 class RowRefusedError(IntegrityError):

@@ -32,6 +32,9 @@ class TransactionPoint(Protocol):
     def where(self) -> str:
         """The place for people, as an error names it."""
 
+    def is_called(self, text: str) -> bool:
+        """Tell whether a person means this transaction: by its name, or by where it begins."""
+
 
 class LogPosition(Protocol):
     """Everything up to a boundary between transactions."""

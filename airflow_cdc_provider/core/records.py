@@ -118,6 +118,8 @@ class NoteKind(StrEnum):
     """What preflight found last."""
     LAST_TRY = "last_try"
     """What the last try to begin ended with, and at which step; None where one got past it."""
+    OVERRIDES = "overrides"
+    """What persons decided against refusals: who, when, why, and what is read again for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,9 @@ class CounterPoint:
     def where(self) -> str:
         return f"transaction {self.number}"
 
+    def is_called(self, text: str) -> bool:
+        return text == self.name
+
 
 @dataclass(frozen=True, slots=True)
 class CounterPosition:

@@ -23,6 +23,7 @@ from airflow_cdc_provider.core.codec import (
     position_from_json,
     position_to_json,
 )
+from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import TransactionPoint
 
@@ -88,12 +89,14 @@ def _statement_form(statement: Statement) -> dict[str, object]:
         "sql": statement.sql,
         "effect": effect_to_json(statement.effect),
         "facts": dict(statement.facts),
+        "refusal": None if statement.refusal is None else statement.refusal.to_json(),
     }
 
 
 def _statement(form: dict[str, Any], point: TransactionPoint) -> Statement:
     effect = effect_from_json(form["effect"])
-    return Statement(form["database"], form["sql"], point, effect, form["facts"])
+    refusal = None if form["refusal"] is None else CdcError.from_json(form["refusal"])
+    return Statement(form["database"], form["sql"], point, effect, form["facts"], refusal)
 
 
 def parts_of(encoded: bytes, part_bytes: int = PART_BYTES) -> Iterator[tuple[bytes, bool]]:

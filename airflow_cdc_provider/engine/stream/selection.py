@@ -8,7 +8,8 @@ transactions, so the states between them are never seen.
 
 A barrier is a statement of the log behind the batch's rows. If it changes no captured table, by the
 definition the table was planned with, it is passed. Otherwise what came before it is committed, up
-to the place before the statement, and the table's change is an error.
+to the place before the statement, and the table's change is an error. A barrier may be in the
+middle of a transaction: then the batch ends before that transaction.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from airflow_cdc_provider.columns.merge import MergedChanges, merge
 from airflow_cdc_provider.columns.split_filter import filtered
 from airflow_cdc_provider.columns.transactions import TransactionIndex, transactions_of
 from airflow_cdc_provider.core.errors import (
+    CdcError,
     IncomparablePositionsError,
     IntegrityError,
     PositionWentBackError,
@@ -122,14 +124,18 @@ class Selection:
     captured: CapturedTables
     quiet: QuietLog | None = None
     """Log that was passed over before the batch."""
+    of_stopped_table: bool = False
+    """It is for one table alone, which the stream leaves alone."""
     _index: TransactionIndex | None = None
     _works: dict[LogPosition, Work] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def is_contained(self, position: LogPosition) -> bool:
-        """Tell whether all of the batch is committed already."""
-        end = self.batch.end
-        return end is not None and (end == position or position.covers(end))
+        """Tell whether all of the batch is committed already, its barrier included."""
+        end, barrier = self.batch.end, self.batch.barrier
+        if end is None or not (end == position or position.covers(end)):
+            return False
+        return barrier is None or position.contains(barrier.point)
 
     def check_follows(self, position: LogPosition) -> None:
         """Refuse a batch that begins behind what is committed."""
@@ -157,9 +163,7 @@ class Selection:
             return None
         return QuietLog(batch.start, batch.end, batch.only_ledgers)
 
-    def end_within(
-        self, stream: StreamSplit
-    ) -> tuple[LogPosition | None, TableChangedError | None]:
+    def end_within(self, stream: StreamSplit) -> tuple[LogPosition | None, CdcError | None]:
         """Return the position to commit, and the error if a barrier stops the stream there."""
         barrier, end = self.batch.barrier, self.batch.end
         if barrier is None or end is None:
@@ -168,6 +172,9 @@ class Selection:
         if not tables:
             return end, None
         before = self.batch.start.before(barrier.point, self.batch.transactions, end)
+        if barrier.refusal is not None:
+            others_flow = self.of_stopped_table or len(tables) < len(stream.tables)
+            return before, _refused(barrier.refusal, barrier, tables, others_flow=others_flow)
         names = ", ".join(str(table) for table in tables)
         arguments = " ".join(f"--table {table}" for table in tables)
         return before, TableChangedError(
@@ -238,6 +245,18 @@ class Selection:
             transactions=len(points),
             committed_us=points[-1].committed_us if points else 0,
         )
+
+
+def _refused(
+    refusal: CdcError, barrier: Statement, tables: Sequence[TableId], *, others_flow: bool
+) -> CdcError:
+    """Return the error of a statement that nobody may pass, with the way past it."""
+    if not others_flow:
+        way = f"`skip` with --at {barrier.point.name} goes past it and reads the tables again"
+        return refusal.advising(f"{refusal.remedy}; {way}")
+    names = " ".join(f"--table {table}" for table in tables)
+    way = f"`resume` with {names} reads it again"
+    return refusal.advising(f"{refusal.remedy}; {way}").about(*tables)
 
 
 def _key_names(changes: TableChanges, progress: TableProgress) -> Sequence[str]:

@@ -25,11 +25,11 @@ from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.columns.sink_port import AppliedBatch, Owner
 from airflow_cdc_provider.core.codec import position_to_json
 from airflow_cdc_provider.core.errors import (
+    CdcError,
     SinkBusyError,
     SinkUnreachableError,
     SnapshotRequiredError,
     StateMovedError,
-    TableChangedError,
 )
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
@@ -235,9 +235,7 @@ class ChangelogChangeSink:
 
     # --- statements ---------------------------------------------------------------------------
 
-    def _end(
-        self, pending: _Pending, selection: Selection
-    ) -> tuple[LogPosition, TableChangedError | None]:
+    def _end(self, pending: _Pending, selection: Selection) -> tuple[LogPosition, CdcError | None]:
         """Return the position to commit, and the error if a statement stops the stream there."""
         emptied = self._emptied(pending, selection)
         end, stopped_by = selection.end_within(pending.stream)

@@ -36,6 +36,7 @@ from airflow_cdc_provider.systems.mysql.dialect.column_steps import (
     column_steps,
     touches_unique_keys,
 )
+from airflow_cdc_provider.systems.mysql.dialect.row_statements import row_statement
 from airflow_cdc_provider.systems.mysql.dialect.sql_tokens import (
     Token,
     has_executable_comment,
@@ -52,7 +53,7 @@ from airflow_cdc_provider.systems.mysql.dialect.statement_tokens import (
 
 _SYSTEM_DATABASES = {"mysql", "sys", "performance_schema"}
 HARMLESS = StatementEffect(StatementKind.OTHER, harmless=True)
-_UNKNOWN = StatementEffect(StatementKind.UNKNOWN)
+_UNKNOWN = StatementEffect(StatementKind.UNKNOWN, reaches_all=True)
 
 _TRANSACTION = {"BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "START", "XA"}
 _HARMLESS_VERBS = {
@@ -60,7 +61,10 @@ _HARMLESS_VERBS = {
     *("GRANT", "INSTALL", "KILL", "LOCK", "OPTIMIZE", "PREPARE", "PURGE", "REPAIR", "RESET"),
     *("REVOKE", "SET", "SHOW", "UNINSTALL", "UNLOCK", "USE"),
 }
-_ROW_VERBS = {"CALL", "DELETE", "IMPORT", "INSERT", "LOAD", "REPLACE", "UPDATE", "WITH"}
+_ROW_VERBS = {
+    *("CALL", "DELETE", "IMPORT", "INSERT", "LOAD", "REPLACE", "UPDATE", "WITH"),
+    "SELECT",  # logged only for what a function that it calls has changed
+}
 
 
 def effect_of(
@@ -86,20 +90,7 @@ def effect_of(
         (True, False) if has_executable_comment(statement) else (True,),
         (False, True) if has_wide_space(statement) else (False,),
     )
-    found = reduce(_both, (read(executes=each, wide_spaces=wide) for each, wide in readings))
-    return replace(found, reaches_all=_reaches_all(found))
-
-
-def _reaches_all(effect: StatementEffect) -> bool:
-    """Tell whether any table may be changed, named or not.
-
-    Row changes of the server's own tables are not: they have no triggers and foreign keys, and
-    hosted servers log their heartbeat there as text.
-    """
-    if effect.kind is StatementKind.UNKNOWN:
-        return True
-    ours = {table.database.casefold() for table in effect.tables} <= _SYSTEM_DATABASES
-    return effect.kind is StatementKind.ROWS and not (effect.tables and ours)
+    return reduce(_both, (read(executes=each, wide_spaces=wide) for each, wide in readings))
 
 
 def _both(one: StatementEffect, other: StatementEffect) -> StatementEffect:
@@ -113,6 +104,7 @@ def _both(one: StatementEffect, other: StatementEffect) -> StatementEffect:
         tables=tuple(dict.fromkeys(one.tables + other.tables)),
         databases=tuple(dict.fromkeys(one.databases + other.databases)),
         unlogged_rows=one.unlogged_rows or other.unlogged_rows,
+        reaches_all=one.reaches_all or other.reaches_all,
         if_plain=(),
         only_adds=False,
         is_doubtful=True,
@@ -126,13 +118,7 @@ def _effect(found: tuple[Token, ...], default_database: str) -> StatementEffect:
     if not found:
         return HARMLESS  # MariaDB replaces events a reader would not know by a comment
     reading = StatementTokens(found, default_database)
-    if reading.take_word("SET") and reading.take_word("STATEMENT"):
-        # MariaDB: SET STATEMENT variable = value FOR statement
-        reading.skip_to("FOR")
-        reading.take_word("FOR")
-    else:
-        reading.position = 0
-    verb = reading.next_word()
+    verb = reading.verb()
     if verb in _TRANSACTION:
         return StatementEffect(StatementKind.TRANSACTION, harmless=True)
     if verb in _HARMLESS_VERBS:
@@ -144,17 +130,22 @@ def _effect(found: tuple[Token, ...], default_database: str) -> StatementEffect:
 
 
 def _row_change(verb: str, reading: StatementTokens) -> StatementEffect:
-    """Name the one table of a simple statement; a statement with more names none."""
-    words = {"INSERT": ("INTO",), "REPLACE": ("INTO",), "DELETE": ("FROM",)}.get(verb)
-    several = any(t.is_word("JOIN", "USING", "SELECT") for t in reading.tokens)
-    if words is None or several or not reading.skip_to(*words):
-        return StatementEffect(StatementKind.ROWS)
-    reading.position += 1
-    table = reading.table()
-    follows = reading.current
-    if table is None or (follows is not None and follows.is_mark(",")):
-        return StatementEffect(StatementKind.ROWS)
-    return StatementEffect(StatementKind.ROWS, tables=(table,))
+    """Name the one table of a simple statement; a statement with more names none.
+
+    Row changes of the server's own tables change no others: they have no triggers and foreign
+    keys, and hosted servers log their heartbeat there as text.
+    """
+    found = row_statement(verb, reading)
+    if found.writes is None:
+        return StatementEffect(StatementKind.ROWS, reaches_all=True, unlogged_rows=True)
+    is_plain = not (found.reads or found.calls)
+    is_of_server = found.writes.database.casefold() in _SYSTEM_DATABASES and is_plain
+    return StatementEffect(
+        StatementKind.ROWS,
+        tables=(found.writes,),
+        reaches_all=not is_of_server,
+        unlogged_rows=True,
+    )
 
 
 def _create(reading: StatementTokens) -> StatementEffect:

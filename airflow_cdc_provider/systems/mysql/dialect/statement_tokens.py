@@ -36,6 +36,16 @@ class StatementTokens:
         self.position += 1
         return token.text.upper() if token is not None and token.is_word(token.text.upper()) else ""
 
+    def verb(self) -> str:
+        """Take the word that says what the statement does, in upper case; empty if none does."""
+        if self.take_word("SET") and self.take_word("STATEMENT"):
+            # MariaDB: SET STATEMENT variable = value FOR statement
+            self.skip_to("FOR")
+            self.take_word("FOR")
+        else:
+            self.position = 0
+        return self.next_word()
+
     def is_at(self, *words: str) -> bool:
         """Tell whether the next token is one of these words."""
         token = self.current

@@ -98,6 +98,9 @@ class MySqlPoint:
         named = f"transaction {self.gtid}" if self.gtid else "a transaction without GTID"
         return f"log at {self.start}, {named}"
 
+    def is_called(self, text: str) -> bool:
+        return text.strip() in {self.name, str(self.start)}
+
 
 @dataclass(frozen=True, slots=True)
 class Imprint:

@@ -107,7 +107,9 @@ class MySqlChangeSink:
 
     def apply(self, batch: ChangeBatch) -> AppliedBatch | None:
         """Apply one batch and store its end in the same transaction (law 7)."""
-        selection = Selection(batch, self._captured, self.quiet)
+        selection = Selection(
+            batch, self._captured, self.quiet, of_stopped_table=self._stopped is not None
+        )
         outcomes = [outcome for outcome in self._apply(selection) if outcome is not None]
         if len(outcomes) < len(self._slots):
             return None

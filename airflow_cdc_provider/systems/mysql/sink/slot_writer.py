@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from airflow_cdc_provider.columns.keys import key_columns
 from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.codec import position_from_json
-from airflow_cdc_provider.core.errors import SinkUnreachableError, TableChangedError, only_of
+from airflow_cdc_provider.core.errors import CdcError, SinkUnreachableError, only_of
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.quiet_log import QuietLog
@@ -47,8 +47,8 @@ class SlotOutcome:
     changes_of: Mapping[TableId, int] = field(default_factory=dict)
     transactions: int = 0
     committed_us: int = 0
-    stopped_by: TableChangedError | None = None
-    """The stream ends here: a statement changed a captured table."""
+    stopped_by: CdcError | None = None
+    """The stream ends here: a statement changed a captured table, or may have."""
     passed_over: QuietLog | None = None
     """The batch, if nothing of it was committed because it holds nothing for the sink."""
 

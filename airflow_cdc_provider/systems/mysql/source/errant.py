@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 _WAIT_S = 1.0
 _OPENS = (EventType.GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID)
 _LOOKED_AT = (*_OPENS, EventType.TABLE_MAP, EventType.QUERY)
-_TOUCHING = frozenset({Meaning.BARRIER, Meaning.XA_COMMIT})
+_TOUCHING = frozenset({Meaning.BARRIER, Meaning.UNLOGGED, Meaning.XA_COMMIT})
 
 
 def require_order(

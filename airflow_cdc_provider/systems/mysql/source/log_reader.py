@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -33,6 +34,12 @@ from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.table_picks import NO_PICKS, TablePicks
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits, EventChunk
 from airflow_cdc_provider.systems.mysql.binlog.events.log_place import whole_offsets
+from airflow_cdc_provider.systems.mysql.binlog.events.statements import LoggedStatement
+from airflow_cdc_provider.systems.mysql.binlog.events.text_reach import (
+    Reach,
+    TextReach,
+    UnknownReach,
+)
 from airflow_cdc_provider.systems.mysql.binlog.rows.table_map import SchemaSource, no_schema
 from airflow_cdc_provider.systems.mysql.binlog.transactions.decoder import ColumnDecoder
 from airflow_cdc_provider.systems.mysql.binlog.transactions.prepared import (
@@ -42,6 +49,8 @@ from airflow_cdc_provider.systems.mysql.binlog.transactions.prepared import (
 )
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition, own
+from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
+from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.mysql.source.earlier_log import (
     NO_SERVER_ID,
     EarlierLog,
@@ -50,7 +59,9 @@ from airflow_cdc_provider.systems.mysql.source.earlier_log import (
 )
 from airflow_cdc_provider.systems.mysql.source.event_framing import rotation_target
 from airflow_cdc_provider.systems.mysql.source.known_log import KnownLog
+from airflow_cdc_provider.systems.mysql.source.log_files import log_end
 from airflow_cdc_provider.systems.mysql.source.log_transport import LogTransport
+from airflow_cdc_provider.systems.mysql.source.statement_reach import StatementReach
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.core.endpoint import Endpoint
@@ -81,6 +92,7 @@ class LogReader:
         every_statement: bool = False,
         picks: TablePicks = NO_PICKS,
         facts: Collection[str] = (),
+        reach: TextReach | None = None,
         heartbeat_s: float = 1.0,
         silence_s: float = 30.0,
     ) -> None:
@@ -110,6 +122,7 @@ class LogReader:
             every_statement=every_statement,
             picks=picks,
             facts=facts,
+            reach=reach or self._reach_by_catalogue(endpoint, captured),
         )
         self._first = self._passed = self._transport.start.position.binlog
         self._came_to = self._transport.start.position
@@ -143,6 +156,13 @@ class LogReader:
             )
 
         return EarlierLog(partial(log_files, endpoint), open_reader)
+
+    def _reach_by_catalogue(self, endpoint: Endpoint, captured: Captured) -> TextReach:
+        """Return what asks this server how far statements reach that are logged as text."""
+        if callable(captured):
+            return UnknownReach()
+        since = partial(_statements_since, endpoint, self._server_uuid)
+        return StatementReach(endpoint, captured, since)
 
     @property
     def position(self) -> MySqlPosition:
@@ -283,6 +303,41 @@ class LogReader:
         """Move to the file that a rotation names; the first may name a place that was read."""
         target = rotation_target(bytes(chunk.buffer[chunk.starts[number] : chunk.ends[number]]))
         self._passed = target if self._first is None else max(target, self._first)
+
+
+class _Statements:
+    """A `TextReach` that collects what it is shown, for a reader that looks at nothing else."""
+
+    def __init__(self) -> None:
+        self.found: list[LoggedStatement] = []
+
+    def of(self, statement: LoggedStatement, since: BinlogPosition) -> Reach:  # noqa: ARG002
+        return Reach()
+
+    def heed(self, statement: LoggedStatement) -> None:
+        self.found.append(statement)
+
+
+def _statements_since(
+    endpoint: Endpoint, server_uuid: str, start: BinlogPosition
+) -> Iterator[LoggedStatement]:
+    """Yield all statements of a server's log from a place to its end."""
+    with closing(connect(endpoint, purpose="end of the log")) as connection:
+        end = log_end(connection, read_capabilities(connection))
+    statements = _Statements()
+    reader = LogReader(
+        endpoint,
+        server_id=NO_SERVER_ID,
+        start=MySqlPosition(server_uuid, start),
+        captured=frozenset(),
+        before=WithoutRows(),
+        reach=statements,
+    )
+    with closing(reader):
+        for _ in reader.read_to(end, batch_s=_LONGEST_WAIT_S):
+            yield from statements.found
+            statements.found.clear()
+    yield from statements.found
 
 
 def _folded(captured: Captured) -> Captured:

@@ -88,14 +88,17 @@ class LogTail:
     def forget(self, low: MySqlPosition) -> bool:
         """Drop the batches that `low`, the next split's L, contains whole.
 
-        A batch without an end is a part of a transaction and goes with the batch that ends it.
-        Tells whether there were any.
+        A batch without an end is a part of a transaction and goes with the batch that ends it. A
+        statement may lie behind its batch's end, in the transaction that follows. Tells whether
+        there were any.
         """
         contained = 0
         for number, batch in enumerate(self._kept, start=1):
             if batch.end is None:
                 continue
             if not low.covers(batch.end):
+                break
+            if batch.barrier is not None and not low.contains(batch.barrier.point):
                 break
             contained, self._floor = number, own(batch.end)
         for _ in range(contained):

@@ -1,9 +1,9 @@
 """Statements that the log carries as text: what each means for captured tables.
 
 With `binlog_format=ROW` the text is transaction control or DDL. DDL that may concern a captured
-table is a barrier; row changes as text that may concern one were never logged as rows, which is
-an error. What is not known is an error too. Nothing of the text is shown unless it is DDL of
-tables: statements about accounts hold passwords.
+table is a barrier. Row changes as text were never logged as rows: how far they reach is for a
+`TextReach` to say. Nothing of the text is shown unless it is DDL of tables: statements about
+accounts hold passwords, and row changes hold values.
 """
 
 from __future__ import annotations
@@ -14,19 +14,22 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from airflow_cdc_provider.core.errors import (
-    RESET,
-    SEE_LOG,
-    IntegrityError,
-    UnknownEventError,
-    ValueRefusedError,
-)
+from airflow_cdc_provider.core.errors import ValueRefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
 from airflow_cdc_provider.systems.mysql.binlog.events.byte_reader import ByteReader
 from airflow_cdc_provider.systems.mysql.dialect.charsets import decode_member
 from airflow_cdc_provider.systems.mysql.dialect.collations import charset_of
 from airflow_cdc_provider.systems.mysql.dialect.ddl_effects import effect_of
+from airflow_cdc_provider.systems.mysql.dialect.reach_changes import ReachChange, reach_change
+from airflow_cdc_provider.systems.mysql.dialect.row_statements import RowStatement, row_statement
+from airflow_cdc_provider.systems.mysql.dialect.sql_tokens import (
+    Token,
+    has_executable_comment,
+    has_wide_space,
+    tokens,
+)
+from airflow_cdc_provider.systems.mysql.dialect.statement_tokens import StatementTokens
 
 _ANSI_QUOTES, _NO_BACKSLASH_ESCAPES = 0x04, 1 << 20
 _SQL_MODE_CODE, _CHARSET_CODE, _CATALOG_CODE = 1, 4, 6
@@ -52,6 +55,8 @@ class Meaning(Enum):
     """Changes nothing that is captured."""
     BARRIER = auto()
     """Changes the definition, or all rows, of a captured table."""
+    UNLOGGED = auto()
+    """May change rows that the log does not hold: row changes as text, or what is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,35 @@ class LoggedStatement:
     def shown(self) -> str:
         """The text, with a mark for each byte that is no character: else it could not be stored."""
         return _UNDECODED.sub("\ufffd", self.sql)
+
+    @property
+    def rows(self) -> RowStatement:
+        """What a row change writes, reads and calls; nothing where servers read it in two ways."""
+        if has_executable_comment(self.sql) or has_wide_space(self.sql):
+            return RowStatement()
+        reading = StatementTokens(self._tokens, self.database)
+        return row_statement(reading.verb(), reading)
+
+    @property
+    def reach_change(self) -> ReachChange:
+        """What it changes of what row changes reach."""
+        return reach_change(self._tokens, self.effect, self.database)
+
+    @property
+    def verb(self) -> str:
+        """Its first word, in upper case."""
+        match = _WORDS.match(self.sql)
+        return match[1].upper() if match else "?"
+
+    @property
+    def _tokens(self) -> tuple[Token, ...]:
+        return tuple(
+            tokens(
+                self.sql,
+                ansi_quotes=self.ansi_quotes,
+                backslash_escapes=self.backslash_escapes,
+            )
+        )
 
     @property
     def effect(self) -> StatementEffect:
@@ -188,26 +222,10 @@ def meaning_of(
     effect = statement.effect
     if effect.kind is StatementKind.TRANSACTION:
         return _control(statement.sql)
-    if effect.kind is StatementKind.UNKNOWN:
-        raise UnknownEventError(
-            f"the log holds a statement that is not understood: {_verb(statement.sql)} ...",
-            where=f"database {statement.database or '(none)'}",
-            risk="it could change captured tables",
-            remedy=f"{SEE_LOG} and report it; to go on behind it, {RESET}",
-        )
-    if not _concerns(effect, captured, captures_in):
+    if effect.kind is not StatementKind.UNKNOWN and not _concerns(effect, captured, captures_in):
         return Meaning.HARMLESS
-    if effect.kind is StatementKind.ROWS:
-        touched = ", ".join(map(str, effect.tables)) or "any table"
-        raise IntegrityError(
-            f"the log holds {_verb(statement.sql)} as a statement, not as rows",
-            where=touched,
-            risk="rows it changed are not in the log, nor are those that triggers and foreign keys "
-            "of its table changed elsewhere",
-            remedy="SET GLOBAL binlog_format = 'ROW', reconnect the writers, and `reset` "
-            "the pipeline: its tables are read again",
-        )
-    return Meaning.BARRIER
+    is_unlogged = effect.kind in {StatementKind.UNKNOWN, StatementKind.ROWS}
+    return Meaning.UNLOGGED if is_unlogged else Meaning.BARRIER
 
 
 def _concerns(
@@ -232,8 +250,3 @@ def _control(sql: str) -> Meaning:
     if meaning is Meaning.ROLLBACK and second == "TO":
         return Meaning.ROLLBACK_TO_SAVEPOINT
     return meaning
-
-
-def _verb(sql: str) -> str:
-    match = _WORDS.match(sql)
-    return match[1].upper() if match else "?"

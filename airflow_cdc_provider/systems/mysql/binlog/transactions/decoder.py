@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -22,7 +22,7 @@ from airflow_cdc_provider.columns.changes import ChangeBatch, Statement
 from airflow_cdc_provider.columns.numpy_types import ByteArray, IntArray
 from airflow_cdc_provider.core.errors import CdcError, IntegrityError
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.positions import Fact
+from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
 from airflow_cdc_provider.core.table_picks import NO_PICKS, TablePicks
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits, EventChunk
 from airflow_cdc_provider.systems.mysql.binlog.events.byte_reader import UNREADABLE, damaged
@@ -30,6 +30,7 @@ from airflow_cdc_provider.systems.mysql.binlog.events.event_kinds import Kind, k
 from airflow_cdc_provider.systems.mysql.binlog.events.event_types import (
     ARTIFICIAL_FLAG,
     EventType,
+    type_name,
 )
 from airflow_cdc_provider.systems.mysql.binlog.events.frames import FrameReader, Frames
 from airflow_cdc_provider.systems.mysql.binlog.events.log_place import LogPlace
@@ -42,6 +43,12 @@ from airflow_cdc_provider.systems.mysql.binlog.events.statements import (
     LoggedStatement,
     Meaning,
     judged,
+)
+from airflow_cdc_provider.systems.mysql.binlog.events.text_reach import (
+    TextReach,
+    UnknownReach,
+    Unlogged,
+    unlogged,
 )
 from airflow_cdc_provider.systems.mysql.binlog.rows.table_map import SchemaSource, no_schema
 from airflow_cdc_provider.systems.mysql.binlog.rows.table_maps import TableMaps
@@ -90,18 +97,22 @@ class ColumnDecoder:
         every_statement: bool = False,
         picks: TablePicks = NO_PICKS,
         facts: Collection[str] = (),
+        reach: TextReach | None = None,
     ) -> None:
         """With `prepared_as_committed`, rows of XA come at XA PREPARE, in parts if need be.
 
         With `every_statement`, harmless statements that name a captured table are barriers, too;
-        so are those by which a table comes that `picks` pick. `facts` are told of each row.
+        so are those by which a table comes that `picks` pick. `facts` are told of each row. `reach`
+        says which tables row changes reach that are logged as text.
         """
         limits = limits or BatchLimits()
         kept_bytes = _HELD_BATCHES * limits.bytes
         self._holds_back = not prepared_as_committed
         self._captured, self._captures_in = _captured_by(captured)
+        self._captures_any = callable(captured) or bool(captured)
         self._every_statement = every_statement
         self._picks = picks
+        self._reach = reach or UnknownReach()
         self._frames = FrameReader()
         self._maps = TableMaps(self._captured, zero_dates, schemas, flavour)
         self._assembly = BatchAssembly(start, server_uuid, limits)
@@ -197,7 +208,8 @@ class ColumnDecoder:
             case EventType.HEARTBEAT | EventType.HEARTBEAT_V2:
                 self._heartbeat(kind, frames)
             case _:
-                raise refuse(kind, self._where(frames), frames.body(0))
+                refused = refuse(kind, self._where(frames), frames.body(0))
+                yield from self._not_understood(kind, refused, frames)
 
     def _where(self, frames: Frames) -> str:
         return f"event ending at {self._assembly.at(int(self._ends(frames)[0]))}"
@@ -226,13 +238,20 @@ class ColumnDecoder:
         end = int(self._ends(frames)[0])
         second = int(frames.data.little(frames.starts, 4)[0])
         readings = LoggedStatement.readings(frames.body(0))
-        logged, meaning = judged(readings, self._captured, self._captures_in)
-        if meaning is Meaning.HARMLESS:
-            meaning = self._as_named(logged, meaning)
+        logged, meaning, refused = self._judged(readings, end)
         match meaning:
             case Meaning.BARRIER:
                 facts = self._runs.facts.of_statement(frames, end, self._assembly.at(0).file)
-                yield from self._barrier(logged, end, second, facts)
+                statement = Statement(
+                    logged.database,
+                    logged.shown,
+                    self._runs.first_point(end, second),
+                    logged.effect,
+                    facts,
+                )
+                yield from self._barrier(statement, end, second)
+            case Meaning.UNLOGGED if refused is not None:
+                yield from self._refused(refused, f"{logged.verb} ...", end, second)
             case Meaning.BEGIN:
                 self._begin(distributed=False)
             case Meaning.ROLLBACK:
@@ -246,6 +265,21 @@ class ColumnDecoder:
                     yield from self._runs.end(end, second)
             case _:
                 yield from self._xa(meaning, logged.sql, end, second)
+
+    def _judged(
+        self, readings: tuple[LoggedStatement, ...], end: int
+    ) -> tuple[LoggedStatement, Meaning, Unlogged | None]:
+        """Return the reading that counts, its meaning, and what speaks against going on."""
+        self._reach.heed(readings[0])
+        refused: Unlogged | None = None
+        logged, meaning = judged(readings, self._captured, self._captures_in)
+        if meaning is Meaning.UNLOGGED:
+            if self._captures_any:
+                refused = unlogged(readings, self._reach, self._captured, self._opened_at(end))
+            meaning = Meaning.HARMLESS if refused is None else meaning
+        if meaning is Meaning.HARMLESS:
+            meaning = self._as_named(logged, meaning)
+        return logged, meaning, refused
 
     def _as_named(self, logged: LoggedStatement, meaning: Meaning) -> Meaning:
         is_coming = self._picks.include and _MAY_BRING_TABLES.search(logged.sql)
@@ -298,20 +332,47 @@ class ColumnDecoder:
             self._runs.open.begun = True
             self._runs.open.distributed = distributed
 
-    def _barrier(
-        self, logged: LoggedStatement, end: int, second: int, facts: Mapping[str, Fact]
-    ) -> Iterator[ChangeBatch]:
+    def _barrier(self, statement: Statement, end: int, second: int) -> Iterator[ChangeBatch]:
         """End the batch with DDL.
 
         DDL inside a transaction (CREATE TABLE ... SELECT logs its rows behind it) ends a batch
         at the boundary before that transaction: what comes behind it is not applied yet.
         """
-        point = self._runs.first_point(end, second)
-        statement = Statement(logged.database, logged.shown, point, logged.effect, facts)
         if not self._is_begun:
             yield from self._runs.end(end, second)
         self._maps.forget_schemas()
         yield self._assembly.emit(statement)
+
+    def _refused(
+        self, refused: Unlogged, text: str, end: int, second: int
+    ) -> Iterator[ChangeBatch]:
+        """End the batch where going on may lose rows: whoever applies it decides.
+
+        There is no such place inside a transaction whose rows are applied elsewhere, or are
+        handed on in part.
+        """
+        opened = self._runs.open
+        if opened is None or opened.distributed or opened.in_parts or not self._holds_back:
+            raise refused.refusal
+        point = self._runs.first_point(end, second)
+        refusal = refused.refusal.located(point.where)
+        statement = Statement("", text, point, refused.effect, refusal=refusal)
+        yield from self._barrier(statement, end, second)
+
+    def _not_understood(
+        self, kind: int, refusal: CdcError, frames: Frames
+    ) -> Iterator[ChangeBatch]:
+        """End the batch before an event that may hold changes."""
+        if kind == EventType.MARIADB_START_ENCRYPTION:
+            raise refusal  # nothing behind it can be read
+        end = int(self._ends(frames)[0])
+        second = int(frames.data.little(frames.starts, 4)[0])
+        if not self._captures_any and self._runs.open is not None:
+            if not self._is_begun:
+                yield from self._runs.end(end, second)
+            return
+        effect = StatementEffect(StatementKind.UNKNOWN, reaches_all=True)
+        yield from self._refused(Unlogged(effect, refusal), type_name(kind), end, second)
 
     def _roll_back(self, end: int, second: int) -> Iterator[ChangeBatch]:
         opened = self._runs.open

@@ -1,0 +1,105 @@
+"""How far a row change reaches that the log holds as text, and the errors where it is too far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from airflow_cdc_provider.core.errors import (
+    SEE_LOG,
+    CdcError,
+    RowsNotLoggedError,
+    UnknownEventError,
+)
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
+from airflow_cdc_provider.systems.mysql.binlog.events.statements import LoggedStatement
+from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The tables whose rows a statement may have changed."""
+
+    tables: frozenset[TableId] = frozenset()
+    is_any: bool = False
+    """It may be any table, named or not."""
+    why: str = ""
+    """Why it is more than the table that the statement writes, or why it cannot be told."""
+    remedy: str = ""
+    """What would tell it, if anything does."""
+
+
+ANY_TABLE = Reach(is_any=True)
+
+
+class TextReach(Protocol):
+    """Says how far row changes reach that the log holds as text."""
+
+    def of(self, statement: LoggedStatement, since: BinlogPosition) -> Reach:
+        """Return the reach of a statement whose transaction begins at `since`."""
+
+    def heed(self, statement: LoggedStatement) -> None:
+        """Take in any statement that the log holds, for what was said before may not hold on."""
+
+
+class UnknownReach:
+    """Knows no catalogue: a row change as text may have changed any table."""
+
+    def of(self, statement: LoggedStatement, since: BinlogPosition) -> Reach:  # noqa: ARG002
+        """Return that it may be any table."""
+        return ANY_TABLE
+
+    def heed(self, statement: LoggedStatement) -> None:
+        """Nothing is remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unlogged:
+    """A statement that may have changed captured tables, and the log does not say how."""
+
+    effect: StatementEffect
+    refusal: CdcError
+
+
+def unlogged(
+    readings: Iterable[LoggedStatement],
+    reach: TextReach,
+    captured: Callable[[TableId], bool],
+    since: BinlogPosition,
+) -> Unlogged | None:
+    """Return what speaks against going on behind a statement; None if nothing does.
+
+    Each reading of its text must be harmless.
+    """
+    for statement in readings:
+        effect = statement.effect
+        is_known = effect.kind is StatementKind.ROWS
+        found = reach.of(statement, since) if is_known else ANY_TABLE
+        if found.is_any or any(map(captured, found.tables)):
+            tables = tuple(sorted({*effect.tables, *found.tables}))
+            effect = replace(effect, tables=tables, reaches_all=found.is_any)
+            return Unlogged(effect, _refusal_of(statement, found))
+    return None
+
+
+def _refusal_of(statement: LoggedStatement, reach: Reach) -> CdcError:
+    where = f"database {statement.database or '(none)'}"
+    if statement.effect.kind is StatementKind.UNKNOWN:
+        return UnknownEventError(
+            f"the log holds a statement that is not understood: {statement.verb} ...",
+            where=where,
+            risk="it could change captured tables",
+            remedy=f"{SEE_LOG} and report it",
+        )
+    written = statement.rows.writes
+    why = f"; {reach.why}" if reach.why else ""
+    advice = (reach.remedy, "SET GLOBAL binlog_format = 'ROW' and reconnect the writers")
+    return RowsNotLoggedError(
+        f"the log holds {statement.verb} as a statement, not as rows{why}",
+        where=where if written is None else str(written),
+        risk="rows it changed are not in the log, nor are those that triggers and foreign keys "
+        "of its table changed elsewhere",
+        remedy="; ".join(filter(None, advice)),
+    )
