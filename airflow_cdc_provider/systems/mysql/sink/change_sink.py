@@ -46,6 +46,7 @@ from airflow_cdc_provider.systems.mysql.sink.slot_writer import (
     SlotWriter,
     smallest_end,
 )
+from airflow_cdc_provider.systems.mysql.sink.stored_splits import has_untidy_splits, tidy_splits
 from airflow_cdc_provider.systems.mysql.sink.table_looks import require_as_planned
 
 
@@ -151,11 +152,15 @@ def spread_over(session: SinkSession, owner: Owner, plans: Sequence[TablePlan], 
         ledger.check_generation(session, owner, lock="FOR UPDATE")
         rows = slot_rows(session, owner)
         if len(rows) in (0, slots):
+            if has_untidy_splits(session, owner):
+                slot_rows(session, owner, lock="FOR UPDATE")
+                tidy_splits(session, owner)
             return
         stream = _collapsed(rows, plans)
         session.execute(f"DELETE FROM {LEDGER}.stream WHERE {mine}")
         for slot in range(slots):
             insert_slot(session, owner, stream, slot=slot, slots=slots)
+        tidy_splits(session, owner)
 
     session.transaction(spread)
 

@@ -7,7 +7,9 @@ JSON type would order and print them anew.
 
 - `pipeline`: who may commit (generation) and whose splits are below (plan).
 - `finished_split`: one row a published split, with its report, written with its rows.
-- `stream`: one row a writer slot: the position up to which the sink holds the source.
+- `stream`: one row a writer slot: the position up to which the sink holds the source, and the
+  name of its stream split.
+- `stream_split`: the stream splits that these rows name.
 - `stream_table`: the tables the stream owns; no split of these may be published any more.
 - `joined_split`: one row a split that was read again for a request, written with its rows.
 - `schema_change`: one row a change of a table's definition, from before anything was done about it.
@@ -26,7 +28,7 @@ from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
 LEDGER = f"`{LEDGER_DATABASE}`"
 NOW_US = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED)"
-VERSION = 5
+VERSION = 6
 """Tables are only added: a ledger of an older version gets what it lacks."""
 
 _NAME = "VARCHAR(63) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
@@ -67,6 +69,11 @@ _TABLES = {
         `source_committed_us` {_COUNT},
         `committed_us` {_COUNT},
         PRIMARY KEY (`pipeline`, `slot`)""",
+    "stream_split": f"""
+        `pipeline` {_NAME},
+        `digest` CHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+        `split` {_TEXT},
+        PRIMARY KEY (`pipeline`, `digest`)""",
     "stream_table": f"""
         `pipeline` {_NAME},
         `table_name` {_TABLE_NAME},

@@ -11,14 +11,13 @@ from airflow_cdc_provider.core.codec import (
     dumps,
     position_from_json,
     position_to_json,
-    stream_to_text,
 )
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.stream_split import StreamSplit, smallest
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, NOW_US, pipeline_is
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
-from airflow_cdc_provider.systems.mysql.sink.stored_splits import STORED
+from airflow_cdc_provider.systems.mysql.sink.stored_splits import split_named, store_split
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +30,13 @@ class SlotRow:
 
 def slot_rows(session: SinkSession, owner: Owner, *, lock: str = "") -> list[SlotRow]:
     """Return the slots in order: they count from 0."""
-    known = STORED.known()
-    digests = ", ".join(f"'{digest}'" for digest in ("", *known))
     rows = session.rows(
-        "SELECT position, SHA2(split, 256), "
-        f"IF(SHA2(split, 256) IN ({digests}), NULL, split) FROM {LEDGER}.stream "
+        f"SELECT position, split FROM {LEDGER}.stream "
         f"WHERE {pipeline_is(owner.pipeline)} ORDER BY slot {lock}"
     )
     return [
-        SlotRow(
-            position_from_json(json.loads(position)),
-            known[digest] if split is None else STORED.read(digest, split),
-        )
-        for position, digest, split in rows
+        SlotRow(position_from_json(json.loads(position)), split_named(session, owner, split))
+        for position, split in rows
     ]
 
 
@@ -64,21 +57,26 @@ def stream_of_slots(slots: Sequence[SlotRow]) -> StreamSplit | None:
     return stored.passed(position)
 
 
-def moved_to(end: LogPosition, stored: StreamSplit, owner: Owner) -> str:
+def moved_to(session: SinkSession, end: LogPosition, stored: StreamSplit, owner: Owner) -> str:
     """Write what a slot's row becomes when its position moves.
 
-    The split is written anew when half of its tables, or the last ones, have become consistent: of
+    The split is stored anew when half of its tables, or the last ones, have become consistent: of
     2,000 tables with many ranges each it takes seconds, and it follows from the position.
     """
-    left = sum(progress.is_inconsistent_at(end) for progress in stored.tables)
-    before = len(stored.inconsistent)
     split = ""
-    if left < before and 2 * left <= before:
-        split = f"split = {stream_literal(stored.passed(end))}, "
+    if is_stored_anew(end, stored):
+        split = f"split = {store_split(session, owner, stored.passed(end))}, "
     return (
         f"{split}position = {position_literal(end)}, generation = {owner.generation}, "
         "batch = batch + 1"
     )
+
+
+def is_stored_anew(end: LogPosition, stored: StreamSplit) -> bool:
+    """Tell whether a split is to be stored as it is at a later position."""
+    left = sum(progress.is_inconsistent_at(end) for progress in stored.tables)
+    before = len(stored.inconsistent)
+    return left < before and 2 * left <= before
 
 
 def insert_slot(
@@ -88,8 +86,8 @@ def insert_slot(
     session.execute(
         f"INSERT INTO {LEDGER}.stream (pipeline, slot, slots, generation, position, split, "
         f"committed_us) VALUES ({literal(str(owner.pipeline))}, {slot}, {slots}, "
-        f"{owner.generation}, {position_literal(stream.start)}, {stream_literal(stream)}, "
-        f"{NOW_US})"
+        f"{owner.generation}, {position_literal(stream.start)}, "
+        f"{store_split(session, owner, stream)}, {NOW_US})"
     )
 
 
@@ -102,8 +100,3 @@ def text_literal(text: str) -> str:
 def position_literal(position: LogPosition) -> str:
     """Write a position as an SQL literal."""
     return text_literal(dumps(position_to_json(position)))
-
-
-def stream_literal(stream: StreamSplit) -> str:
-    """Write a stream split as an SQL literal."""
-    return text_literal(stream_to_text(stream))

@@ -33,10 +33,8 @@ from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, NOW_US
 from airflow_cdc_provider.systems.mysql.sink.row_writer import LoadDoubtedError, RowWriter
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.sink_tables import SinkTable
-from airflow_cdc_provider.systems.mysql.sink.slot_rows import (
-    moved_to,
-)
-from airflow_cdc_provider.systems.mysql.sink.stored_splits import STORED
+from airflow_cdc_provider.systems.mysql.sink.slot_rows import moved_to
+from airflow_cdc_provider.systems.mysql.sink.stored_splits import split_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,18 +158,16 @@ class SlotWriter:
     # --- the ledger's row ---------------------------------------------------------------------
 
     def _committed(self) -> _Committed:
-        """Lock and read the slot's row; the stored split is parsed once as long as it stays."""
+        """Lock and read the slot's row; its split is read once as long as it stays."""
         ledger.check_generation(self.session, self._owner)
-        known = "" if self._stored is None else self._stored[0]
         found = self.session.rows(
-            f"SELECT position, IF(SHA2(split, 256) = '{known}', NULL, split), "
-            f"SHA2(split, 256) FROM {LEDGER}.{self._ledger} WHERE {self._row} FOR UPDATE"
+            f"SELECT position, split FROM {LEDGER}.{self._ledger} WHERE {self._row} FOR UPDATE"
         )
         if not found:
             raise ledger.no_stream(self._owner, self.session.where)
-        position, split, digest = found[0]
-        if split is not None or self._stored is None:
-            self._stored = (digest, STORED.read(digest, split))
+        position, name = found[0]
+        if self._stored is None or self._stored[0] != name:
+            self._stored = name, split_named(self.session, self._owner, name)
         return _Committed(position_from_json(json.loads(position)), self._stored[1])
 
     def _store(
@@ -181,7 +177,7 @@ class SlotWriter:
         end, stopped_by = selection.end_within(committed.stream)
         if end is None:
             raise ValueError("a part of a transaction is not stored")
-        moved = moved_to(end, committed.stream, self._owner)
+        moved = moved_to(self.session, end, committed.stream, self._owner)
         self.session.execute(
             f"UPDATE {LEDGER}.{self._ledger} SET {moved}, "
             f"changes = changes + {outcome.changes}, "

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from airflow_cdc_provider.columns.sink_port import Owner
-from airflow_cdc_provider.core.codec import position_from_json, stream_from_text
+from airflow_cdc_provider.core.codec import position_from_json
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.stopped_tables import StoppedTable
@@ -20,10 +20,8 @@ from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, NOW_US, pipeline_is
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
-from airflow_cdc_provider.systems.mysql.sink.slot_rows import (
-    position_literal,
-    stream_literal,
-)
+from airflow_cdc_provider.systems.mysql.sink.slot_rows import position_literal
+from airflow_cdc_provider.systems.mysql.sink.stored_splits import split_named, store_split
 
 
 def stopped_tables(session: SinkSession, owner: Owner) -> tuple[StoppedTable, ...]:
@@ -34,7 +32,7 @@ def stopped_tables(session: SinkSession, owner: Owner) -> tuple[StoppedTable, ..
     )
     found = []
     for position, split, error, since_us in rows:
-        stream = stream_from_text(split).passed(position_from_json(json.loads(position)))
+        stream = split_named(session, owner, split).passed(position_from_json(json.loads(position)))
         found.append(StoppedTable(stream, error, int(since_us)))
     return tuple(found)
 
@@ -51,7 +49,7 @@ def stop(session: SinkSession, owner: Owner, stream: StreamSplit, error: str) ->
         literal(str(stream.tables[0].table)),
         str(owner.generation),
         position_literal(stream.start),
-        stream_literal(stream),
+        store_split(session, owner, stream),
         literal(error),
         NOW_US,
     )
@@ -77,7 +75,7 @@ def pass_change(
     )
     session.execute(
         f"UPDATE {LEDGER}.stopped_table SET position = {position_literal(passed.start)}, "
-        f"split = {stream_literal(passed)} WHERE {is_table(owner, change.table)}"
+        f"split = {store_split(session, owner, passed)} WHERE {is_table(owner, change.table)}"
     )
 
 

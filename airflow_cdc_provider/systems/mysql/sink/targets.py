@@ -26,7 +26,6 @@ from airflow_cdc_provider.systems.mysql.dialect.sql import literal
 from airflow_cdc_provider.systems.mysql.sink import ledger
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import (
     LEDGER,
-    VERSION,
     create_ledger,
     ledger_version,
     pipeline_is,
@@ -37,6 +36,10 @@ from airflow_cdc_provider.systems.mysql.sink.stopped_rows import stopped_tables
 
 _Name = tuple[str, str]
 """Database and table, as the sink compares them."""
+
+
+_CHANGES_SINCE = 5
+"""The version of the ledger that remembers changes of definitions and stopped tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +72,14 @@ class MySqlTargets:
 
     def changing(self) -> frozenset[TableId]:
         """Return the tables whose change was begun at the sink and not ended."""
-        if ledger_version(self._session) < VERSION:
+        if ledger_version(self._session) < _CHANGES_SINCE:
             return frozenset()
         changes = open_changes(self._session, self._owner.pipeline)
         return frozenset(change.table for change in changes)
 
     def stopped(self) -> tuple[StoppedTable, ...]:
         """Return the tables that the stream leaves alone; nothing is created."""
-        if ledger_version(self._session) < VERSION:
+        if ledger_version(self._session) < _CHANGES_SINCE:
             return ()
         return stopped_tables(self._session, self._owner)
 

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from airflow_cdc_provider.core.codec import stream_to_text
 from airflow_cdc_provider.core.errors import (
     CdcError,
     FencedError,
@@ -13,8 +14,8 @@ from airflow_cdc_provider.core.errors import (
     SplitOutdatedError,
 )
 from airflow_cdc_provider.engine.stream.selection import Selection
+from airflow_cdc_provider.systems.mysql.dialect.sql import literal
 from airflow_cdc_provider.systems.mysql.sink import join_ledger
-from airflow_cdc_provider.systems.mysql.sink.slot_rows import stream_literal
 from airflow_cdc_provider.systems.mysql.source import split_log
 from tests.systems.mysql.sink.change_behaviours import kill_before
 from tests.systems.mysql.sink.joins import REQUEST, TEXTS, JoinWorld, numbered
@@ -152,7 +153,8 @@ class JoinBehaviours:
             stop = type(stream)(stream.start, None, (waiting,))
             with world.sink_server.connect() as connection, connection.cursor() as cursor:
                 cursor.execute(
-                    f"UPDATE airflow_cdc.stream SET split = {stream_literal(stop)} WHERE {text}"
+                    "UPDATE airflow_cdc.stream "
+                    f"SET split = {literal(stream_to_text(stop))} WHERE {text}"
                 )
                 connection.commit()
             assert beyond.high is not None
