@@ -3,8 +3,25 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+
+class Once(argparse.Action):
+    """Stores a value, and refuses a second one: it would take the place of the first unseen."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[object] | None,
+        option_string: str | None = None,
+    ) -> None:
+        given = f"_{self.dest}_is_given"
+        if getattr(namespace, given, False):
+            parser.error(f"argument {option_string}: it takes one value and is given twice")
+        setattr(namespace, given, True)
+        setattr(namespace, self.dest, values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +50,7 @@ class Option:
             return common
         if self.many:
             return {**common, "action": "append"}
-        return {**common, "choices": self.choices, "default": self.default}
+        return {**common, "action": Once, "choices": self.choices, "default": self.default}
 
 
 FILE = Option(("file",), "the pipeline's YAML file", kind=str)
@@ -49,7 +66,9 @@ UNTIL = Option(
 )
 LOGS = Option(("--log-folder",), "where the logs of Spark jobs go", kind=str)
 WATCH = Option(("--watch",), "keep showing it until interrupted")
-TABLES = Option(("--table",), "only this table, as database.table", kind=str)
+TABLES = Option(
+    ("--table",), "only this table, as database.table; may be given again", kind=str, many=True
+)
 SETTLE = Option(
     ("--settle-s",),
     "seconds a running stream gets, each time, to pass rows that differ",
@@ -63,6 +82,13 @@ AT = Option(
     "stream's position, or the log's end",
     kind=str,
 )
+PLACE = Option(
+    ("--at",),
+    "the place that the stream refuses to pass, as the refusal names it: a GTID, or FILE:OFFSET",
+    kind=str,
+)
+REASON = Option(("--reason",), "why; it is kept with the pipeline's events", kind=str)
+SOURCE = Option(("--source",), "the history of the source that answers now")
 EVENTS = Option(("--events",), "how many events to show", kind=int, default=20)
 VALUES = Option(("--values",), "show values, too: of changed rows, or of rows that differ")
 YES = Option(("--yes",), "do it without asking")
@@ -179,6 +205,16 @@ COMMANDS: Mapping[str, tuple[str, tuple[Option, ...]]] = {
     "reset": (
         "plan from scratch: the next run reads all tables again, or those that are named",
         (FILES, JSON, TABLE, YES),
+    ),
+    "skip": (
+        "go past one place of the log that the stream refuses to pass; the tables that it may have "
+        "changed are read again",
+        (FILE, JSON, PLACE, REASON, YES),
+    ),
+    "accept": (
+        "take the history of a source that lost a part of ours; the tables that it may concern are "
+        "read again",
+        (FILE, JSON, SOURCE, REASON, YES),
     ),
     "drop": ("forget the pipeline's state and ledger rows; tables stay", (FILES, JSON, YES)),
 }

@@ -60,6 +60,8 @@ MODULES: Mapping[str, str] = {
     "resume": "pausing",
     "restart": "pausing",
     "reset": "control",
+    "skip": "overriding",
+    "accept": "overriding",
     "drop": "control",
 }
 """Where each command is, in `cli.commands`."""

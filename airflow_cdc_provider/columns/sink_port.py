@@ -233,6 +233,14 @@ class SinkLedger(Protocol):
         stays as it is, so doing this again is harmless.
         """
 
+    def go_on_from(self, position: LogPosition, begun: Collection[TableId]) -> StreamSplit:
+        """Put the stream at a position, also before its own, and let tables begin anew there.
+
+        For a source whose history is another one from there on. The other tables are applied
+        through that position, and no further; tables that the stream leaves alone stay so unless
+        they begin anew.
+        """
+
     def open_changes(self) -> tuple[SchemaChange, ...]:
         """Return the changes of definitions that were begun and not brought to their end."""
 

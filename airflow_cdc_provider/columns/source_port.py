@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from airflow_cdc_provider.columns.verify_port import VerifySide
 from airflow_cdc_provider.core.findings import Finding
-from airflow_cdc_provider.core.history import Held
+from airflow_cdc_provider.core.history import Held, SharedHistory
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import Key, KeyPart
 from airflow_cdc_provider.core.log_reach import LogReach
@@ -249,6 +249,12 @@ class Source(Protocol):
         """Require the history, and that the log is the very one that was read (law 10).
 
         Another server must have nothing before it that changed captured tables and was not read.
+        """
+
+    def shared_history(self, read: LogPosition, others: Sequence[LogPosition]) -> SharedHistory:
+        """Tell up to where the server that answers has what was read, where it lacks a part of it.
+
+        And of other positions, whether it has all of each.
         """
 
     def connections_a_reader(self, *, backfill: bool) -> int:

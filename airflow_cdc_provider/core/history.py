@@ -28,6 +28,16 @@ class Held:
     position: LogPosition
 
 
+@dataclass(frozen=True, slots=True)
+class SharedHistory:
+    """What a server that lacks a part of our history has in common with it."""
+
+    position: LogPosition | None
+    """The latest that both have; None if that cannot be told."""
+    has: tuple[bool, ...]
+    """Of other positions in question, in their order, whether the server has all of each."""
+
+
 def held_by_stream(stream: StreamSplit) -> tuple[Held, ...]:
     """Return what the sink holds beyond the stream's start: every H that is still to pass."""
     return tuple(held for progress in stream.tables for held in _still_to_pass(progress, stream))

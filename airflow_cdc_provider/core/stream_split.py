@@ -149,6 +149,16 @@ class StreamSplit:
             ),
         )
 
+    def gone_on_from(self, position: LogPosition, begun: Collection[TableId]) -> StreamSplit:
+        """Return the split at a position of a history that is another one from there on.
+
+        What was applied beyond it is of the former history: it says nothing of the new one's log.
+        """
+        kept = self.with_tables({}, begun)
+        tables = tuple(replace(each, applied_through=position) for each in kept.tables)
+        moved = replace(self, start=position, tables=tables)
+        return moved.with_tables(dict.fromkeys(begun, position), ())
+
     def read(self, tables: Collection[TableId]) -> StreamSplit:
         """Return the split with tables of which all rows are in the sink now."""
         return replace(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.lifecycle import TablePhase
@@ -24,9 +25,20 @@ def refusal_of(note: Note | None) -> CdcError | None:
     return error.located(f"the last {note.form['step']}, {at:%Y-%m-%d %H:%M:%S} UTC")
 
 
+def overrides_of(note: Note | None) -> tuple[Mapping[str, Any], ...]:
+    """Return what persons decided against refusals, oldest first."""
+    return () if note is None else tuple(note.form["made"])
+
+
 def remark_lines(status: PipelineStatus) -> list[str]:
-    """Write what ended the last try to begin, and which tables have their rows from a request."""
+    """Write what ended the last try to begin, what persons decided, and who reads which rows."""
     lines = [] if status.refusal is None else [f"  problem: {status.refusal}"]
+    for made in status.overrides:
+        at = datetime.fromtimestamp(made["at_us"] / 1e6, UTC)
+        lines.append(
+            f"  {made['command']} by {made['by']}, {at:%Y-%m-%d %H:%M} UTC: {made['what']}; "
+            f"reason: {made['reason']}"
+        )
     for table in status.tables:
         if table.by_request:
             are = "were" if table.phase in _READ else "are"

@@ -20,7 +20,7 @@ from airflow_cdc_provider.core.records import (
 from airflow_cdc_provider.core.requests import Request, RequestStatus
 from airflow_cdc_provider.core.stopped_tables import with_way_back
 from airflow_cdc_provider.state.owners import is_gone
-from airflow_cdc_provider.views.remarks import refusal_of
+from airflow_cdc_provider.views.remarks import overrides_of, refusal_of
 from airflow_cdc_provider.views.requests import request_form
 
 EVENTS_SHOWN = 10
@@ -96,6 +96,8 @@ class PipelineStatus:
     """The owner was a process of this machine, and is there no more."""
     refusal: CdcError | None = None
     """What ended the last try to begin, until one gets past it."""
+    overrides: tuple[Mapping[str, Any], ...] = ()
+    """What persons decided against refusals of this pipeline, oldest first."""
 
     @property
     def rows(self) -> int:
@@ -223,6 +225,7 @@ class PipelineStatus:
                 "inconsistent": [str(table) for table in stream.inconsistent],
             },
             "requests": [request_form(request) for request in self.requests],
+            "overrides": list(self.overrides),
             "events": [
                 {"at_us": event.at_us, "level": event.level, "text": event.text}
                 for event in self.events
@@ -247,4 +250,5 @@ def status(store: StateReader, name: PipelineName, *, now_us: int) -> PipelineSt
         requests=requests,
         owner_gone=is_gone(state.owner),
         refusal=refusal_of(store.note(name, NoteKind.LAST_TRY)),
+        overrides=overrides_of(store.note(name, NoteKind.OVERRIDES)),
     )

@@ -38,7 +38,7 @@ def verify(options: Options, lookup: Lookup, screen: Screen) -> bool:
             risk=NOTHING_CHANGED,
             remedy="add --repair, or leave them out",
         )
-    tables = (table_of(options.table),) if options.table else None
+    tables = tuple(map(table_of, dict.fromkeys(options.table or ()))) or None
     with looked_at(options, lookup, screen) as run:
         report = verify_step(run, tables=tables, settle_s=options.settle_s, values=options.values)
     screen.result(verify_form(run.name, report), verify_lines(report))
@@ -47,7 +47,7 @@ def verify(options: Options, lookup: Lookup, screen: Screen) -> bool:
 
 def _repaired(options: Options, run: Run, screen: Screen) -> bool:
     """Compare, ask for what differs to be read again, and compare that once more if it is done."""
-    tables = resync_scope(run, (options.table,) if options.table else ()).tables
+    tables = resync_scope(run, options.table or ()).tables
     report = verify_step(
         run,
         tables=tables,

@@ -2,22 +2,29 @@
 
 `skip` goes past one place of the log that the stream refuses to pass. The tables that it may have
 changed are read again beside the stream, from behind that place on; the others go on by the log.
+
+`accept` takes the history of a server that lacks a part of ours, as after a failover that lost
+commits. The stream goes on from what both have in common, and the tables that the lost transactions
+may have changed are read again. Where it cannot be told what is common, or which tables these are,
+all of them are, from where the server is now.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
 from airflow_cdc_provider.columns.sink_port import SinkLedger
-from airflow_cdc_provider.columns.source_port import LogReading
+from airflow_cdc_provider.columns.source_port import LogReading, Source
 from airflow_cdc_provider.core.errors import (
     NOTHING_CHANGED,
     CdcError,
     RefusedError,
     SnapshotRequiredError,
+    SourceIdentityError,
 )
+from airflow_cdc_provider.core.history import held_by_stream
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import NoteKind
@@ -44,6 +51,15 @@ class Override:
     tables: tuple[TableId, ...]
     """The tables that are read again for it."""
 
+    @classmethod
+    def of(cls, place: RefusedPlace) -> Override:
+        """Return what skipping a place is."""
+        return cls(place.refusal.what, place.statement.point.where, place.tables)
+
+    @property
+    def names(self) -> str:
+        return ", ".join(map(str, self.tables)) or "no table"
+
 
 def skip_place(run: Run, at: str, *, reason: str, by: str = "") -> Override:
     """Go past a place that the stream refuses, and have what it may have changed read again.
@@ -58,7 +74,7 @@ def skip_place(run: Run, at: str, *, reason: str, by: str = "") -> Override:
         place = _place(run, stream, generation)
         if place is None or not place.statement.point.is_called(at):
             raise _not_there(run, stream, at, place)
-        found = Override(place.refusal.what, place.statement.point.where, place.tables)
+        found = Override.of(place)
         _record(run, "skip", found, reason, by)
         _read_again(run, ledger, generation, place.tables, place.end)
     return found
@@ -69,6 +85,80 @@ def place_to_skip(run: Run) -> RefusedPlace | None:
     with closing(open_ledger(run)) as ledger:
         stream, generation = ledger.stream(), ledger.generation()
     return None if stream is None else _place(run, stream, generation)
+
+
+def accept_source(run: Run, *, reason: str, by: str = "") -> Override:
+    """Take the history of the source that answers now, and have read again what it may lack."""
+    _require(run, reason, "accept")
+    with closing(open_ledger(run)) as ledger:
+        generation = take_over(run, ledger).generation
+        stream = _streamed(run, ledger, generation)
+        found, position = _parted(run, ledger, stream)
+        _record(run, "accept", found, reason, by)
+        changed = ledger.go_on_from(position, found.tables)
+        _begun(run, generation, changed)
+    return found
+
+
+def source_to_accept(run: Run) -> Override:
+    """Return what `accept_source` would do; nothing is changed."""
+    with closing(open_ledger(run)) as ledger:
+        stream = ledger.stream()
+        if stream is None:
+            raise _not_handed_off(run)
+        return _parted(run, ledger, stream)[0]
+
+
+def _parted(run: Run, ledger: SinkLedger, stream: StreamSplit) -> tuple[Override, LogPosition]:
+    """Return why the source's history is not ours, what is read again, and where to go on."""
+    source, stream = source_of(run), stream.passed(stream.start)
+    tables = frozenset(progress.table for progress in stream.tables)
+    try:
+        source.require_same_log(stream.start, held_by_stream(stream), tables)
+    except SourceIdentityError as error:
+        refused = error
+    else:
+        raise RefusedError(
+            "the source has all that was read, and its log is the one that was read",
+            where=f"source of {run.name}",
+            risk=NOTHING_CHANGED,
+            remedy="`run` the pipeline: there is nothing to accept",
+        )
+    stopped = {each.table: each.stream for each in ledger.stopped()}
+    position, kept = _shared(run, ledger, stream, stopped)
+    if position is None or not _goes_on(source, position, kept):
+        kept = frozenset()
+        with closing(source.log_end(purpose="position")) as log_end:
+            position = log_end.seen()
+    begun = tuple(sorted((tables | stopped.keys()) - kept))
+    return Override(refused.what, refused.where, begun), position
+
+
+def _shared(
+    run: Run, ledger: SinkLedger, stream: StreamSplit, stopped: Mapping[TableId, StreamSplit]
+) -> tuple[LogPosition | None, frozenset[TableId]]:
+    """Return the position that both histories have, and the tables at which no lost change is."""
+    asked: list[tuple[TableId, LogPosition]] = [
+        (table, count.position) for table, count in ledger.table_changes().items()
+    ]
+    known = {table for table, _ in asked}
+    asked += [(split.table, report.high) for split, report in ledger.reports()]
+    asked += [(table, each.start) for table, each in stopped.items()]
+    distinct = {position.exact: position for _, position in asked}
+    shared = source_of(run).shared_history(stream.start, list(distinct.values()))
+    has = dict(zip(distinct, shared.has, strict=False))
+    lost = {table for table, position in asked if not has.get(position.exact, False)}
+    still = {progress.table for progress in stream.tables} | stopped.keys()
+    return shared.position, frozenset((still & known) - lost - set(stream.inconsistent))
+
+
+def _goes_on(source: Source, position: LogPosition, kept: Collection[TableId]) -> bool:
+    """Tell whether the log brings tables on from a position; where none are kept it need not."""
+    try:
+        source.require_same_log(position, (), kept)
+    except SnapshotRequiredError:
+        return False
+    return bool(kept)
 
 
 def _place(run: Run, stream: StreamSplit, generation: int) -> RefusedPlace | None:
@@ -88,7 +178,15 @@ def _read_again(
     position: LogPosition,
 ) -> None:
     """Have tables begin again at a position, in one step of the ledger, and ask for their rows."""
-    stream = ledger.change_tables(removed=tables, added=dict.fromkeys(tables, position))
+    _begun(
+        run,
+        generation,
+        ledger.change_tables(removed=tables, added=dict.fromkeys(tables, position)),
+    )
+
+
+def _begun(run: Run, generation: int, stream: StreamSplit) -> None:
+    """Bring the state store in line, and ask for the rows of tables that begin again."""
     run.store.store_hand_off(run.name, generation, stream)
     set_aside(run.store, run.name)
     ask_for_unread(run.store, run.name, generation, stream, by=run.owner)
@@ -98,13 +196,17 @@ def _streamed(run: Run, ledger: SinkLedger, generation: int) -> StreamSplit:
     is_handed_off = reconcile(run.store, ledger, run.name, generation).handed_off
     stream = ledger.stream() if is_handed_off else None
     if stream is None:
-        raise SnapshotRequiredError(
-            f"the snapshot of {run.name} is not handed off to a stream",
-            where=f"ledger of {run.name}",
-            risk=NOTHING_CHANGED,
-            remedy="`run` it: its snapshot reads what the log does not hold",
-        )
+        raise _not_handed_off(run)
     return stream
+
+
+def _not_handed_off(run: Run) -> SnapshotRequiredError:
+    return SnapshotRequiredError(
+        f"the snapshot of {run.name} is not handed off to a stream",
+        where=f"ledger of {run.name}",
+        risk=NOTHING_CHANGED,
+        remedy="`run` it, or `reset` it where its snapshot cannot go on",
+    )
 
 
 def _require(run: Run, reason: str, command: str) -> None:
@@ -126,7 +228,7 @@ def _require(run: Run, reason: str, command: str) -> None:
 
 def _record(run: Run, command: str, done: Override, reason: str, by: str) -> None:
     """Keep who decided what, and why, with the pipeline's notes and its events."""
-    who, names = by or this_person(), ", ".join(map(str, done.tables))
+    who = by or this_person()
     made = {
         "command": command,
         "at_us": run.store.now_us(),
@@ -139,7 +241,9 @@ def _record(run: Run, command: str, done: Override, reason: str, by: str) -> Non
     note = run.store.note(run.name, NoteKind.OVERRIDES)
     before = note.form["made"] if note is not None else []
     run.store.keep_note(run.name, NoteKind.OVERRIDES, {"made": [*before, made][-_MOST:]})
-    text = f"{command} by {who}: {done.what}; {done.where}; reason: {reason}; read again: {names}"
+    text = (
+        f"{command} by {who}: {done.what}; {done.where}; reason: {reason}; read again: {done.names}"
+    )
     run.store.tell(run.name, text, level="warning")
 
 

@@ -72,7 +72,8 @@ def source_is_new(run: Run, source: str, ledger: SinkLedger) -> bool:
             f"{before.source}: {error.what}",
             error.where,
             error.risk,
-            f"name the former server in the pipeline file, {RESET}, from this server",
+            "name the former server in the pipeline file; or, if this server's history is to count "
+            f"from now on, `accept` it with --source; {RESET}, from this server",
         ) from error
     if news:
         run.store.tell(run.name, news, level="warning")

@@ -132,6 +132,10 @@ class ChangelogLedger:
         """Refuse: a change log holds each row once, so nothing is read beside its stream."""
         raise self._refusal([*added, *removed, *read])
 
+    def go_on_from(self, position: LogPosition, begun: Collection[TableId]) -> StreamSplit:  # noqa: ARG002
+        """Refuse: a change log holds each row once, so nothing is read beside its stream."""
+        raise self._refusal(begun)
+
     def open_changes(self) -> tuple[SchemaChange, ...]:
         """Return none: a change log's tables stay as they were planned."""
         return ()

@@ -22,7 +22,7 @@ from airflow_cdc_provider.columns.source_port import (
     SplitReading,
 )
 from airflow_cdc_provider.core.endpoint import Endpoint
-from airflow_cdc_provider.core.history import Held, held_by_stream
+from airflow_cdc_provider.core.history import Held, SharedHistory, held_by_stream
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import Key, KeyPart
 from airflow_cdc_provider.core.logged_events import LogView
@@ -55,6 +55,7 @@ from airflow_cdc_provider.systems.mysql.source.key_bounds import boundaries, spl
 from airflow_cdc_provider.systems.mysql.source.lineage import taken_over
 from airflow_cdc_provider.systems.mysql.source.log_end import MySqlLogEnd
 from airflow_cdc_provider.systems.mysql.source.log_start import check_start
+from airflow_cdc_provider.systems.mysql.source.shared_history import shared_history
 from airflow_cdc_provider.systems.mysql.source.value_cuts import value_cuts
 
 if TYPE_CHECKING:
@@ -136,6 +137,11 @@ class MySqlSource:
             capabilities = read_capabilities(connection)
             require_order(self.endpoint, connection, capabilities.server_uuid, ours, captured)
             return taken_over(connection, capabilities, ours)
+
+    def shared_history(self, read: LogPosition, others: Sequence[LogPosition]) -> SharedHistory:
+        with closing(connect(self.endpoint, purpose="history")) as connection:
+            capabilities = read_capabilities(connection)
+            return shared_history(connection, capabilities, own(read), list(map(own, others)))
 
     def connections_a_reader(self, *, backfill: bool) -> int:
         """Return one, or two with the log; where L equals H there is nothing to replay."""

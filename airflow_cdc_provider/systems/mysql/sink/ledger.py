@@ -14,9 +14,10 @@ the tables it owns take no more splits: a late reader could put back rows of its
 and the stream would not repeat what came after. `store_stream` makes sure that the hand-off was
 made from the reports that are in the ledger at that moment.
 
-**Stream progress.** A row a slot holds the position. The stream split, which can be large, is
-written at hand-off and again only when half of its tables, or the last ones, have become
-consistent; what lies between follows from it and the position (`StreamSplit.passed`).
+**Stream progress.** A row a slot holds the position, and names the stream split, which can be
+large: see `stored_splits`. A split is stored at hand-off and again only when half of its tables, or
+the last ones, have become consistent; what lies between follows from it and the position
+(`StreamSplit.passed`).
 """
 
 from __future__ import annotations
@@ -70,18 +71,20 @@ from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.slot_rows import (
     insert_slot,
     moved_to,
+    position_literal,
     read_stream,
     slot_rows,
-    stream_literal,
     stream_of_slots,
     text_literal,
 )
+from airflow_cdc_provider.systems.mysql.sink.stored_splits import store_split, tidy_splits
 
 _ROWS_A_STATEMENT = 1000
 _OF_A_PLAN = (
     "finished_split",
     "joined_split",
     "stream",
+    "stream_split",
     "stream_table",
     "schema_change",
     "stopped_table",
@@ -238,7 +241,7 @@ class MySqlLedger:
             rows = slot_rows(self._session, self._owner, lock="FOR UPDATE")
             for slot, row in enumerate(rows):
                 if quiet.moves(row.position):
-                    moved = moved_to(quiet.end, row.stored, self._owner)
+                    moved = moved_to(self._session, quiet.end, row.stored, self._owner)
                     self._session.execute(
                         f"UPDATE {LEDGER}.stream SET {moved} WHERE {self._mine} AND slot = {slot}"
                     )
@@ -270,6 +273,25 @@ class MySqlLedger:
             return changed
 
         return self._session.transaction(change)
+
+    def go_on_from(self, position: LogPosition, begun: Collection[TableId]) -> StreamSplit:
+        """Put the stream at a position, also before its own, and let tables begin anew there."""
+
+        def go_on() -> StreamSplit:
+            check_generation(self._session, self._owner, lock="FOR UPDATE")
+            changed = self._rewrite(lambda stored: stored.gone_on_from(position, begun))
+            for table in begun:  # what was begun of their definitions is looked at anew
+                schema_change_rows.end(self._session, self._owner, table)
+            stopped_rows.forget(self._session, self._owner, begun)
+            self._session.execute(
+                f"UPDATE {LEDGER}.stream SET position = {position_literal(position)}, "
+                f"generation = {self._owner.generation} WHERE {self._mine}"
+            )
+            self._own_tables(changed)
+            claim_commit(self._session, self._owner)
+            return changed
+
+        return self._session.transaction(go_on)
 
     def open_changes(self) -> tuple[SchemaChange, ...]:
         """Return the changes of definitions that were begun and not ended, oldest first."""
@@ -364,9 +386,11 @@ class MySqlLedger:
         for number, slot in enumerate(slots):
             changed = change(slot.stored.passed(slot.position))
             self._session.execute(
-                f"UPDATE {LEDGER}.stream SET split = {stream_literal(changed)} "
+                f"UPDATE {LEDGER}.stream SET "
+                f"split = {store_split(self._session, self._owner, changed)} "
                 f"WHERE {self._mine} AND slot = {number}"
             )
+        tidy_splits(self._session, self._owner)
         return change(stream)
 
     def _own_tables(self, stream: StreamSplit) -> None:
@@ -403,6 +427,9 @@ class MySqlLedger:
         self._session.execute(f"DELETE FROM {LEDGER}.stream WHERE {self._mine}")
         insert_slot(self._session, self._owner, stream)
         self._own_tables(stream)
+        # a table without a row is one of which nobody knows when it was changed last
+        nothing = dict.fromkeys((progress.table for progress in stream.tables), 0)
+        change_counts.count_changes(self._session, self._owner, nothing, stream.start)
         for change in begun:
             schema_change_rows.begin(self._session, self._owner, change)
 

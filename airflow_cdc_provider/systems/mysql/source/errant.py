@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from airflow_cdc_provider.core.errors import RESET, SourceIdentityError, SourceUnreachableError
+from airflow_cdc_provider.core.errors import SourceIdentityError, SourceUnreachableError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.mysql.binlog.events.event_types import EventType
 from airflow_cdc_provider.systems.mysql.binlog.events.frames import FrameReader, Frames
@@ -84,7 +84,8 @@ def require_order(
                 f"{connection.host}:{connection.port}",
                 "they changed copied tables on it alone, before it took over. Applied now, they "
                 "would undo or lose later changes of the same rows",
-                f"{RESET}, from this server; or connect to the former one",
+                "connect to the former server; or `accept` this one's history with --source, and "
+                "all tables are read again while they flow; or `reset`",
             )
 
 

@@ -336,7 +336,8 @@ class KnownLog:
             f"{self._where}, whose log ends at {end}",
             "the server was reset, or restored from a copy; which changes of the former log are "
             "in the sink and not in this one is not known",
-            "connect to the former server, or `reset`: the next run reads all tables again",
+            "connect to the former server; or `accept` this one's history with --source, and all "
+            "tables are read again while they flow; or `reset`",
         )
 
 

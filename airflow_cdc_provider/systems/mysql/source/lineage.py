@@ -42,10 +42,11 @@ if TYPE_CHECKING:
 COMMIT_WAIT_S = 10.0
 """How long a transaction may seem to be missing."""
 _POLL_S = 0.1
-_RISK = "rows of these transactions are in the sink and no log will ever change them back"
+_RISK = "rows that they changed may be in the sink, and this server's log does not change them back"
 _REMEDY = (
-    "connect to a server whose history has these transactions, or `reset`: the next run reads "
-    "all tables again"
+    "connect to a server whose history has these transactions. If the history of this server is to "
+    "count from now on, `accept` it with --source: the tables that they may have changed are read "
+    "again; or `reset`, and the next run reads all tables again"
 )
 
 
@@ -174,7 +175,7 @@ def _check_domains(server: _Server, needed: Sequence[Held]) -> None:
                 held_by.setdefault(gtid, []).append(each)
     if not held_by:
         return
-    known = _known_to_mariadb(server)
+    known = known_to_mariadb(server.connection)
     unknown = sorted(
         (gtid for gtid in held_by if known.get((gtid.domain, gtid.server), 0) < gtid.sequence),
         key=lambda gtid: (gtid.domain, gtid.sequence, gtid.server),
@@ -184,10 +185,10 @@ def _check_domains(server: _Server, needed: Sequence[Held]) -> None:
         raise _lacks(server, ", ".join(map(str, unknown)), holders)
 
 
-def _known_to_mariadb(server: _Server) -> dict[tuple[int, int], int]:
+def known_to_mariadb(connection: ServerConnection) -> dict[tuple[int, int], int]:
     """Return the last number that the server knows, by domain and server."""
     row = query(
-        server.connection,
+        connection,
         "SELECT @@global.gtid_binlog_state, @@global.gtid_slave_pos, @@global.gtid_current_pos",
     )[0]
     known: dict[tuple[int, int], int] = {}
