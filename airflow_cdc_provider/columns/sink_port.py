@@ -271,6 +271,12 @@ class SinkLedger(Protocol):
     def table_changes(self) -> Mapping[TableId, TableChangeCount]:
         """Return how much of each source table was changed; those without a change are left out."""
 
+    def last_changes(self) -> Mapping[TableId, LogPosition]:
+        """Return the position of each table's last change, or of its hand-off if it has none since.
+
+        A table of which neither is known is left out.
+        """
+
     def pass_over(self, quiet: QuietLog) -> None:
         """Move the stream over log that holds nothing for the sink; never back."""
 

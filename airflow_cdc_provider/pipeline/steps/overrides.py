@@ -138,9 +138,7 @@ def _shared(
     run: Run, ledger: SinkLedger, stream: StreamSplit, stopped: Mapping[TableId, StreamSplit]
 ) -> tuple[LogPosition | None, frozenset[TableId]]:
     """Return the position that both histories have, and the tables at which no lost change is."""
-    asked: list[tuple[TableId, LogPosition]] = [
-        (table, count.position) for table, count in ledger.table_changes().items()
-    ]
+    asked: list[tuple[TableId, LogPosition]] = list(ledger.last_changes().items())
     known = {table for table, _ in asked}
     asked += [(split.table, report.high) for split, report in ledger.reports()]
     asked += [(table, each.start) for table, each in stopped.items()]

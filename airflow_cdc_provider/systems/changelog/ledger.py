@@ -107,6 +107,10 @@ class ChangelogLedger:
         """Return how much of each source table was changed."""
         return dict(self._manifest.read().changed)
 
+    def last_changes(self) -> Mapping[TableId, LogPosition]:
+        """Return where each table was changed last."""
+        return {table: count.position for table, count in self.table_changes().items()}
+
     def store_stream(self, stream: StreamSplit, begun: Sequence[SchemaChange] = ()) -> None:
         """Store the stream split at hand-off; refused if the ledger already streams further."""
         if begun:

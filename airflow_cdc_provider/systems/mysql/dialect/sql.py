@@ -30,6 +30,12 @@ def literal(part: KeyPart) -> str:
             assert_never(part)
 
 
+def text_literal(text: str) -> str:
+    """Write JSON as an SQL literal: bare where nothing in it could be taken for something else."""
+    is_plain = text.isascii() and text.isprintable() and not {"'", "\\"} & set(text)
+    return f"'{text}'" if is_plain else literal(text)
+
+
 def range_predicate(columns: Sequence[str], keys: KeyRange) -> str:
     """Write the condition `start <= key < end` so that the key's index serves it.
 

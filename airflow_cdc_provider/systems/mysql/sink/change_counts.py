@@ -41,7 +41,7 @@ def read_changes(session: SinkSession, owner: Owner) -> dict[TableId, TableChang
     """Return what is counted."""
     rows = session.rows(
         f"SELECT table_name, changes, position FROM {LEDGER}.changed_table "
-        f"WHERE {pipeline_is(owner.pipeline)}"
+        f"WHERE {pipeline_is(owner.pipeline)} AND changes > 0"
     )
     return {
         TableId.parse(table): TableChangeCount(
@@ -49,3 +49,12 @@ def read_changes(session: SinkSession, owner: Owner) -> dict[TableId, TableChang
         )
         for table, changes, position in rows
     }
+
+
+def read_last_changes(session: SinkSession, owner: Owner) -> dict[TableId, LogPosition]:
+    """Return where each table was changed last, or handed off, of those that are counted."""
+    rows = session.rows(
+        f"SELECT table_name, position FROM {LEDGER}.changed_table "
+        f"WHERE {pipeline_is(owner.pipeline)}"
+    )
+    return {TableId.parse(table): position_from_json(json.loads(at)) for table, at in rows}

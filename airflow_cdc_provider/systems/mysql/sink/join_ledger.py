@@ -16,14 +16,11 @@ from airflow_cdc_provider.core.codec import (
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.splits import SnapshotSplit
-from airflow_cdc_provider.systems.mysql.dialect.sql import literal
+from airflow_cdc_provider.systems.mysql.dialect.sql import literal, text_literal
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, NOW_US, pipeline_is
 from airflow_cdc_provider.systems.mysql.sink.sink_keys import keys_from_text, keys_to_text
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
-from airflow_cdc_provider.systems.mysql.sink.slot_rows import (
-    position_literal,
-    text_literal,
-)
+from airflow_cdc_provider.systems.mysql.sink.slot_rows import position_literal
 
 if TYPE_CHECKING:
     import pyarrow as pa

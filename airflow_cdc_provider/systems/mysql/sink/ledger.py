@@ -54,7 +54,7 @@ from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport, split_id
 from airflow_cdc_provider.core.stopped_tables import StoppedTable, rejoined, stopped_in
 from airflow_cdc_provider.core.stream_split import StreamSplit
-from airflow_cdc_provider.systems.mysql.dialect.sql import literal
+from airflow_cdc_provider.systems.mysql.dialect.sql import literal, text_literal
 from airflow_cdc_provider.systems.mysql.sink import (
     change_counts,
     schema_change_rows,
@@ -75,7 +75,6 @@ from airflow_cdc_provider.systems.mysql.sink.slot_rows import (
     read_stream,
     slot_rows,
     stream_of_slots,
-    text_literal,
 )
 from airflow_cdc_provider.systems.mysql.sink.stored_splits import store_split, tidy_splits
 
@@ -229,6 +228,10 @@ class MySqlLedger:
     def table_changes(self) -> Mapping[TableId, TableChangeCount]:
         """Return how much of each source table was changed."""
         return change_counts.read_changes(self._session, self._owner)
+
+    def last_changes(self) -> Mapping[TableId, LogPosition]:
+        """Return where each table was changed last, or handed off."""
+        return change_counts.read_last_changes(self._session, self._owner)
 
     def pass_over(self, quiet: QuietLog) -> None:
         """Move every writer slot over log that holds nothing for the sink; never back.

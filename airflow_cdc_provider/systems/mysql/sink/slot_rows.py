@@ -14,7 +14,7 @@ from airflow_cdc_provider.core.codec import (
 )
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.stream_split import StreamSplit, smallest
-from airflow_cdc_provider.systems.mysql.dialect.sql import literal
+from airflow_cdc_provider.systems.mysql.dialect.sql import literal, text_literal
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, NOW_US, pipeline_is
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.stored_splits import split_named, store_split
@@ -89,12 +89,6 @@ def insert_slot(
         f"{owner.generation}, {position_literal(stream.start)}, "
         f"{store_split(session, owner, stream)}, {NOW_US})"
     )
-
-
-def text_literal(text: str) -> str:
-    """Write JSON as an SQL literal: bare where nothing in it could be taken for something else."""
-    is_plain = text.isascii() and text.isprintable() and not {"'", "\\"} & set(text)
-    return f"'{text}'" if is_plain else literal(text)
 
 
 def position_literal(position: LogPosition) -> str:

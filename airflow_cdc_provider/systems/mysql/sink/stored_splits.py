@@ -16,7 +16,7 @@ from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.codec import stream_from_text, stream_to_text
 from airflow_cdc_provider.core.errors import IntegrityError
 from airflow_cdc_provider.core.stream_split import StreamSplit
-from airflow_cdc_provider.systems.mysql.dialect.sql import literal
+from airflow_cdc_provider.systems.mysql.dialect.sql import literal, text_literal
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, pipeline_is
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
@@ -61,7 +61,7 @@ def store_split(session: SinkSession, owner: Owner, split: StreamSplit) -> str:
     digest = _digest(text)
     session.execute(
         f"INSERT INTO {LEDGER}.stream_split (pipeline, digest, split) "
-        f"VALUES ({literal(str(owner.pipeline))}, '{digest}', {literal(text)}) "
+        f"VALUES ({literal(str(owner.pipeline))}, '{digest}', {text_literal(text)}) "
         "ON DUPLICATE KEY UPDATE digest = VALUES(digest)"
     )
     return f"'{_NAME}{digest}'"
