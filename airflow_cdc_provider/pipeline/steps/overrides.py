@@ -22,7 +22,6 @@ from airflow_cdc_provider.core.errors import (
     CdcError,
     RefusedError,
     SnapshotRequiredError,
-    SourceIdentityError,
 )
 from airflow_cdc_provider.core.history import held_by_stream
 from airflow_cdc_provider.core.identifiers import TableId
@@ -115,7 +114,7 @@ def _parted(run: Run, ledger: SinkLedger, stream: StreamSplit) -> tuple[Override
     tables = frozenset(progress.table for progress in stream.tables)
     try:
         source.require_same_log(stream.start, held_by_stream(stream), tables)
-    except SourceIdentityError as error:
+    except SnapshotRequiredError as error:
         refused = error
     else:
         raise RefusedError(

@@ -24,7 +24,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_cdc_provider.core.errors import CdcError
+from airflow_cdc_provider.core.errors import CdcError, SnapshotRequiredError
+from airflow_cdc_provider.core.history import held_by_stream
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
 from airflow_cdc_provider.core.keys import bounding_whole
 from airflow_cdc_provider.core.lifecycle import SplitStatus, TablePhase
@@ -40,6 +41,7 @@ from airflow_cdc_provider.pipeline.steps.sink import open_ledger, source_of
 from airflow_cdc_provider.systems import registry
 
 if TYPE_CHECKING:
+    from airflow_cdc_provider.core.stream_split import StreamSplit
     from airflow_cdc_provider.engine.job import Job
 
 log = logging.getLogger(__name__)
@@ -129,6 +131,16 @@ def _work(
     return run_in_process(_job(run, spec, stop), carries_out=carries_out)
 
 
+def _is_refused(run: Run, stream: StreamSplit) -> bool:
+    """Tell whether the source's log does not go on from the stream's position."""
+    tables = [progress.table for progress in stream.tables]
+    try:
+        source_of(run).require_same_log(stream.start, held_by_stream(stream), tables)
+    except SnapshotRequiredError:
+        return True
+    return False
+
+
 def _job(run: Run, spec: JobSpec, stop: threading.Event) -> Job:
     from airflow_cdc_provider.engine.job import Job, JobServers  # noqa: PLC0415 - see above
     from airflow_cdc_provider.engine.scrubbing import Secrets  # noqa: PLC0415 - see above
@@ -147,6 +159,8 @@ def _log_left(run: Run) -> str:
         return ""
     with closing(source_of(run).log_end(purpose="end of the log")) as log_end:
         size = log_end.bytes_behind(stream.start)
+    if size is None and _is_refused(run, stream):
+        return "no log that goes on from the stream's position"  # no Spark has to start for that
     return f"{size:,} bytes of log" if size is not None and size <= SMALL_LOG_BYTES else ""
 
 

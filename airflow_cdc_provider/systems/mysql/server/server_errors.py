@@ -16,6 +16,7 @@ import pymysql
 
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import (
+    ACCEPT_PURGED,
     RESET,
     AccessDeniedError,
     CdcError,
@@ -245,7 +246,7 @@ def _log_error(text: str) -> tuple[type[CdcError], str]:
     if "same server" in words or "same server_uuid" in words or "zombie" in words:
         return RetryableError, "another reader uses this server_id; give each its own"
     if "purged" in words or "could not find first log" in words:
-        return LogPurgedError, f"{RESET}; keep logs longer than the longest pause"
+        return LogPurgedError, ACCEPT_PURGED
     if any(sign in words for sign in ("diverged", "more gtids", "position > file size", "> end")):
         return SourceIdentityError, f"connect to a server that has our history, or {RESET}"
     if "anonymous transaction" in words:

@@ -18,7 +18,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-from airflow_cdc_provider.core.errors import RESET, LogPurgedError, SourceIdentityError
+from airflow_cdc_provider.core.errors import (
+    ACCEPT_PURGED,
+    RESET,
+    LogPurgedError,
+    SourceIdentityError,
+)
 from airflow_cdc_provider.core.history import Held
 from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet, MariaDbGtidPosition
 from airflow_cdc_provider.systems.mysql.positions.position import (
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities
     from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
 
+_FIRST_EVENT = 4
 LARGEST_OFFSET = 0xFFFFFFFF
 """A dump by file takes an offset of 32 bits."""
 
@@ -106,15 +112,31 @@ def _files(
 
 
 def _check_purged(connection: ServerConnection, ours: GtidSet) -> None:
-    purged = GtidSet.parse(str(query(connection, "SELECT @@global.gtid_purged")[0][0]))
-    missing = purged.subtract(ours)
+    gone = GtidSet.parse(str(query(connection, "SELECT @@global.gtid_purged")[0][0]))
+    missing = gone.subtract(ours)
     if missing:
         raise LogPurgedError(
-            f"the server has purged transactions we have not read: {missing}",
-            _where(connection),
-            "their changes are lost to us",
-            f"{RESET}; keep logs longer than the longest pause",
+            purged(str(missing)), _where(connection), "their changes are lost to us", ACCEPT_PURGED
         )
+
+
+def purged(missing: str) -> str:
+    """Say that transactions were purged."""
+    return f"the server has purged transactions we have not read: {missing}"
+
+
+def purged_numbers(
+    connection: ServerConnection, oldest: str, ours: MariaDbGtidPosition
+) -> str | None:
+    """Name what MariaDB has had before its oldest file and we have not; None if it cannot tell."""
+    told = query(connection, f"SELECT BINLOG_GTID_POS('{oldest}', {_FIRST_EVENT})")[0][0]
+    gaps = []
+    for gtid in MariaDbGtidPosition.parse(str(told or "")):
+        known = ours.last.get(gtid.domain)
+        first = 1 if known is None else known.sequence + 1
+        if first <= gtid.sequence:
+            gaps.append(f"of domain {gtid.domain} the numbers {first} to {gtid.sequence}")
+    return "; ".join(gaps) or None
 
 
 def _check_place(
@@ -141,7 +163,7 @@ def _refuse_file(capabilities: Capabilities, wanted: BinlogPosition, purged: boo
             f"the server has purged {wanted.file}; we stopped at {wanted}",
             capabilities.server_uuid,
             f"the changes from {wanted} to the oldest file are lost to us",
-            f"{RESET}; keep logs longer than the longest pause",
+            ACCEPT_PURGED,
         )
     raise SourceIdentityError(
         f"{wanted} lies beyond the 4 GiB that a start by file can name, and there are no GTIDs",

@@ -20,6 +20,7 @@ import select
 import struct
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, NoReturn
 
 from pymysql.constants import COMMAND
@@ -31,14 +32,14 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.history import Held
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import EventChunk
-from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet
+from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet, MariaDbGtidPosition
 from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition
 from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities, read_capabilities
 from airflow_cdc_provider.systems.mysql.server.connection import RawConnection, connect, query
 from airflow_cdc_provider.systems.mysql.source.event_framing import EventFramer, is_error
 from airflow_cdc_provider.systems.mysql.source.gtid_encoding import encode_gtid_set
 from airflow_cdc_provider.systems.mysql.source.hung_dumps import end_hung_dumps
-from airflow_cdc_provider.systems.mysql.source.log_start import check_start
+from airflow_cdc_provider.systems.mysql.source.log_start import check_start, purged, purged_numbers
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.core.endpoint import Endpoint
@@ -175,19 +176,19 @@ class LogTransport:
 
     def _with_gap(self, error: LogPurgedError) -> CdcError:
         """Ask a new connection what exactly is missing."""
-        connection = connect(self._endpoint, purpose="log gap")
-        try:
-            check_start(connection, self.capabilities, self.start.position)
-            oldest = query(connection, "SHOW BINARY LOGS")[0][0]
-        except LogPurgedError as exact:
-            return exact
-        finally:
-            connection.close()
+        with closing(connect(self._endpoint, purpose="log gap")) as connection:
+            try:
+                check_start(connection, self.capabilities, self.start.position)
+            except LogPurgedError as exact:
+                return exact
+            oldest = str(query(connection, "SHOW BINARY LOGS")[0][0])
+            gtids = self.start.position.gtids
+            missing = None
+            if isinstance(gtids, MariaDbGtidPosition):
+                missing = purged_numbers(connection, oldest, gtids)
+        where = f"{self._where}; we have {self.start.position}, the oldest file is {oldest}"
         return LogPurgedError(
-            error.what,
-            f"{self._where}; we have {self.start.position}, the oldest file is {oldest}",
-            error.risk,
-            error.remedy,
+            error.what if missing is None else purged(missing), where, error.risk, error.remedy
         )
 
 
