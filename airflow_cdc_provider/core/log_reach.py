@@ -13,9 +13,11 @@ class LogReach:
     kept_bytes: int
     """From the oldest file's beginning to the end of the log."""
     applied_bytes: int | None
-    """Of these, what lies before the stream's position and may go; None for a place that is not in
-    this log by its files, as behind a change of servers."""
+    """Of these, what lies before the stream's position and may go; None if that is not known, as of
+    a position of GTIDs alone, or where it is outside."""
     kept_s: int
     """Seconds after which the source lets go of log, by its settings; 0 is never."""
     limit_bytes: int = 0
     """Bytes of log from which on it lets go of log, whatever its age; 0 is none."""
+    is_outside: bool = False
+    """The position is known to lie in none of these files: the stream cannot go on from it."""

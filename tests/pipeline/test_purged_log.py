@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import re
 import time
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import CdcError, LogPurgedError
 from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
 from airflow_cdc_provider.pipeline.steps.overrides import accept_source, source_to_accept
+from airflow_cdc_provider.systems.mysql.source.log_end import MySqlLogEnd
 from tests.pipeline.conftest import Shop
 from tests.pipeline.test_accepted_source import TABLES, copied, equal_tables, names, target
 from tests.pipeline.test_schema_changes import catch_up
 from tests.servers.given import SqlServer
 from tests.servers.throwaway import MariaDbServer, MySqlServer
+from tests.systems.mysql.test_law_10_lineage import whole_position
 
 __all__ = ["target"]
 _NO_GTIDS = {"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}
+KINDS = [
+    pytest.param("mysql", marks=pytest.mark.mysql),
+    pytest.param("mysql without GTIDs", marks=pytest.mark.mysql),
+    pytest.param("mariadb", marks=pytest.mark.mariadb),
+]
 _PURGED_WITHIN_S = 30.0
 
 
@@ -44,14 +53,7 @@ def purge(server: SqlServer) -> None:
         server.execute(f"PURGE BINARY LOGS TO '{files[-1][0]}'")
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param("mysql", marks=pytest.mark.mysql),
-        pytest.param("mysql without GTIDs", marks=pytest.mark.mysql),
-        pytest.param("mariadb", marks=pytest.mark.mariadb),
-    ],
-)
+@pytest.mark.parametrize("kind", KINDS)
 def test_purged_log_is_named_and_all_tables_are_read_again_if_a_person_says_so(
     kind: str, mysql_sink: SqlServer, target: str, tmp_path: Path
 ) -> None:
@@ -76,6 +78,27 @@ def test_purged_log_is_named_and_all_tables_are_read_again_if_a_person_says_so(
         shop.at_source("UPDATE orders SET v = 9 WHERE id = 2")
         catch_up(shop)
         assert equal_tables(shop) == set(TABLES)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_position_is_outside_the_log_only_if_what_follows_it_is_gone(kind: str) -> None:
+    with server_with_gap(kind)[0] as server:
+        server.execute("CREATE DATABASE d")
+        with closing(MySqlLogEnd(Endpoint.parse(server.dsn()), purpose="test")) as log_end:
+            placed = whole_position(server)
+            known = [placed, log_end.now(), log_end.seen()]
+            if placed.gtids is not None:
+                known.append(replace(placed, binlog=None))
+            assert [log_end.reach(each).is_outside for each in known] == [False] * len(known)
+            purge(server)
+            for each in known:
+                # nothing came behind it: by its GTIDs the stream goes on, by its place it cannot
+                assert log_end.reach(each).is_outside == (each.gtids is None)
+            server.execute("CREATE DATABASE e")
+            purge(server)
+            for each in known:
+                assert log_end.reach(each).applied_bytes is None
+                assert log_end.reach(each).is_outside
 
 
 def _refused(shop: Shop) -> CdcError:

@@ -324,6 +324,32 @@ def test_the_reach_of_the_log_and_what_preflight_found_are_shown(
     shot(tab, "preflight")
 
 
+def test_a_position_is_said_to_be_outside_the_log_only_if_it_is_known_to_be(
+    tab: Tab, served: Served, lively: SqlStateStore
+) -> None:
+    kept = tab.locator("dl.position").filter(has_text="The source keeps")
+    unknown = LogReach(files=2, kept_bytes=900, applied_bytes=None, kept_s=86_400)
+    for reach, words in (
+        (unknown, "is known with the next change"),
+        (replace(unknown, is_outside=True), "position is not in them"),
+    ):
+        lively.keep_note(BUSY, NoteKind.LOG_REACH, asdict(reach))
+        tab.goto(f"{served.url}/cdc/page{of(BUSY)}")
+        kept.get_by_text(words).wait_for()
+
+
+def test_a_short_times_axis_names_seconds(tab: Tab, served: Served) -> None:
+    tab.goto(f"{served.url}/cdc/page")
+    ask = """async ([step, count]) => {
+        const chart = await import(new URL("static/chart.js", document.baseURI));
+        const at = new Date(2026, 0, 2, 3, 4, 0).getTime() / 1000;
+        const moments = Array.from({length: count}, (_, number) => at + number * step);
+        return chart.times(null, moments, 0, 70, step);
+    }"""
+    assert tab.evaluate(ask, [15, 3]) == ["03:04:00", "03:04:15", "03:04:30"]
+    assert tab.evaluate(ask, [60, 3]) == ["03:04", "03:05", "03:06"]
+
+
 def test_pause_is_asked_once_and_noted_with_who_asked(
     tab: Tab, served: Served, store: SqlStateStore
 ) -> None:

@@ -87,6 +87,15 @@ function plot(title, series, text) {
   };
 }
 
+const MINUTES = uPlot.fmtDate("{HH}:{mm}");
+const SECONDS = uPlot.fmtDate("{HH}:{mm}:{ss}");
+
+/** Name the moments of a time axis; with seconds where they are less than a minute apart. */
+export function times(_chart, moments, _axis, _space, step) {
+  const text = step < 60 ? SECONDS : MINUTES;
+  return moments.map((moment) => text(new Date(moment * 1000)));
+}
+
 function options(width, series, text) {
   const axis = {
     stroke: colour("--quiet"),
@@ -100,7 +109,7 @@ function options(width, series, text) {
     cursor: { points: { size: 6 }, y: false },
     scales: { y: { range: (_chart, _least, most) => [0, most > 0 ? most * 1.1 : 1] } },
     axes: [
-      { ...axis, values: "{HH}:{mm}", space: 70, size: 30 },
+      { ...axis, values: times, space: 70, size: 30 },
       { ...axis, size: 58, space: 34, values: (_chart, values) => values.map(text) },
     ],
     series: [

@@ -178,7 +178,9 @@ function kept(reach) {
   const files = reach.files === 1 ? "1 file" : `${count(reach.files)} files`;
   const needed =
     reach.applied_bytes === null
-      ? "the stream’s position is not in them"
+      ? reach.is_outside
+        ? "the stream’s position is not in them"
+        : "how much of it lies before the stream’s position is known with the next change"
       : `${bytes(reach.applied_bytes)} before the stream’s position, ${bytes(reach.kept_bytes - reach.applied_bytes)} behind it`;
   return `${by.join(", ")}. There are ${bytes(reach.kept_bytes)} in ${files}: ${needed} (seen ${moment(reach.at_us)})`;
 }

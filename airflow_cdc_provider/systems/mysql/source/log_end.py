@@ -11,6 +11,7 @@ from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
 from airflow_cdc_provider.systems.mysql.server.connection import connect, query
 from airflow_cdc_provider.systems.mysql.source.log_pacing import LogFile, bytes_between, next_end
+from airflow_cdc_provider.systems.mysql.source.log_start import purged_unread
 from airflow_cdc_provider.systems.mysql.source.watermarks import watermarks_of
 
 
@@ -94,7 +95,14 @@ class MySqlLogEnd:
             applied_bytes=before,
             kept_s=settings.retention_s,
             limit_bytes=settings.log_size_limit[1],
+            is_outside=before is None and self._is_outside(here),
         )
+
+    def _is_outside(self, here: MySqlPosition) -> bool:
+        """Tell whether a position that is in no file is known to lack what was purged."""
+        if here.gtids is not None:
+            return purged_unread(self._connection, here.gtids) is not None
+        return here.server_uuid == self.server_uuid
 
     def _files(self) -> tuple[LogFile, ...]:
         rows = query(self._connection, "SHOW BINARY LOGS")

@@ -28,6 +28,7 @@ from airflow_cdc_provider.core.history import Held
 from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet, MariaDbGtidPosition
 from airflow_cdc_provider.systems.mysql.positions.position import (
     BinlogPosition,
+    Gtids,
     Imprint,
     MySqlPosition,
 )
@@ -111,24 +112,12 @@ def _files(
     return files
 
 
-def _check_purged(connection: ServerConnection, ours: GtidSet) -> None:
-    gone = GtidSet.parse(str(query(connection, "SELECT @@global.gtid_purged")[0][0]))
-    missing = gone.subtract(ours)
-    if missing:
-        raise LogPurgedError(
-            purged(str(missing)), _where(connection), "their changes are lost to us", ACCEPT_PURGED
-        )
-
-
-def purged(missing: str) -> str:
-    """Say that transactions were purged."""
-    return f"the server has purged transactions we have not read: {missing}"
-
-
-def purged_numbers(
-    connection: ServerConnection, oldest: str, ours: MariaDbGtidPosition
-) -> str | None:
-    """Name what MariaDB has had before its oldest file and we have not; None if it cannot tell."""
+def purged_unread(connection: ServerConnection, ours: Gtids) -> str | None:
+    """Name what the server had before its oldest file and we have not read; None if all of it."""
+    if isinstance(ours, GtidSet):
+        gone = GtidSet.parse(str(query(connection, "SELECT @@global.gtid_purged")[0][0]))
+        return str(gone.subtract(ours)) or None
+    oldest = query(connection, "SHOW BINARY LOGS")[0][0]
     told = query(connection, f"SELECT BINLOG_GTID_POS('{oldest}', {_FIRST_EVENT})")[0][0]
     gaps = []
     for gtid in MariaDbGtidPosition.parse(str(told or "")):
@@ -137,6 +126,19 @@ def purged_numbers(
         if first <= gtid.sequence:
             gaps.append(f"of domain {gtid.domain} the numbers {first} to {gtid.sequence}")
     return "; ".join(gaps) or None
+
+
+def purged(missing: str) -> str:
+    """Say that transactions were purged."""
+    return f"the server has purged transactions we have not read: {missing}"
+
+
+def _check_purged(connection: ServerConnection, ours: GtidSet) -> None:
+    missing = purged_unread(connection, ours)
+    if missing is not None:
+        raise LogPurgedError(
+            purged(missing), _where(connection), "their changes are lost to us", ACCEPT_PURGED
+        )
 
 
 def _check_place(

@@ -32,14 +32,14 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.history import Held
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import EventChunk
-from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet, MariaDbGtidPosition
+from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet
 from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition
 from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities, read_capabilities
 from airflow_cdc_provider.systems.mysql.server.connection import RawConnection, connect, query
 from airflow_cdc_provider.systems.mysql.source.event_framing import EventFramer, is_error
 from airflow_cdc_provider.systems.mysql.source.gtid_encoding import encode_gtid_set
 from airflow_cdc_provider.systems.mysql.source.hung_dumps import end_hung_dumps
-from airflow_cdc_provider.systems.mysql.source.log_start import check_start, purged, purged_numbers
+from airflow_cdc_provider.systems.mysql.source.log_start import check_start, purged, purged_unread
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.core.endpoint import Endpoint
@@ -181,11 +181,9 @@ class LogTransport:
                 check_start(connection, self.capabilities, self.start.position)
             except LogPurgedError as exact:
                 return exact
-            oldest = str(query(connection, "SHOW BINARY LOGS")[0][0])
+            oldest = query(connection, "SHOW BINARY LOGS")[0][0]
             gtids = self.start.position.gtids
-            missing = None
-            if isinstance(gtids, MariaDbGtidPosition):
-                missing = purged_numbers(connection, oldest, gtids)
+            missing = None if gtids is None else purged_unread(connection, gtids)
         where = f"{self._where}; we have {self.start.position}, the oldest file is {oldest}"
         return LogPurgedError(
             error.what if missing is None else purged(missing), where, error.risk, error.remedy
