@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 
 from airflow_cdc_provider.core.errors import SchemaMovedError
+from airflow_cdc_provider.engine.backoff import BackOff
 from airflow_cdc_provider.pipeline.run import Run
-from airflow_cdc_provider.pipeline.steps import checking
+from airflow_cdc_provider.pipeline.steps import checking, look_again
 from airflow_cdc_provider.pipeline.steps.checking import check, require_fit
 from airflow_cdc_provider.pipeline.steps.tables import Captured, captured_tables
 from tests.pipeline.conftest import Shop
@@ -29,6 +31,12 @@ def changed(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(checking, "captured_tables", then_changed)
     return statements
+
+
+def renames(count: int) -> list[str]:
+    """Return statements that give a column a longer name each."""
+    names = ["code" + "_" * number for number in range(count + 1)]
+    return [f"ALTER TABLE orders CHANGE {old} {new} INT" for old, new in pairwise(names)]
 
 
 def test_a_column_that_goes_while_it_is_checked_does_not_refuse_the_pipeline(
@@ -54,11 +62,22 @@ def test_a_table_that_goes_while_it_is_checked_is_not_in_the_report(
     assert [plan.schema.table.table for plan in report.tables] == ["orders", "orders_2"]
 
 
-def test_a_table_that_never_stands_still_is_left_to_the_next_try(
+def test_a_table_that_changes_for_some_seconds_is_looked_at_until_it_stands_still(
     shop: Shop, changed: list[str]
 ) -> None:
     changed += [
-        f"ALTER TABLE orders CHANGE {old} {old}_ INT" for old in ("code", "code_", "code__")
+        f"ALTER TABLE orders CHANGE code{'_' * n} code{'_' * (n + 1)} INT" for n in range(6)
     ]
+    (plan,) = check(shop.run()).tables
+    assert "code" + "_" * 6 in [column.name for column in plan.schema.columns]
+
+
+def test_a_table_that_never_stands_still_is_left_to_the_next_try(
+    shop: Shop, changed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed += [
+        f"ALTER TABLE orders CHANGE code{'_' * n} code{'_' * (n + 1)} INT" for n in range(60)
+    ]
+    monkeypatch.setattr(look_again, "PATIENCE", BackOff(first_s=0.1, give_up_s=0.5))
     with pytest.raises(SchemaMovedError, match="is being changed right now"):
         check(shop.run())

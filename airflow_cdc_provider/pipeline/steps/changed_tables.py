@@ -27,10 +27,9 @@ from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.checking import require_copyable
+from airflow_cdc_provider.pipeline.steps.look_again import until_still
 from airflow_cdc_provider.pipeline.steps.sink import open_table_builder, sink_of, source_of
 from airflow_cdc_provider.pipeline.steps.tables import captured_tables, require_keys
-
-_MOST_LOOKS = 5
 
 
 def changed_while_read(
@@ -102,18 +101,20 @@ def _definitions(
         source.catalogue() as catalogue,
         closing(source.log_end(purpose="end of the log")) as log_end,
     ):
-        now = catalogue.schemas(names)
-        for _ in range(_MOST_LOOKS):
-            before, at = now, log_end.seen()
+
+        def look() -> tuple[Mapping[TableId, TableSchema], LogPosition]:
+            before, at = catalogue.schemas(names), log_end.seen()
             now = catalogue.schemas(names)
             if before.keys() == now.keys() and all(source.is_same(before[t], now[t]) for t in now):
                 return now, at
-    raise SchemaMovedError(
-        f"{', '.join(map(str, names))}: a definition is being changed right now",
-        where=f"catalogue of {source}",
-        risk="none: nothing was handed off",
-        remedy="`run` again when the change is done",
-    )
+            raise SchemaMovedError(
+                f"{', '.join(map(str, names))}: a definition is being changed right now",
+                where=f"catalogue of {source}",
+                risk="none: nothing was handed off",
+                remedy="`run` again when the change is done",
+            )
+
+        return until_still(look)
 
 
 def _change(run: Run, before: TablePlan, after: TablePlan, at: LogPosition) -> SchemaChange:

@@ -39,6 +39,7 @@ from airflow_cdc_provider.pipeline.steps.file_changes import (
     require_unchanged,
 )
 from airflow_cdc_provider.pipeline.steps.last_try import PREFLIGHT, note_refusal, noting_try
+from airflow_cdc_provider.pipeline.steps.look_again import until_still
 from airflow_cdc_provider.pipeline.steps.servers import require_sink, sink_identity
 from airflow_cdc_provider.pipeline.steps.sink import (
     isolates_tables,
@@ -56,7 +57,6 @@ from airflow_cdc_provider.state.wishes import what_of
 
 log = logging.getLogger(__name__)
 
-_LOOKS = 3
 _MOST_KEPT = 500
 """Findings that are noted one by one; they are counted, too."""
 
@@ -118,15 +118,10 @@ def check(run: Run) -> CheckReport:
     """Ask the source and the sink.
 
     The file itself is refused if it does not fit the source, or the plan there is. A table whose
-    definition changes between two looks is looked at again; one that goes on doing so ends the
-    check with `SchemaMovedError`, which is worth another try.
+    definition changes between two looks is looked at again for some seconds; one that goes on doing
+    so ends the check with `SchemaMovedError`, which is worth another try.
     """
-    for _ in range(_LOOKS - 1):
-        try:
-            return _checked(run)
-        except SchemaMovedError as moved:
-            log.info("looked at again: pipeline=%s cause=%s", run.name, moved.what)
-    return _checked(run)
+    return until_still(lambda: _checked(run))
 
 
 def _checked(run: Run) -> CheckReport:
