@@ -89,6 +89,9 @@ class Difference:
     """Why other rows may stand there that are not in the log; empty if none do."""
     refused: str = ""
     """Why it cannot be followed at all."""
+    traded: tuple[tuple[str, str], ...] = ()
+    """Columns renamed to names that others had. They are not among `renamed`: the sink's columns
+    keep their names, and what is in them is read again."""
 
     @property
     def kinds(self) -> frozenset[ChangeKind]:
@@ -96,7 +99,7 @@ class Difference:
         found = {
             ChangeKind.ADD_COLUMN: self.added,
             ChangeKind.DROP_COLUMN: self.dropped,
-            ChangeKind.RENAME_COLUMN: self.renamed,
+            ChangeKind.RENAME_COLUMN: (*self.renamed, *self.traded),
             ChangeKind.MODIFY_COLUMN: self.modified,
             ChangeKind.INDEX: (*self.unique_added, *self.unique_dropped),
         }

@@ -62,13 +62,16 @@ def change_from_json(form: Json) -> SchemaChange:
     """Read what `change_to_json` wrote."""
     stated = form["difference"]
     lists = {name: tuple(value) for name, value in stated.items() if isinstance(value, list)}
-    pairs = tuple((old, new) for old, new in stated["renamed"])
+    pairs = {
+        name: tuple((old, new) for old, new in stated.get(name, ()))
+        for name in ("renamed", "traded")
+    }
     return SchemaChange(
         **{
             **form,
             "before": plan_from_json(form["before"], _type),
             "after": plan_from_json(form["after"], _type),
-            "difference": Difference(**{**stated, **lists, "renamed": pairs}),
+            "difference": Difference(**{**stated, **lists, **pairs}),
             "through": position_from_json(form["through"]),
         }
     )

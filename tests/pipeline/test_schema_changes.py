@@ -148,6 +148,24 @@ READ_AGAIN = {
     "a column in the place of one of the same name": [
         "ALTER TABLE orders DROP COLUMN flag, ADD COLUMN flag INT NOT NULL DEFAULT 9",
     ],
+    "columns that swap names": [
+        "ALTER TABLE orders CHANGE note flag VARCHAR(40), CHANGE flag note INT NOT NULL",
+        "INSERT INTO orders (id, note, flag) VALUES (8, 8, 'eight')",
+    ],
+    "nullable and not, that swap names": [
+        "ALTER TABLE orders RENAME COLUMN code TO flag, RENAME COLUMN flag TO code",
+        "INSERT INTO orders (id, code, flag) VALUES (8, 1, 2)",
+    ],
+    "columns of one type that swap names": [
+        "ALTER TABLE orders ADD COLUMN other INT DEFAULT 5",
+        "INSERT INTO orders (id, code, other) VALUES (8, 8, 80)",
+        "ALTER TABLE orders CHANGE code other INT, CHANGE other code INT",
+        "INSERT INTO orders (id, code, other) VALUES (9, 9, 90)",
+    ],
+    "a column that takes the name of one that goes": [
+        "ALTER TABLE orders DROP COLUMN note, CHANGE flag note INT NOT NULL",
+        "INSERT INTO orders (id, note) VALUES (8, 8)",
+    ],
     "a column dropped and added again": [
         "ALTER TABLE orders DROP COLUMN flag",
         "ALTER TABLE orders ADD COLUMN flag INT NOT NULL DEFAULT 9",
@@ -202,9 +220,6 @@ READ_AGAIN = {
 REFUSED = {
     "another key": ["ALTER TABLE orders DROP PRIMARY KEY, ADD PRIMARY KEY (id, flag)"],
     "a key that orders otherwise": ["ALTER TABLE orders MODIFY id VARCHAR(20)"],
-    "names that change places": [
-        "ALTER TABLE orders RENAME COLUMN code TO flag, RENAME COLUMN flag TO code"
-    ],
 }
 
 
@@ -241,6 +256,27 @@ class Changes:
         assert [name for name in names if not is_equal(shop, name)] == []
         (asked,) = [each for each in run.store.requests(run.name) if each.request_id == "all"]
         assert asked.status is RequestStatus.DONE, asked
+
+    def test_a_new_column_goes_where_the_source_has_it(self, shop: Shop) -> None:
+        begin(shop, ["orders"])
+        at_source = "SELECT column_name FROM information_schema.columns WHERE table_schema = "
+        at_source += f"'{shop.database}' AND table_name = 'orders' ORDER BY ordinal_position"
+        for statement in (
+            "ALTER TABLE orders ADD COLUMN a INT AFTER note, ADD COLUMN b INT AFTER a, ADD c INT",
+            "ALTER TABLE orders ADD COLUMN d INT NOT NULL DEFAULT 4 FIRST, ADD e INT AFTER c",
+            "ALTER TABLE orders RENAME COLUMN note TO words, ADD COLUMN f INT AFTER words",
+            "ALTER TABLE orders ADD COLUMN at DATETIME(6) DEFAULT CURRENT_TIMESTAMP(6) AFTER id",
+        ):
+            change(
+                shop,
+                "orders",
+                [statement, "INSERT INTO orders (id) SELECT MAX(id) + 1 FROM orders"],
+            )
+            catch_up(shop)
+            names = [row[0] for row in shop.source.execute(at_source)]
+            assert columns_at_sink(shop) == names, statement
+        catch_up(shop)
+        assert is_equal(shop, "orders")
 
     def test_what_was_read_is_told_of_until_rows_are_read_again(self, shop: Shop) -> None:
         begin(shop, ["orders"])

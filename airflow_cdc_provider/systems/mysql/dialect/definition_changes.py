@@ -46,6 +46,10 @@ def difference(
     left_out = {renamed.casefold() for renamed in _left_out(old, new, statements)}
     old, new = old.as_copied, new.as_copied
     pair = _Pair(old, new, _renames(old, new, statements))
+    refused, traded = pair.refusal(), pair.traded()
+    if traded:
+        pair = _Pair(old, new, {})
+        refused = refused or pair.refusal()
     found = Difference(
         added=tuple(name for name in pair.now if name not in pair.was),
         dropped=tuple(c.name for name, c in pair.was.items() if name not in pair.now),
@@ -54,9 +58,13 @@ def difference(
         unique_added=_other_keys(pair.unique_now, pair.unique_was),
         unique_dropped=_other_keys(pair.unique_was, pair.unique_now),
         moved="; ".join(dict.fromkeys(_moved_rows(statements))),
-        refused=pair.refusal() or _unknown(statements),
+        refused=refused or _unknown(statements),
+        traded=traded,
     )
     reasons = [*_doubts(statements), *_new_values(found, pair)]
+    reasons += [
+        f"{before} is called {after} now, as another column was" for before, after in traded
+    ]
     reasons += [f"{name} was left out before" for name in pair.now if name.casefold() in left_out]
     return replace(found, reread="; ".join(dict.fromkeys(reasons)))
 
@@ -108,9 +116,12 @@ class _Pair:
                 return f"its key column {name} orders otherwise now"
         if old.engine.casefold() != new.engine.casefold():
             return f"its engine is {new.engine} now"
-        if len(self.was) < len(old.columns) or {*self.renames} & {*self.renames.values()}:
-            return "a column has the name now that another one had"
         return ""
+
+    def traded(self) -> tuple[tuple[str, str], ...]:
+        """Return all columns that have other names now, if any has one that another one had."""
+        were = {column.name for column in self.old.columns}
+        return tuple(self.renames.items()) if were & {*self.renames.values()} else ()
 
 
 def _prefixes(schema: TableSchema) -> tuple[int, ...]:

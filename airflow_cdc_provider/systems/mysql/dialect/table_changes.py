@@ -83,10 +83,24 @@ class _Alteration:
             if name not in done.values():
                 yield from self._modified(name)
         left = self._columns.keys() - {before.lower() for before in done}
+        there = left | {after.lower() for after in done.values()}
         for name in self._difference.added:
             if name.lower() not in left:
-                yield f"ADD COLUMN {self._added(name)}"
+                yield f"ADD COLUMN {self._added(name)}{self._place(name, there)}"
+                there |= {name.lower()}
         yield from self._dropped()
+
+    def _place(self, name: str, there: Collection[str]) -> str:
+        """Return where a new column goes: where the source has it, if the sink has others behind.
+
+        Nothing is said of one that comes last, which servers add at once.
+        """
+        names = [column.name for column in self._change.after.schema.as_copied.columns]
+        at = names.index(name)
+        if not any(behind.lower() in there for behind in names[at + 1 :]):
+            return ""
+        before = next((each for each in reversed(names[:at]) if each.lower() in there), None)
+        return " FIRST" if before is None else f" AFTER {quote_identifier(before)}"
 
     def _in_the_way(self) -> Iterator[str]:
         """Drop what would keep a column from another name: of ours, and no more at the source.
