@@ -166,6 +166,12 @@ class SplitOutdatedError(RetryableError):
     code = "CDC-SRC-004"
 
 
+class StillPreparedError(RetryableError):
+    """XA transactions stay prepared over a low watermark; read the split when they have ended."""
+
+    code = "CDC-SRC-005"
+
+
 class StateUnreachableError(RetryableError):
     """The state store's database did not answer."""
 
@@ -365,7 +371,7 @@ class TableChangedError(IntegrityError):
 
 
 class PreparedTransactionError(IntegrityError):
-    """An XA transaction reaches over a watermark."""
+    """An XA transaction commits, and its rows are not in the log that can be read."""
 
     code = "CDC-INT-009"
 

@@ -11,8 +11,8 @@ import pytest
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import (
     AccessDeniedError,
-    PreparedTransactionError,
     SourceIdentityError,
+    StillPreparedError,
     UnsupportedServerError,
 )
 from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet, MariaDbGtidPosition
@@ -99,7 +99,7 @@ def test_prepared_transactions_are_refused_where_there_are_no_gtids(
                 cursor.execute(statement)
         with (
             watermarks_on(server) as marks,
-            pytest.raises(PreparedTransactionError, match="XA RECOVER"),
+            pytest.raises(StillPreparedError, match="XA RECOVER"),
         ):
             marks.low()
         finish_prepared(server, "ROLLBACK", "'x'")
@@ -161,7 +161,7 @@ def test_a_transaction_that_stays_prepared_stops_reading_mariadb_and_is_named(
             cursor.execute(statement)
         cursor.execute("XA PREPARE 'x'")
         try:
-            with pytest.raises(PreparedTransactionError, match=r"X'78',X'',1 among them"):
+            with pytest.raises(StillPreparedError, match=r"X'78',X'',1 among them"):
                 marks.low()
         finally:
             cursor.execute("XA ROLLBACK 'x'")

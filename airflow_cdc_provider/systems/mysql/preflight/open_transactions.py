@@ -73,7 +73,7 @@ def _are_prepared(prepared: list[str], level: Level, subject: str) -> Finding:
         "none while a snapshot is taken",
         "their rows are in the log before anyone can see them and are read back at their "
         "commit: the stream stops if that part of the log is purged by then; on MariaDB and "
-        "without GTIDs the snapshot waits for them and then stops",
+        "without GTIDs the snapshot waits for them, for minutes, and then stops",
         "wait for them, or end each by its name before the snapshot starts: "
         f"XA COMMIT {prepared[0]}; or XA ROLLBACK {prepared[0]};",
     )

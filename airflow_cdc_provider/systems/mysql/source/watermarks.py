@@ -29,8 +29,8 @@ from airflow_cdc_provider.core.errors import (
     RESET,
     AccessDeniedError,
     IntegrityError,
-    PreparedTransactionError,
     SourceIdentityError,
+    StillPreparedError,
     UnsupportedServerError,
 )
 from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet, MariaDbGtidPosition
@@ -325,13 +325,15 @@ def _prepared(connection: ServerConnection) -> list[str]:
     return prepared_transactions(connection, is_mariadb=False)
 
 
-def _reach_over(connection: ServerConnection, prepared: list[str]) -> PreparedTransactionError:
-    return PreparedTransactionError(
+def _reach_over(connection: ServerConnection, prepared: list[str]) -> StillPreparedError:
+    return StillPreparedError(
         f"{len(prepared)} XA transactions stay prepared over the low watermark, {prepared[0]} "
         f"among them; they were waited for {_XA_WAIT_S:g} s",
         _where(connection),
-        "one of them may be committed in the log before it and not be visible yet",
-        "commit or roll back what XA RECOVER lists; MySQL with GTIDs needs no such wait",
+        "none: one of them may be committed in the log before it and not be visible yet, so the "
+        "split is not read now",
+        "the split is read when they have ended, which is tried for some minutes; commit or roll "
+        "back what XA RECOVER lists; MySQL with GTIDs needs no such wait",
     )
 
 
