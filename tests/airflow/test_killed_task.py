@@ -54,7 +54,7 @@ class FileState:
 
 @pytest.fixture
 def shop(mysql_server: SqlServer, mysql_sink: SqlServer, tmp_path: Path) -> Iterator[Shop]:
-    with open_shop(mysql_server, mysql_sink, tmp_path, "killed") as shop:
+    with open_shop(mysql_server, mysql_sink, tmp_path, "killed_task") as shop:
         yield shop
 
 

@@ -18,11 +18,13 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from tests.servers.guard import Guarded
+from tests.servers.patience import sizes, wait_while_working
 from tests.servers.throwaway import free_port
 
 if TYPE_CHECKING:
@@ -189,17 +191,27 @@ class AirflowServer:
 
     def unpause(self, dag_id: str) -> None:
         """Let a DAG run, as soon as Airflow has found it."""
-        deadline = time.monotonic() + _START_TIMEOUT_S
-        while True:
+
+        def is_unpaused() -> bool:
             try:
                 self.call("PATCH", f"/api/v2/dags/{dag_id}", {"is_paused": False})
-                break
             except urllib.error.HTTPError as error:
-                if error.code != 404 or time.monotonic() > deadline:
-                    raise AirflowFailedError(
-                        f"DAG {dag_id} was not found:\n{self.log_tail()}"
-                    ) from None
-                time.sleep(1)
+                if error.code != HTTPStatus.NOT_FOUND:
+                    raise
+                return False
+            return True
+
+        what = f"DAG {dag_id}"
+        wait_while_working(is_unpaused, what, signs=self.signs, told=self.log_tail, poll_s=1)
+
+    def end_runs(self, dag_id: str) -> None:
+        """Cancel what backfills a DAG has, and end the runs of it that go on."""
+        for backfill in self.backfills_that_run(dag_id):
+            self.call("PUT", f"/api/v2/backfills/{backfill['id']}/cancel")
+        for state in ("queued", "running"):
+            for run in self.get(f"/api/v2/dags/{dag_id}/dagRuns?state={state}")["dag_runs"]:
+                path = f"/api/v2/dags/{dag_id}/dagRuns/{run['dag_run_id']}"
+                self.call("PATCH", path, {"state": "failed"})
 
     def has_left_worker(self, run_id: str, task_id: str) -> bool:
         """Tell whether the scheduler has heard that a process of a task ended.
@@ -232,11 +244,19 @@ class AirflowServer:
         keys = [entry["key"] for entry in self.call("GET", path)["xcom_entries"]]
         return [self.call("GET", f"{path}/{key}") for key in keys]
 
+    def signs(self) -> int:
+        """Return the bytes of all logs, which grow while services, tasks and jobs do something."""
+        return sizes(self._logs())
+
+    def _logs(self) -> list[Path]:
+        logs = [self.home / "airflow.log", *self.home.rglob("attempt=*.log")]
+        return logs + [path for path in (self.home / "jobs").rglob("*") if path.is_file()]
+
     def log_tail(self, lines: int = 30) -> str:
         """Return the end of the newest logs of services, tasks and jobs."""
-        logs = [self.home / "airflow.log", *self.home.rglob("attempt=*.log")]
-        logs += [path for path in (self.home / "jobs").rglob("*") if path.is_file()]
-        newest = sorted(logs, key=lambda path: path.stat().st_mtime if path.exists() else 0)[-3:]
+        newest = sorted(
+            self._logs(), key=lambda path: path.stat().st_mtime if path.exists() else 0
+        )[-3:]
         parts = []
         for path in newest:
             if path.exists():

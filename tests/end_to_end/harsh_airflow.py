@@ -12,7 +12,6 @@ import os
 import random
 import signal
 import threading
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from airflow_cdc_provider.state.store import SqlStateStore, open_store
 from tests.end_to_end.airflow_server import AirflowServer
 from tests.end_to_end.compare import differences
 from tests.servers.accounts import Account, least_privileged, sink_account, source_account
+from tests.servers.patience import wait_while_working
 from tests.servers.proxy import NONE, CuttingProxy, Fault
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ FLOWING = "flowing"
 READING = ("killed", "marked", "paused", "served")
 STALE_S = 15.0
 """Patience of the stream's watcher with a heartbeat that does not come."""
-_PATIENCE_S = 120.0
 _SLOW = Fault(delay_s=0.15)
 _ROWS = 30_000
 _PIPELINE = """
@@ -187,13 +186,9 @@ class HarshAirflow:
 
     # --- what is to be seen ---
 
-    def wait(self, until: Callable[[], bool], what: str, timeout_s: float = _PATIENCE_S) -> None:
-        """Look until something is so; past the deadline fail with the newest logs."""
-        deadline = time.monotonic() + timeout_s
-        while not until():
-            if time.monotonic() > deadline:
-                raise AssertionError(f"{what} did not come about:\n{self.airflow.log_tail()}")
-            time.sleep(0.2)
+    def wait(self, until: Callable[[], bool], what: str) -> None:
+        """Look until something is so; where Airflow comes to a stop fail with the newest logs."""
+        wait_while_working(until, what, signs=self.airflow.signs, told=self.airflow.log_tail)
 
     def state(self, name: str) -> PipelineState:
         return self.store.ensure(PipelineName(name))

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from tests.end_to_end.airflow_server import AirflowServer
 from tests.servers.browser import SHOTS, shot
+from tests.servers.patience import wait_while_working
 
 if TYPE_CHECKING:
     from playwright.sync_api import FrameLocator, Locator, Page, Response
 
-LONG_MS = 120_000
-"""For what a task has to do first, on a machine that has much else to do."""
 _SHORT_MS = 45_000
 # as another window that is switched: the menu for it would close what is open
 _SWITCH = """theme => {
@@ -113,7 +112,12 @@ class Person:
 
     def await_task(self, task_id: str, state: str) -> None:
         """Wait until the run's page says that a task is in a state."""
-        self.task(task_id).get_by_text(state, exact=True).wait_for(timeout=LONG_MS)
+        self.await_seen(self.task(task_id).get_by_text(state, exact=True), f"{task_id}: {state}")
+
+    def await_seen(self, sought: Locator, what: str) -> None:
+        """Wait until something is to be seen that a task has to do first."""
+        airflow = self._airflow
+        wait_while_working(sought.is_visible, what, signs=airflow.signs, told=airflow.log_tail)
 
     def cdc_page(self, pipeline: str) -> FrameLocator:
         """Go to our page by the navigation, and to a pipeline by our list."""

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from airflow_cdc_provider.core.lifecycle import Phase
+from airflow_cdc_provider.core.lifecycle import Phase, Wanted
 from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
+from airflow_cdc_provider.pipeline.steps.pausing import resume
 from airflow_cdc_provider.views.status import status
 from tests.airflow.asking import Copied, copied
 from tests.end_to_end.airflow_server import AirflowServer
 from tests.end_to_end.compare import differences
+from tests.servers.patience import wait_while_working
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 DAY = timedelta(days=1)
 DAYS = 8
-PATIENCE_S = 240.0
 TABLES = ("orders", "customers", "c_days")
 
 
@@ -77,12 +77,22 @@ class ShopInAirflow:
         return int(count)
 
     def wait(self, until: Callable[[], bool], what: str) -> None:
-        """Look until something is so; past the deadline fail with the newest logs."""
-        deadline = time.monotonic() + PATIENCE_S
-        while not until():
-            if time.monotonic() > deadline:
-                raise AssertionError(f"{what} did not come about:\n{self.airflow.log_tail()}")
-            time.sleep(0.5)
+        """Look until something is so; where Airflow comes to a stop fail with the newest logs."""
+        wait_while_working(until, what, signs=self.airflow.signs, told=self.airflow.log_tail)
+
+    def calm(self) -> None:
+        """Have the stream run, nothing asked and nothing wrong, however a test before has ended."""
+        for kind in ("resync", "backfill"):
+            self.airflow.end_runs(self.dag_id(kind))
+        with self.copy.opened() as run:
+            for request in run.store.to_do(run.name):
+                run.store.cancel_request(run.name, request.request_id)
+            is_paused = run.store.ensure(run.name).wanted is Wanted.STOP
+            if is_paused:
+                resume(run)
+        if is_paused or not self.is_streaming():
+            self.stream()
+        self.make_wrong(())
 
     def stream(self) -> None:
         """Run the DAG that starts the stream, and return when it streams."""

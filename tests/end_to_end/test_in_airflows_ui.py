@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.end_to_end.person import LONG_MS, Person
+from tests.end_to_end.person import Person
 from tests.end_to_end.shop_in_airflow import ShopInAirflow, shop_in_airflow
 from tests.servers.browser import started
 from tests.servers.packages import PackagesUnavailableError
@@ -36,6 +36,12 @@ def shop(
     folder = tmp_path_factory.mktemp("in_airflow")
     with shop_in_airflow(mysql_server, mysql_sink, postgres_server, folder) as made:
         yield made
+
+
+@pytest.fixture(autouse=True)
+def calm(shop: ShopInAirflow) -> None:
+    """However the test before has ended."""
+    shop.calm()
 
 
 @pytest.fixture
@@ -97,7 +103,9 @@ def approved_resync(shop: ShopInAirflow, person: Person) -> None:
     limit.press("Tab")
     told = person.press(form, "Trigger", path="/dagRuns")
     assert (told["conf"]["dry_run"], told["conf"]["ask_above_rows"]) == (False, 1000)
-    person.tab.get_by_role("button", name="Required Action").click(timeout=LONG_MS)
+    required = person.tab.get_by_role("button", name="Required Action")
+    person.await_seen(required, "that Airflow asks")
+    required.click()
     question = person.tab.get_by_role("dialog")
     question.get_by_text(f"Read rows of {shop.copy.shop.name} again?").wait_for()
     row = question.get_by_role("listitem").filter(has_text=shop.table("orders"))
@@ -109,7 +117,7 @@ def approved_resync(shop: ShopInAirflow, person: Person) -> None:
     person.approve(question)
     page = person.cdc_page(shop.copy.shop.name)
     asked = page.locator("article.request").filter(has_text="resync of")
-    asked.get_by_text("done", exact=True).wait_for(timeout=LONG_MS)
+    person.await_seen(asked.get_by_text("done", exact=True), "the end of the resync")
     assert "asked by admin" in asked.inner_text()
     assert shop.copy.is_equal
     watch(shop, person, page)
@@ -145,7 +153,7 @@ def pause_and_resume(shop: ShopInAirflow, person: Person) -> None:
     """Pause by our page: nothing is connected any more; then let it go on."""
     page = person.cdc_page(shop.copy.shop.name)
     days = page.locator("article.request").filter(has_text=f"from {shop.day(2)} 00:00:00")
-    days.get_by_text("done", exact=True).wait_for(timeout=LONG_MS)
+    person.await_seen(days.get_by_text("done", exact=True), "the end of the backfill")
     assert shop.connections() > 0
     person.answer(page, "Pause", lambda: person.seen("6-pause"))
     page.get_by_role("heading", name="paused").wait_for()
@@ -157,7 +165,7 @@ def pause_and_resume(shop: ShopInAirflow, person: Person) -> None:
     assert not shop.copy.is_equal
     person.press(person.trigger(shop.dag_id("sync")), "Trigger", path="/dagRuns")
     page = person.cdc_page(shop.copy.shop.name)
-    page.get_by_role("heading", name="streaming").wait_for(timeout=LONG_MS)
+    person.await_seen(page.get_by_role("heading", name="streaming"), "the stream")
     shop.wait(lambda: shop.copy.is_equal, "the change that was made meanwhile")
 
 
@@ -169,7 +177,6 @@ def test_a_backfill_from_the_command_line_reads_its_days_backwards_and_two_at_on
     shop.airflow.unpause(dag_id)
     days = f"--from-date={shop.day(4)}", f"--to-date={shop.day(6)}"
     how = "--run-backwards", "--max-active-runs", "2"
-    shop.wait(lambda: not shop.airflow.backfills_that_run(dag_id), "the end of a former backfill")
     shop.airflow.command("backfill", "create", "--dag-id", dag_id, *days, *how)
     shop.wait(lambda: shop.wrong_days() == [0, 7], "the backfill's rows")
     shop.wait(lambda: not shop.airflow.backfills_that_run(dag_id), "the backfill's end")

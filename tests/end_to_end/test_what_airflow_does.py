@@ -142,7 +142,7 @@ def test_a_stream_whose_watch_is_marked_goes_on_and_tells_so_and_a_cleared_run_b
     harsh.wait(lambda: UNWATCHED in harsh.log(FLOWING, "follow"), "that it is told")
     events = harsh.store.events(PipelineName(FLOWING))
     assert (events[0].level, events[0].text) == ("warning", UNWATCHED)
-    assert harsh.run_state(FLOWING) == "success"
+    harsh.wait(lambda: harsh.run_state(FLOWING) == "success", "the end of the run")
     harsh.flows_equal()
     assert harsh.state(FLOWING).generation == generation
     harsh.clear(FLOWING)
