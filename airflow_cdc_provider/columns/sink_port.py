@@ -100,6 +100,12 @@ class JoinSink(Protocol):
     older state of a row. A kill at any point leaves nothing to repair.
     """
 
+    def begin(self, request: str, tables: Collection[TableId]) -> int:
+        """Begin a request on these tables, or go on with it; returns the epoch of its joins.
+
+        From then on nothing joins under an older epoch of it; what did has joined.
+        """
+
     def join(
         self,
         request: str,
@@ -107,6 +113,7 @@ class JoinSink(Protocol):
         report: SplitReport,
         rows_at: Callable[[LogPosition], JoinedRows],
         *,
+        epoch: int,
         within: Sequence[KeyRange] = WHOLE_TABLE,
     ) -> LogPosition | None:
         """Replace all the sink holds in the split's range by its rows at the stream's position.
@@ -117,7 +124,9 @@ class JoinSink(Protocol):
         not the stream's or not at its consistent point, the stream has not passed the report's H,
         or its writers are at different places. Then wait for the stream, and ask again.
         `rows_at` is called with the stream held up, maybe more than once, and never with an
-        earlier position than before. A split that this request has joined already is left alone.
+        earlier position than before. A split that this request has joined already is left alone;
+        another range under its number is a `SplitOutdatedError`, and an `epoch` that is not the
+        request's last one a `StateMovedError`.
         `within` are the ranges that the request reads again: a row there that holds a unique value
         of the split's is deleted, for it will be read again or has been found wrong;
         `freed_keys` names it.

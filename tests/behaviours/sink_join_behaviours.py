@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from airflow_cdc_provider.columns.sink_port import JoinedRows, JoinedSplit, TableChangeCount
-from airflow_cdc_provider.core.errors import CdcError
+from airflow_cdc_provider.core.errors import CdcError, SplitOutdatedError, StateMovedError
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from tests.behaviours.sink_world import Row, SinkWorld, insert
@@ -38,6 +38,34 @@ class JoinSinkBehaviours:
         assert join(world, joins, split, (1, "c"))[0] == at(100)
         assert world.held() == [(1, "c")]
 
+    def test_who_began_a_request_before_joins_nothing_any_more(self, world: SinkWorld) -> None:
+        world.hand_off(orders=[(1, "a"), (12, "wrong")])
+        old, new = (world.opened(world.sink.open_joins()) for _ in range(2))
+        first = old.begin("r", [world.orders.schema.table])
+        assert join(world, old, world.split(0, None, 10), (1, "b"), epoch=first)[0] == at(100)
+        assert old.begin("other", [world.orders.schema.table]) == first
+        second = new.begin("r", [world.orders.schema.table])
+        for split in (world.split(0, None, 10), world.split(1, 10, 20)):
+            with pytest.raises(StateMovedError, match=r"request r was begun again"):
+                join(world, old, split, (12, "zombie"), epoch=first)
+        assert world.held() == [(1, "b"), (12, "wrong")]
+        assert join(world, new, world.split(1, 10, None), (12, "b"), epoch=second)[0] == at(100)
+        assert [each.split.number for each in new.joined("r")] == [0, 1]
+        new.forget("r")
+        with pytest.raises(StateMovedError, match="or ended"):
+            join(world, new, world.split(2, 30, None), (31, "zombie"), epoch=second)
+        assert world.held() == [(1, "b"), (12, "b")]
+
+    def test_a_split_is_known_by_its_range_and_not_by_its_number_alone(
+        self, world: SinkWorld
+    ) -> None:
+        world.hand_off(orders=[(1, "a"), (12, "wrong"), (23, "wrong")])
+        joins = world.opened(world.sink.open_joins())
+        assert join(world, joins, world.split(3, 10, 20), (12, "b"))[0] == at(100)
+        with pytest.raises(SplitOutdatedError, match="has joined as"):
+            join(world, joins, world.split(3, 10, 30), (12, "b"), (23, "b"))
+        assert world.held() == [(1, "a"), (12, "b"), (23, "wrong")]
+
     def test_rows_that_join_count_as_changes_of_their_table(self, world: SinkWorld) -> None:
         world.hand_off(orders=[(1, "a")])
         joins = world.opened(world.sink.open_joins())
@@ -56,14 +84,24 @@ class JoinSinkBehaviours:
 
 
 def join(
-    world: SinkWorld, joins: Any, split: SnapshotSplit, *rows: Row, high: int = 100
+    world: SinkWorld,
+    joins: Any,
+    split: SnapshotSplit,
+    *rows: Row,
+    high: int = 100,
+    epoch: int | None = None,
 ) -> tuple[LogPosition | None, list[LogPosition]]:
-    """Join these rows wherever the stream is; tells where, and at what places they were asked."""
+    """Join these rows wherever the stream is; tells where, and at what places they were asked.
+
+    The request is begun for it, unless an epoch of it is given.
+    """
     held, asked = world.rows(*rows), []
+    begun = joins.begin("r", [split.table]) if epoch is None else epoch
 
     def rows_at(position: LogPosition) -> JoinedRows:
         asked.append(position)
         return JoinedRows(held)
 
-    place = joins.join("r", split, world.report(split, held, high=high), rows_at)
+    report = world.report(split, held, high=high)
+    place = joins.join("r", split, report, rows_at, epoch=begun)
     return place, asked

@@ -162,9 +162,14 @@ class World:
 
     def take_over(self, cuts: Sequence[int]) -> None:
         """Give the pipeline a new owner; the old one may not have heard."""
-        self.old = self.owner
         self.sink.generation += 1
-        self.owner = Owner(self.sink.generation, cuts)
+        self.begin_again(cuts)
+
+    def begin_again(self, cuts: Sequence[int]) -> None:
+        """Let the owner begin anew what it carries out; what it did before may live on."""
+        self.old = self.owner
+        self.sink.epoch += 1
+        self.owner = Owner(self.sink.generation, cuts, self.sink.epoch)
 
     # --- reading again ------------------------------------------------------------------------
 
@@ -309,6 +314,10 @@ class World:
         if request is None or not owner.reads or not owner.reads[0].is_whole:
             return
         if owner.generation != self.sink.generation and self.laws.fences_old_owner:
+            owner.forget()
+            return
+        is_older = owner.epoch != self.sink.epoch and self.laws.fences_old_begin
+        if is_older and (owner.generation == self.sink.generation or self.laws.fences_old_owner):
             owner.forget()
             return
         read = owner.reads[0]

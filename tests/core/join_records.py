@@ -32,6 +32,8 @@ class JoinLaws:
     """Broken: a split joins while the stream's writers are at different places."""
     fences_old_owner: bool = True
     """Broken: an owner that was replaced still commits."""
+    fences_old_begin: bool = True
+    """Broken: a request is carried out twice by one owner, and numbers stand for ranges."""
     captures_first: bool = True
     """Broken: the stream takes an added table's changes when its rows are there."""
     refuses_outside: bool = True
@@ -73,6 +75,8 @@ class Sink:
     captured: TableProgress | None = None
     """None: the stream does not follow the table."""
     generation: int = 1
+    epoch: int = 1
+    """Of the requests: who began them last."""
     joined: dict[int, list[SnapshotSplit]] = field(default_factory=dict)
     """By request."""
     freed: dict[int, set[int]] = field(default_factory=dict)
@@ -111,6 +115,7 @@ class Owner:
 
     generation: int
     cuts: Sequence[int]
+    epoch: int = 1
     request: Request | None = None
     left: deque[SnapshotSplit] = field(default_factory=deque)
     reads: deque[Read] = field(default_factory=deque)

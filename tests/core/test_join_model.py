@@ -36,7 +36,10 @@ WRITES: list[Step] = [
 READS: list[Step] = [("read", steps) for steps in (1, 2, 5, 5, 5)]
 STREAMS: list[Step] = [("stream", writer, count) for writer in (0, 1) for count in (1, 2, 9)]
 JOINS: list[Step] = [("join",)] * 8 + [("join_unanswered",), ("crash_in_join",)]
-OWNERS: list[Step] = [("take_over", cut) for cut in ((), (1,), (2, 4))] + [("old_owner_joins",)]
+OWNERS: list[Step] = [
+    *((step, cut) for step in ("take_over", "begin_again") for cut in ((), (1,), (2, 4))),
+    *[("old_owner_joins",)] * 2,
+]
 OTHERS: list[Step] = [("show", 1), ("show", 9), ("add",), ("cancel", 0), ("cancel", 1)]
 ALL = [*WRITES, *READS * 8, *STREAMS * 5, *JOINS * 4, *OWNERS * 3, *OTHERS * 2]
 schedules = st.tuples(*[st.lists(st.sampled_from(ALL), max_size=20)] * 6)
@@ -133,6 +136,10 @@ BROKEN = {
     "the old owner is fenced": (
         JoinLaws(fences_old_owner=False),
         starts(is_unique=False, drift=dict.fromkeys(KEYS, 9)),  # so each key that is left out tells
+    ),
+    "who began before is fenced": (
+        JoinLaws(fences_old_begin=False),
+        starts(is_unique=False, drift=dict.fromkeys(KEYS, 9)),
     ),
     "an added table is captured first": (
         JoinLaws(captures_first=False),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from itertools import count, cycle
 from typing import TYPE_CHECKING
@@ -65,10 +66,14 @@ class ReadAhead:
         if len(self._readers) == 1:
             yield from iter(lambda: self._next(next(readers)), None)
             return
-        reading = self._pool.submit(self._next, next(readers))
+        reading = self._begun(next(readers))
         while (read := reading.result()) is not None:
-            reading = self._pool.submit(self._next, next(readers))
+            reading = self._begun(next(readers))
             yield read
+
+    def _begun(self, reader: SplitReader) -> Future[Read | None]:
+        """Begin to read the next split; its connections are noted as this thread's are."""
+        return self._pool.submit(copy_context().run, self._next, reader)
 
     def _next(self, reader: SplitReader) -> Read | None:
         while (split := self._take()) is not None:

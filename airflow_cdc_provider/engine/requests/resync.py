@@ -81,6 +81,8 @@ class Resync:
         self._job = around.job
         self._noted_s = 0.0
         self._is_leaving = False
+        self._epoch = 0
+        """Under which its splits join; nobody else's do."""
 
     def run(self) -> None:
         """Read and join what is left of all its tables."""
@@ -93,6 +95,7 @@ class Resync:
             if stream is None or stream.progress_of(table) is None:
                 raise _not_streamed(table)
         with closing(self._job.sink().open_joins()) as sink:
+            self._epoch = sink.begin(self.request.ledger_key, self.request.scope.tables)
             for number, table in enumerate(self.request.scope.tables, start=1):
                 joined = self._count(sink, tables_done=number - 1)
                 self._go_on_or_give_up()  # it may have been cancelled while nobody was at work
@@ -137,6 +140,7 @@ class Resync:
                     read.split,
                     read.report,
                     rows_at,
+                    epoch=self._epoch,
                     within=request.scope.parts if request.scope.chosen is None else (),
                 )
 
@@ -162,6 +166,7 @@ class Resync:
         self._is_leaving = True
         schemas, stream = self._own_schemas(), self._stream()
         with closing(self._job.sink().open_joins()) as sink:
+            self._epoch = sink.begin(self.request.ledger_key, tuple(schemas))
             for table in self.request.scope.tables:
                 if table in schemas and stream and stream.progress_of(table) is not None:
                     self._bring_back(sink, schemas[table])

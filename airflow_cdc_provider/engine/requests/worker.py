@@ -6,6 +6,10 @@ error stands in its row. What may pass is tried again from where the sink's ledg
 request is. When the job ends, or is killed, a request stays where it is, for the next owner; one
 that is to be cancelled ends with the job, and where the stream failed for good the others say so in
 their rows.
+
+When the stream ends, or begins again from the ledger, all tables wait for these threads to leave.
+So a thread that is not gone at once has its connections shut: it may hang at a server that does not
+answer. What is left even then is fenced by a new epoch of its request, and joins nothing any more.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from airflow_cdc_provider.core.errors import (
     CdcError,
     FencedError,
     RetryableError,
+    StateMovedError,
     TableChangedError,
 )
 from airflow_cdc_provider.core.lifecycle import TablePhase
@@ -29,6 +34,7 @@ from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStat
 from airflow_cdc_provider.core.stopped_tables import StoppedTable
 from airflow_cdc_provider.engine.backoff import BackOff
 from airflow_cdc_provider.engine.job import Job
+from airflow_cdc_provider.engine.open_connections import OpenConnections
 from airflow_cdc_provider.engine.requests.reads import room_for_readers
 from airflow_cdc_provider.engine.requests.resync import GivenUpError, Resync, Surroundings
 from airflow_cdc_provider.engine.requests.side_by_side import ReaderRoom, may_begin
@@ -37,7 +43,9 @@ from airflow_cdc_provider.engine.stream.following import Following
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 2.0
-_LEAVE_WITHIN_S = 60.0
+_LEAVE_WITHIN_S = 0.5
+"""Longer than it takes to write one split, as a rule: that is not thrown away."""
+_SHUT_WITHIN_S = 1.0
 _CANCELLED = "cancelled; what was joined stays"
 
 
@@ -72,6 +80,7 @@ class RequestWorker:
         self._lock = threading.Lock()
         self._room: ReaderRoom | None = None
         self._running: dict[str, _Running] = {}
+        self._connections = OpenConnections()
         self._around = Surroundings(job, self._push, self._is_ending, following.changing)
         self._thread = threading.Thread(target=self._run, name="cdc-requests", daemon=True)
 
@@ -82,16 +91,34 @@ class RequestWorker:
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         self._closing.set()
         self._woken.set()
-        until = time.monotonic() + _LEAVE_WITHIN_S
-        self._thread.join(timeout=_LEAVE_WITHIN_S)
-        with self._lock:
-            threads = [each.thread for each in self._running.values()]
-        for thread in threads:
-            thread.join(timeout=max(0.0, until - time.monotonic()))
+        if not self._have_left(_LEAVE_WITHIN_S):
+            self._connections.shut()
+            if not self._have_left(_SHUT_WITHIN_S):
+                self._fence_those_left()
         with suppress(CdcError):
             for request in self._open():
                 with suppress(CdcError):  # of one; the others end all the same
                     self._leave(request, error)
+
+    def _have_left(self, wait_s: float) -> bool:
+        """Wait until all threads have ended; tell whether they have."""
+        until = time.monotonic() + wait_s
+        self._thread.join(timeout=wait_s)
+        with self._lock:
+            threads = [each.thread for each in self._running.values()]
+        for thread in threads:
+            thread.join(timeout=max(0.0, until - time.monotonic()))
+        return not any(thread.is_alive() for thread in (self._thread, *threads))
+
+    def _fence_those_left(self) -> None:
+        """Let nothing join any more for requests whose threads have not ended."""
+        with self._lock:
+            left = [each.request for each in self._running.values() if each.thread.is_alive()]
+        for request in left:
+            log.warning("a thread of a request is left behind: request=%s", request.request_id)
+            # the next begin fences it, too
+            with suppress(CdcError), closing(self._job.sink().open_joins()) as sink:
+                sink.begin(request.ledger_key, request.scope.tables)
 
     def _leave(self, request: Request, error: BaseException | None) -> None:
         """End what is to be cancelled; say of what stays why it waits, if the stream failed."""
@@ -109,6 +136,10 @@ class RequestWorker:
             return any(sink.freed_keys(request.ledger_key, table).num_rows for table in tables)
 
     def _run(self) -> None:
+        with self._connections.noted():
+            self._look_again_and_again()
+
+    def _look_again_and_again(self) -> None:
         while True:
             self._woken.clear()
             if self._is_ending():
@@ -149,7 +180,8 @@ class RequestWorker:
     def _run_one(self, request: Request, readers: Sequence[int]) -> None:
         is_over = False
         try:
-            self._carry_out(request, readers)
+            with self._connections.noted():
+                self._carry_out(request, readers)
             is_over = True
         except GivenUpError:
             pass  # the job ends
@@ -206,11 +238,13 @@ class RequestWorker:
             if self._is_ending():
                 raise
             self._give_up(resync, RequestStatus.CANCELLED, _CANCELLED)
-        except FencedError:
-            raise
+        except (FencedError, StateMovedError):
+            raise  # another thread, or another owner, goes on with it
         except CdcError as error:
             self._give_up(resync, RequestStatus.FAILED, self._scrubbed(error))
         except Exception:  # noqa: BLE001 - whoever waits must hear of a mistake of ours, too
+            if self._closing.is_set():
+                raise GivenUpError from None  # its connections were shut in the middle
             trace = self._job.servers.secrets.scrub(traceback.format_exc())
             log.error("request fails: request=%s %s", request.request_id, trace)
             last = trace.strip().splitlines()[-1]
@@ -222,7 +256,7 @@ class RequestWorker:
         """End a request before all of it is read, without a row less for it at the sink."""
         try:
             self._try(resync, resync.bring_back)
-        except FencedError:
+        except (FencedError, StateMovedError):
             raise
         except CdcError as error:
             cause = self._scrubbed(error)
@@ -241,6 +275,8 @@ class RequestWorker:
                 act()
                 return
             except CdcError as error:
+                if self._closing.is_set():
+                    raise GivenUpError from error
                 if not self._may_pass(error, resync):
                     raise
                 if resync.request.splits > done:
@@ -261,7 +297,7 @@ class RequestWorker:
         """
         if isinstance(error, (RetryableError, TableChangedError)):
             return True
-        if isinstance(error, FencedError):
+        if isinstance(error, (FencedError, StateMovedError)):
             return False
         known = resync.schemas
         with suppress(CdcError), self._job.source().catalogue() as catalogue:

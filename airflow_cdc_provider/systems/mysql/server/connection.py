@@ -27,6 +27,7 @@ from pymysql.converters import encoders
 
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import AccessDeniedError, RefusedError
+from airflow_cdc_provider.engine.open_connections import note_open
 from airflow_cdc_provider.systems.mysql.server.raw_connection import (
     FieldDescriptor,
     PreparedStatement,
@@ -34,6 +35,7 @@ from airflow_cdc_provider.systems.mysql.server.raw_connection import (
     StatementOutcome,
     refuse_local_files,
     server_version_text,
+    shut,
 )
 from airflow_cdc_provider.systems.mysql.server.server_errors import Role, server_errors, translated
 
@@ -134,7 +136,11 @@ def connect(  # noqa: PLR0913 - each option is one a caller chooses by name
         "program_name": f"airflow-cdc {purpose}",
     }
     with server_errors(endpoint, f"connecting for {purpose}", role=role):
-        connection: ServerConnection = pymysql.connect(**options, **_tls(endpoint))
+        connection: ServerConnection = pymysql.connect(
+            **options, **_tls(endpoint), defer_connect=True
+        )
+        note_open(connection, shut)  # before it greets: a server may hang there, too
+        connection.connect()
         refuse_local_files(connection)
         _state_session(connection, role)
     return connection

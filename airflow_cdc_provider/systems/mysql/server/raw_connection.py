@@ -19,8 +19,10 @@ closed, because what the server sends next can no longer be told apart.
 
 from __future__ import annotations
 
+import socket
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +90,16 @@ def refuse_local_files(connection: Connection[Cursor]) -> None:
     """Keep PyMySQL from ever answering a server's request for a file of this machine."""
     unlocked: Any = connection
     unlocked._local_infile = False
+
+
+def shut(connection: Connection[Cursor]) -> None:
+    """End a connection that another thread may be waiting on; it is told that it is lost."""
+    inner: Any = connection
+    held = inner._sock
+    if isinstance(held, socket.socket):
+        with suppress(OSError):
+            # the socket's own, also under TLS: to say goodbye there would wait for the other thread
+            socket.socket.shutdown(held, socket.SHUT_RDWR)
 
 
 def server_version_text(connection: Connection[Cursor]) -> str:

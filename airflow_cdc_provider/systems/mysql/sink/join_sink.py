@@ -6,7 +6,8 @@ for what has drifted. The split's rows are brought to P too, take the place of w
 are noted in the ledger, and all commits together. From P on the stream goes on as if it had written
 them itself. Nobody sees a row go back, and a kill leaves either the old rows or the new ones.
 
-P must be, or the rows do not join yet:
+Whoever carries the request out must be the one who began it last (`join_ledger`), and P must be, or
+the rows do not join yet:
 
 - the place of all slots;
 - at or past H, for the log tells what happened from a place on, and takes nothing back;
@@ -19,7 +20,7 @@ of it, and for the writing of one split.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -58,6 +59,7 @@ class _Joining:
     """One split on its way in."""
 
     request: str
+    epoch: int
     split: SnapshotSplit
     high: LogPosition
     rows_at: Callable[[LogPosition], JoinedRows]
@@ -96,6 +98,16 @@ class MySqlJoinSink:
         freed = join_ledger.freed_keys(self._session, self._owner, request, table)
         return pa.concat_tables([no_keys(self._rows.plan_of_table(table)), *freed])
 
+    def begin(self, request: str, tables: Collection[TableId]) -> int:
+        """Begin a request, or go on with it; returns the epoch that its joins are made under."""
+
+        def begin() -> int:
+            epoch = join_ledger.begin_epoch(self._session, self._owner, request, tables)
+            ledger.claim_commit(self._session, self._owner)
+            return epoch
+
+        return self._session.transaction(begin)
+
     def joined(self, request: str) -> tuple[JoinedSplit, ...]:
         """Return the splits that have joined for a request, of all its tables."""
         return join_ledger.joined_splits(self._session, self._owner, request)
@@ -116,12 +128,12 @@ class MySqlJoinSink:
         report: SplitReport,
         rows_at: Callable[[LogPosition], JoinedRows],
         *,
+        epoch: int,
         within: Sequence[KeyRange] = WHOLE_TABLE,
     ) -> LogPosition | None:
         """Replace all the sink holds in the split's range by its rows at the stream's position."""
-        joining = _Joining(request, split, report.high, rows_at, within)
-        done = join_ledger.joined_at(self._session, self._owner, request, split)
-        if done is not None:
+        joining = _Joining(request, epoch, split, report.high, rows_at, within)
+        if (done := self._joined_at(joining)) is not None:
             return done
         if not self._look_ahead(joining):
             return None
@@ -147,8 +159,7 @@ class MySqlJoinSink:
         split = joining.split
         ledger.check_generation(self._session, self._owner)
         slots = slot_rows(self._session, self._owner, lock="FOR UPDATE")
-        done = join_ledger.joined_at(self._session, self._owner, joining.request, split)
-        if done is not None:
+        if (done := self._joined_at(joining)) is not None:
             return done
         if not _are_together(slots) or not self._may_join(joining, slots, slots[0].position):
             return None
@@ -162,6 +173,12 @@ class MySqlJoinSink:
         change_counts.count_changes(self._session, self._owner, counted, position)
         ledger.claim_commit(self._session, self._owner)
         return position
+
+    def _joined_at(self, joining: _Joining) -> LogPosition | None:
+        """Return where the split has joined, None if it has not; refuse who is not to join it."""
+        request, split = joining.request, joining.split
+        join_ledger.require_epoch(self._session, self._owner, request, split, joining.epoch)
+        return join_ledger.joined_at(self._session, self._owner, request, split)
 
     def _may_join(self, joining: _Joining, slots: Sequence[SlotRow], position: LogPosition) -> bool:
         """Tell whether the stream has the table, and has passed all that it must, at a position."""

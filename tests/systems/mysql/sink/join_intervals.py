@@ -51,7 +51,8 @@ def reads(
 
 
 def join(sink: Any, read: Read) -> Any:
-    return sink.join(REQUEST, read.split, read.report, read.rows_at, within=())
+    epoch = sink.begin(REQUEST, [read.split.table])
+    return sink.join(REQUEST, read.split, read.report, read.rows_at, epoch=epoch, within=())
 
 
 class IntervalBehaviours:

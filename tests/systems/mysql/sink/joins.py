@@ -187,7 +187,12 @@ class Read:
     ) -> LogPosition | None:
         sink = sink or self.world.joins()
         return sink.join(
-            REQUEST, self.split, self.report, self.rows_at, within=(within or KeyRange(),)
+            REQUEST,
+            self.split,
+            self.report,
+            self.rows_at,
+            epoch=sink.begin(REQUEST, [self.split.table]),
+            within=(within or KeyRange(),),
         )
 
 
