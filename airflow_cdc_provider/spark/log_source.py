@@ -27,14 +27,9 @@ from airflow_cdc_provider.columns.source_port import LogEnd
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.engine.errors_as_records import CarriedError
-from airflow_cdc_provider.engine.stream.log_offsets import offset_of, position_of
-from airflow_cdc_provider.engine.stream.stream_task import (
-    BATCH_BYTES,
-    LOG_SCHEMA,
-    StreamTask,
-    Turn,
-    read_log,
-)
+from airflow_cdc_provider.engine.stream.stream_task import BATCH_BYTES, StreamTask
+from airflow_cdc_provider.spark.log_offsets import offset_of, position_of
+from airflow_cdc_provider.spark.stream_task import LOG_SCHEMA, Turn, read_log
 
 if TYPE_CHECKING:
     import pyarrow as pa

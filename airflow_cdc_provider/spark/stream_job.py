@@ -29,15 +29,11 @@ from airflow_cdc_provider.engine.job_result import JobResult
 from airflow_cdc_provider.engine.stream import follow
 from airflow_cdc_provider.engine.stream.following import Following
 from airflow_cdc_provider.engine.stream.own_follower import OwnFollower
-from airflow_cdc_provider.engine.stream.stream_task import (
-    APPLIED_SCHEMA,
-    StreamTask,
-    Turn,
-    apply_changes,
-)
+from airflow_cdc_provider.engine.stream.stream_task import StreamTask
 from airflow_cdc_provider.spark.failures import SPARK_FAILURES, spark_failure
 from airflow_cdc_provider.spark.log_source import SOURCE_NAME, log_source
 from airflow_cdc_provider.spark.session import context_of
+from airflow_cdc_provider.spark.stream_task import APPLIED_SCHEMA, Turn, apply_changes
 
 if TYPE_CHECKING:
     import pyarrow as pa

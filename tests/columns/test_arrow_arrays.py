@@ -116,7 +116,7 @@ from airflow_cdc_provider.core.table_schema import Column
 from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet
 from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
-from airflow_cdc_provider.engine.stream.batch_codec import decode, encode
+from airflow_cdc_provider.spark.batch_codec import decode, encode
 
 path = Path(sys.argv[1])
 uuid = "00000000-0000-0000-0000-000000000001"

@@ -14,7 +14,7 @@ import pytest
 from airflow_cdc_provider.core import codec
 from airflow_cdc_provider.core.errors import IncomparablePositionsError, IntegrityError
 from airflow_cdc_provider.core.positions import LogPosition, TransactionPoint
-from airflow_cdc_provider.engine.stream.log_offsets import offset_of, position_of
+from airflow_cdc_provider.spark.log_offsets import offset_of, position_of
 from airflow_cdc_provider.systems.changelog.state import LogState
 from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition
 from tests.strategies import UUIDS

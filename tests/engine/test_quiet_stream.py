@@ -24,15 +24,11 @@ from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
-from airflow_cdc_provider.engine.stream import stream_task
+from airflow_cdc_provider.engine.stream.following import ERROR
 from airflow_cdc_provider.engine.stream.passed_over import PassedOver
-from airflow_cdc_provider.engine.stream.stream_task import (
-    ERROR,
-    StreamTask,
-    Turn,
-    apply_changes,
-    read_log,
-)
+from airflow_cdc_provider.engine.stream.stream_task import StreamTask
+from airflow_cdc_provider.spark import stream_task
+from airflow_cdc_provider.spark.stream_task import Turn, apply_changes, read_log
 from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink
 from airflow_cdc_provider.systems.mysql.mysql_source import MySqlSource
 from airflow_cdc_provider.systems.mysql.server.connection import connect

@@ -13,7 +13,9 @@ from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import CdcError, SourceUnreachableError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.stream_split import StreamSplit
-from airflow_cdc_provider.engine.stream.stream_task import ERROR, StreamTask, Turn, read_log
+from airflow_cdc_provider.engine.stream.following import ERROR
+from airflow_cdc_provider.engine.stream.stream_task import StreamTask
+from airflow_cdc_provider.spark.stream_task import Turn, read_log
 from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition
 from airflow_cdc_provider.systems.registry import open_sink, open_source
 from tests.servers.given import SqlServer

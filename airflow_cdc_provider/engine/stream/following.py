@@ -12,10 +12,13 @@ from airflow_cdc_provider.core.codec import quiet_log_from_json
 from airflow_cdc_provider.core.errors import CdcError, FencedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.stopped_tables import StoppedTable
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.stream.passed_over import PassedOver
-from airflow_cdc_provider.engine.stream.stream_task import ERROR
+
+ERROR = "error"
+"""The kind of a row that tells why a micro-batch of Spark's failed."""
 
 
 @dataclass(slots=True)
@@ -75,12 +78,18 @@ class Following:
         return self.error if isinstance(self.error, FencedError) else None
 
     def note(self, applied: Iterable[tuple[str, str]]) -> None:
-        """Take in what `apply_changes` said; the error of a micro-batch is raised."""
+        """Take in what Spark's workers said of a micro-batch; its error is raised."""
         for kind, body in applied:
             form = json.loads(body)
             if kind == ERROR:
                 self.error = CdcError.from_json(form)
                 raise self.error
-            self.passed_over.log = quiet_log_from_json(form["quiet"])
-            if form["coming"]:
-                self.on_coming(tuple(map(TableId.parse, form["coming"])))
+            self.note_applied(
+                quiet_log_from_json(form["quiet"]), tuple(map(TableId.parse, form["coming"]))
+            )
+
+    def note_applied(self, quiet: QuietLog | None, coming: Sequence[TableId]) -> None:
+        """Take in what was passed over by now, and which tables the log says have come."""
+        self.passed_over.log = quiet
+        if coming:
+            self.on_coming(coming)

@@ -1,42 +1,34 @@
 """Following the log in the driver's own process: short stretches need no Spark.
 
-What a micro-batch of Spark's does is done here, by the same functions: read up to where the log
-ends, apply, and keep both connections for the next. Reading and applying take turns, so it is
-slower than Spark's two workers where much is to be read; where little is, nothing waits for Spark
-to plan a micro-batch and to write down that it did. That leaves asking the source where its log
-ends: every 20 to 50 ms while nothing comes.
+What a micro-batch of Spark's does is done here, with the same reader and the same sink: read up to
+where the log ends, apply, and keep both connections for the next. Batches go from one to the other
+as they are. Reading and applying take turns, so it is slower than Spark's two workers where much
+is to be read; where little is, nothing waits for Spark to plan a micro-batch and to write down that
+it did. That leaves asking the source where its log ends: every 20 to 50 ms while nothing comes.
 """
 
 from __future__ import annotations
 
-import itertools
-import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
+from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.engine.stream.following import Following
-from airflow_cdc_provider.engine.stream.stream_task import (
-    BATCH_BYTES,
-    Kept,
-    StreamTask,
-    Turn,
-    apply_changes,
-    read_log,
-)
+from airflow_cdc_provider.engine.stream.stream_task import BATCH_BYTES, StreamTask, check_reached
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
+    from airflow_cdc_provider.columns.changes import ChangeBatch
     from airflow_cdc_provider.columns.sink_port import ChangeSink
     from airflow_cdc_provider.columns.source_port import LogEnd, TailReader
+    from airflow_cdc_provider.core.identifiers import TableId
     from airflow_cdc_provider.core.positions import LogPosition
 
 _ASK_EVERY_S = (0.02, 0.05)
 
 
 class OwnFollower:
-    """Follows the log, one micro-batch after the other, until more than `most_bytes` wait."""
+    """Follows the log, one batch after the other, until more than `most_bytes` wait."""
 
     def __init__(
         self, task: StreamTask, following: Following, most_bytes: int | None = None
@@ -49,22 +41,15 @@ class OwnFollower:
     def follow(self, start: LogPosition) -> bool:
         """Read and apply from a start; False when more waits."""
         self._bound = self._following.bound
-        reader: Kept[TailReader] = Kept()
-        sink: Kept[ChangeSink] = Kept()
-        run = uuid.uuid4().hex
         with ExitStack() as stack:
             log_end = stack.enter_context(
                 closing(self._task.source.log_end(purpose="end of the log"))
             )
-            stack.enter_context(closing(reader))
-            stack.enter_context(closing(sink))
-            for turn in (Turn(run, number) for number in itertools.count(1)):
-                end = self._next_end(log_end, start)
-                if end is start:
-                    return True
+            stretch = stack.enter_context(closing(_Opened(self._task)))
+            while (end := self._next_end(log_end, start)) is not start:
                 if self._is_much(log_end, start):
                     return False
-                self._apply(turn, read_log(self._task, turn, end, kept=reader), sink)
+                self._apply(stretch, end)
                 start = end
         return True
 
@@ -86,16 +71,54 @@ class OwnFollower:
         waiting = log_end.bytes_behind(start)
         return waiting is not None and waiting > self._most_bytes
 
-    def _apply(self, turn: Turn, rows: Iterable[pa.RecordBatch], kept: Kept[ChangeSink]) -> None:
-        passed_over = self._following.passed_over
+    def _apply(self, opened: _Opened, end: LogPosition) -> None:
+        """Apply the log up to an end; a transaction half-way is rolled back where asked to end."""
+        following, passed_over = self._following, self._following.passed_over
         with passed_over.micro_batch:
-            quiet, rows = passed_over.take(), self._until_asked(rows)
-            for batch in apply_changes(self._task, turn, quiet, rows, kept=kept):
-                self._following.note((row["kind"], row["body"]) for row in batch.to_pylist())
+            opened.sink.quiet = passed_over.take()
+            coming: tuple[TableId, ...] = ()
+            try:
+                for batch in self._until_asked(opened.read_up_to(end)):
+                    opened.sink.apply(batch)
+                    coming += batch.barrier.effect.coming if batch.barrier is not None else ()
+            except CdcError as error:
+                following.error = error
+                raise
+            following.note_applied(opened.sink.quiet, coming)
 
-    def _until_asked(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Hand rows on until the end is asked for; a transaction half-way is rolled back."""
-        for row in rows:
+    def _until_asked(self, batches: Iterable[ChangeBatch]) -> Iterator[ChangeBatch]:
+        for batch in batches:
             if self._following.ending.is_set():
                 return
-            yield row
+            yield batch
+
+
+class _Opened:
+    """The log and the sink, each opened when it is needed first."""
+
+    def __init__(self, task: StreamTask) -> None:
+        self._task = task
+        self._reader: TailReader | None = None
+        self._sink: ChangeSink | None = None
+
+    @property
+    def sink(self) -> ChangeSink:
+        if self._sink is None:
+            self._sink = self._task.open_changes()
+        return self._sink
+
+    def read_up_to(self, end: LogPosition) -> Iterator[ChangeBatch]:
+        """Yield the changes up to an end, which may have been told by another server."""
+        if self._reader is not None and self._reader.position.server != end.server:
+            self._reader.close()
+            self._reader = None
+        reader = self._reader = self._reader or self._task.open_log(end)
+        if not reader.position.reaches(end):
+            yield from reader.read_up_to(end, batch_s=self._task.max_batch_s)
+            check_reached(reader.position, end)
+
+    def close(self) -> None:
+        """Close what is open; a transaction that is open at the sink is rolled back."""
+        for each in (self._sink, self._reader):
+            if each is not None:
+                each.close()

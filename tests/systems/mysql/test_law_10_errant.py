@@ -17,7 +17,9 @@ from airflow_cdc_provider.core.history import Held
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
-from airflow_cdc_provider.engine.stream.stream_task import ERROR, StreamTask, Turn, read_log
+from airflow_cdc_provider.engine.stream.following import ERROR
+from airflow_cdc_provider.engine.stream.stream_task import StreamTask
+from airflow_cdc_provider.spark.stream_task import Turn, read_log
 from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink
 from airflow_cdc_provider.systems.mysql.mysql_source import MySqlSource
 from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition

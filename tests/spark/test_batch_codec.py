@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from airflow_cdc_provider.columns.changes import ChangeBatch, Op, Statement, TableChanges
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.statement_effect import StatementEffect, StatementKind
-from airflow_cdc_provider.engine.stream.batch_codec import decode, encode, joined, parts_of
+from airflow_cdc_provider.spark.batch_codec import decode, encode, joined, parts_of
 from airflow_cdc_provider.systems.mysql.positions.position import (
     BinlogPosition,
     MySqlPoint,

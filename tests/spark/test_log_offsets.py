@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from airflow_cdc_provider.core.errors import PositionWentBackError
-from airflow_cdc_provider.engine.stream.log_offsets import offset_of, position_of
+from airflow_cdc_provider.spark.log_offsets import offset_of, position_of
 from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet
 from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
 from airflow_cdc_provider.systems.mysql.source.log_pacing import (

@@ -1,0 +1,184 @@
+"""The stream's work on executors: reading the log, and applying what was read.
+
+Both run in the one task of a micro-batch, in two Python workers with Spark in between, so that
+decoding and applying overlap, and a slow sink slows the reader down instead of filling memory.
+
+Spark reuses Python workers, so the log connection and the sink stay open in them between
+micro-batches. This is an optimisation that must never be believed blindly: Spark may hand the next
+micro-batch to another worker, and then what is kept here is out of date. So a kept connection
+is used only by the micro-batch that directly follows the one it was kept by, in the same run;
+else it is closed, and reading starts where the sink's ledger says.
+
+Expected failures leave as rows, because of an exception Spark would keep only the text.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+import pyarrow as pa
+
+from airflow_cdc_provider.columns.arrow_arrays import binaries_of, mask_of, texts_of
+from airflow_cdc_provider.columns.changes import ChangeBatch
+from airflow_cdc_provider.columns.sink_port import ChangeSink
+from airflow_cdc_provider.columns.source_port import TailReader
+from airflow_cdc_provider.core.codec import dumps, quiet_log_to_json
+from airflow_cdc_provider.core.errors import CdcError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.quiet_log import QuietLog
+from airflow_cdc_provider.engine.stream.following import ERROR
+from airflow_cdc_provider.engine.stream.stream_task import StreamTask, check_reached
+from airflow_cdc_provider.spark.batch_codec import decode, encode, joined, parts_of
+
+log = logging.getLogger(__name__)
+
+LOG_SCHEMA = "kind string, last boolean, part binary"
+APPLIED_SCHEMA = "kind string, body string"
+_ARROW_LOG = pa.schema([("kind", pa.string()), ("last", pa.bool_()), ("part", pa.binary())])
+_ARROW_APPLIED = pa.schema([("kind", pa.string()), ("body", pa.string())])
+PART, APPLIED = "part", "applied"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Which micro-batch of which run this is."""
+
+    run: str
+    number: int
+
+    def follows(self, other: Turn) -> bool:
+        """Tell whether this is the very next one."""
+        return self == Turn(other.run, other.number + 1)
+
+
+class _Closeable(Protocol):
+    def close(self) -> None: ...
+
+
+T = TypeVar("T", bound=_Closeable)
+
+
+@dataclass(slots=True)
+class Kept(Generic[T]):
+    """What one process keeps open between micro-batches: one at most."""
+
+    opened: T | None = None
+    after: Turn = field(default_factory=lambda: Turn("", 0))
+
+    def take(self, turn: Turn) -> T | None:
+        """Give what was kept by the micro-batch before this one; anything else is closed."""
+        opened, self.opened = self.opened, None
+        if opened is not None and not turn.follows(self.after):
+            opened.close()
+            return None
+        return opened
+
+    def keep(self, opened: T, turn: Turn) -> None:
+        """Keep something for the next micro-batch."""
+        self.opened, self.after = opened, turn
+
+    def close(self) -> None:
+        """Close what is kept."""
+        opened, self.opened = self.opened, None
+        if opened is not None:
+            opened.close()
+
+
+_log_reader: Kept[TailReader] = Kept()
+_change_sink: Kept[ChangeSink] = Kept()
+
+
+def read_log(
+    task: StreamTask, turn: Turn, end: LogPosition, *, kept: Kept[TailReader] = _log_reader
+) -> Iterator[pa.RecordBatch]:
+    """Read the log up to `end`; yields the parts of encoded batches, or one row with an error."""
+    reader: TailReader | None = None
+    is_whole = False
+    try:
+        reader = kept.take(turn)
+        if reader is not None and reader.position.server != end.server:
+            reader.close()
+            reader = None
+        if reader is None:
+            reader = task.open_log(end)
+        if not reader.position.reaches(end):
+            for batch in reader.read_up_to(end, batch_s=task.max_batch_s):
+                yield from _part_rows(batch)
+            check_reached(reader.position, end)
+        is_whole = True
+    except CdcError as error:
+        yield _row(ERROR, dumps(error.to_json()).encode())
+    finally:
+        # also when Spark stops reading half-way: the connection is then ahead of the sink
+        if reader is not None and is_whole:
+            kept.keep(reader, turn)
+        elif reader is not None:
+            reader.close()
+
+
+def apply_changes(
+    task: StreamTask,
+    turn: Turn,
+    quiet: QuietLog | None,
+    rows: Iterable[pa.RecordBatch],
+    *,
+    kept: Kept[ChangeSink] = _change_sink,
+) -> Iterator[pa.RecordBatch]:
+    """Apply the batches in `rows`; yields one row about them, or one with an error.
+
+    `quiet` is log that the micro-batches before this one have passed over.
+    """
+    sink: ChangeSink | None = None
+    is_whole = False
+    changes = 0
+    coming: tuple[TableId, ...] = ()
+    try:
+        sink = kept.take(turn) or task.open_changes()
+        sink.quiet = quiet
+        for encoded in joined(_parts(rows)):
+            batch = decode(encoded)
+            committed = sink.apply(batch)
+            coming += batch.barrier.effect.coming if batch.barrier is not None else ()
+            changes += committed.changes if committed is not None else 0
+        is_whole = True
+        log.debug("micro-batch applied: turn=%s changes=%d", turn, changes)
+        told = {"quiet": quiet_log_to_json(sink.quiet), "coming": [str(table) for table in coming]}
+        yield _applied_row(APPLIED, {"changes": changes, **told})
+    except CdcError as error:
+        yield _applied_row(ERROR, error.to_json())
+    finally:
+        if sink is not None and is_whole:
+            kept.keep(sink, turn)
+        elif sink is not None:
+            sink.close()
+
+
+def _part_rows(batch: ChangeBatch) -> Iterator[pa.RecordBatch]:
+    for part, is_last in parts_of(encode(batch)):
+        yield _row(PART, part, is_last=is_last)
+
+
+def _row(kind: str, part: bytes, *, is_last: bool = True) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [texts_of([kind]), mask_of([is_last]), binaries_of([part])], schema=_ARROW_LOG
+    )
+
+
+def _parts(rows: Iterable[pa.RecordBatch]) -> Iterator[tuple[bytes, bool]]:
+    """Yield the parts in `rows`, or raise the error that the reader sent."""
+    for batch in rows:
+        for kind, is_last, part in zip(*(c.to_pylist() for c in batch.columns), strict=True):
+            if kind == ERROR:
+                raise CdcError.from_json(json.loads(part))
+            yield part, is_last
+
+
+def _applied_row(kind: str, body: object) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [texts_of([kind]), texts_of([json.dumps(body)])], schema=_ARROW_APPLIED
+    )
