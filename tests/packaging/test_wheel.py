@@ -121,13 +121,18 @@ def test_the_wheel_holds_the_files_of_the_page_and_the_licence_of_what_is_not_ou
     assert f"{(folder / 'vendor/LICENSE.uPlot').relative_to(ROOT)}" in files
 
 
-def test_what_the_wheel_asks_for_brings_one_pyspark_and_a_pandas_that_spark_supports(
-    wheel: Path,
-) -> None:
+def requirements(wheel: Path) -> list[Requirement]:
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
         told = Parser().parsestr(archive.read(name).decode())
-    asked = {one.name: one for one in map(Requirement, told.get_all("Requires-Dist", []))}
+    return list(map(Requirement, told.get_all("Requires-Dist", [])))
+
+
+def test_what_the_wheel_asks_for_brings_one_pyspark_and_a_pandas_that_spark_supports(
+    wheel: Path,
+) -> None:
+    always = (one for one in requirements(wheel) if "extra" not in str(one.marker))
+    asked = {one.name: one for one in always}
     assert {name for name in asked if "spark" in name} == {"pyspark"}
     assert asked["pandas"].marker is None
     assert not asked["pandas"].specifier.contains("3.0.0")
@@ -135,9 +140,11 @@ def test_what_the_wheel_asks_for_brings_one_pyspark_and_a_pandas_that_spark_supp
 
 
 def test_nothing_that_is_installed_with_it_brings_another_pyspark() -> None:
-    """The lock overrides that one demand, which a package of the tests makes and no other may."""
-    uv = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["uv"]
-    assert uv == {"override-dependencies": ["pyspark-client; python_version < '0'"]}
+    """The lock overrides that one demand: of the tests, and of the extra that has it on purpose."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    (pyspark,) = [one for one in project["project"]["dependencies"] if one.startswith("pyspark")]
+    uv = project["tool"]["uv"]
+    assert uv == {"override-dependencies": ["pyspark-client; python_version < '0'", pyspark]}
     locked = tomllib.loads((ROOT / "uv.lock").read_text())
     packages = {package["name"]: package for package in locked["package"]}
     assert [name for name in packages if name.startswith("pyspark")] == ["pyspark"]
@@ -147,9 +154,11 @@ def test_nothing_that_is_installed_with_it_brings_another_pyspark() -> None:
 
 
 def installed_with_it(packages: Mapping[str, Any]) -> set[str]:
-    """Give all that the wheel asks for, its extras too, and what that asks for."""
+    """Give all that the wheel asks for, its other extras too, and what that asks for."""
     ours = packages["airflow-provider-cdc"]
-    waiting = [*ours["dependencies"], *chain(*ours["optional-dependencies"].values())]
+    extras = ours["optional-dependencies"]
+    others = (extras[name] for name in extras if name != "spark-provider")
+    waiting = [*ours["dependencies"], *chain(*others)]
     found: set[str] = set()
     while waiting:
         name = waiting.pop()["name"]
