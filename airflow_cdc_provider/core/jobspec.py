@@ -85,8 +85,7 @@ class JobSpec:
     assigner_port_last: int = ANY_PORT.stop - 1
     """Where the driver listens for its readers: the first of these that is free."""
     work_dir: str = ""
-    """Where the driver keeps Spark's checkpoint; a new folder for each job run. Empty: a
-    temporary folder."""
+    """The folder of Spark's checkpoint in jobs of an earlier release; nothing is kept there now."""
     driver_log_bytes: int = 0
     """A continuous stream is followed by its driver itself while no more log waits."""
     schema_changes: SchemaPolicy = field(default_factory=SchemaPolicy)

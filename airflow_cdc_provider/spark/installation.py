@@ -24,6 +24,21 @@ from pathlib import Path
 from airflow_cdc_provider.core.errors import SparkInstallationError
 
 _FULL, _CLIENT = "pyspark", "pyspark-client"
+_OLDEST = (3, 5)
+
+
+def require_supported(version: str, *, where: str) -> None:
+    """Raise `SparkInstallationError` if a Spark is older than what jobs call."""
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
+    if numbers >= _OLDEST:
+        return
+    raise SparkInstallationError(
+        f"Spark {version} is too old: jobs need 3.5 or newer",
+        where=where,
+        risk="none: nothing was read or written",
+        remedy="run the job on Spark 3.5 or newer, with a pyspark of the same version; or leave "
+        "what is little to the driver alone, which needs no Spark",
+    )
 
 
 def require_one_pyspark(path: Sequence[str] | None = None) -> None:

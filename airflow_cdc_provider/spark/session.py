@@ -26,13 +26,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.spark.class_archive import archive_options
 from airflow_cdc_provider.spark.executors import require_packages
 from airflow_cdc_provider.spark.failures import SPARK_FAILURES
-from airflow_cdc_provider.spark.installation import require_one_pyspark
+from airflow_cdc_provider.spark.installation import require_one_pyspark, require_supported
 from airflow_cdc_provider.spark.java_home import find_java_home
 from airflow_cdc_provider.spark.package import package_archive
 
@@ -42,12 +43,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DEFAULT_MASTER = "local[*]"
+_CONNECT = "sc://"
 
 _NEEDED = {
     "spark.speculation": "false",
     "spark.python.task.killTimeout": "200ms",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.streaming.stopTimeout": "60s",
     "spark.ui.showConsoleProgress": "false",
 }
 _PREFERRED_LOCALLY = {
@@ -61,10 +62,13 @@ _JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 _LOCAL_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
-def prepare_environment() -> None:
-    """Point Spark at this Python and at a Java, unless the environment already does."""
+def prepare_environment(where: str = DEFAULT_MASTER) -> None:
+    """Point Spark at this Python and at a Java, unless the environment already does.
+
+    Over Spark Connect no Java is started here.
+    """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if not _under_spark_submit():
+    if not _under_spark_submit() and not where.startswith(_CONNECT):
         os.environ["JAVA_HOME"] = str(find_java_home())
 
 
@@ -79,17 +83,18 @@ def open_session(
     if active is not None:
         return checked(active)
     require_one_pyspark()
-    prepare_environment()
+    where = master or DEFAULT_MASTER
+    prepare_environment(where)
     settings = {**_NEEDED, **(conf or {})}
     builder = SparkSession.builder.appName(name)
     if not _under_spark_submit():
-        where = master or DEFAULT_MASTER
         if where.startswith("local"):
             settings = {**_not_submitted(_preferred_locally()), **settings}
-        builder = builder.remote(where) if where.startswith("sc://") else builder.master(where)
+        builder = builder.remote(where) if where.startswith(_CONNECT) else builder.master(where)
     for key, value in settings.items():
         builder = builder.config(key, value)
     spark = checked(builder.getOrCreate())
+    log.info("spark is open: pyspark=%s spark=%s", pyspark.__version__, spark.version)
     if not is_local(spark):
         ship_package(spark)
         context = context_of(spark)
@@ -112,7 +117,8 @@ def close_session() -> None:
 
 
 def checked(spark: SparkSession) -> SparkSession:
-    """Refuse a session whose settings would have two tasks do one task's work."""
+    """Refuse a session that is too old, or whose settings have two tasks do one task's work."""
+    require_supported(spark.version, where="Spark's session")
     if str(spark.conf.get("spark.speculation", "false")).lower() == "true":
         raise RefusedError(
             "spark.speculation is on",

@@ -19,6 +19,7 @@ from airflow_cdc_provider.engine.snapshot.assigner_server import DriverPlace
 from airflow_cdc_provider.engine.snapshot.reader_task import ROW_SCHEMA, ReaderTask, reader_rows
 from airflow_cdc_provider.spark.failures import SPARK_FAILURES, spark_failure
 from airflow_cdc_provider.spark.session import bind_address, is_local, reachable_host, slots
+from airflow_cdc_provider.spark.workers import workers_named
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,8 +56,10 @@ class _SparkReaders:
             return reader_rows(task, batches)
 
         try:
-            numbers = self._spark.range(0, count, 1, count)
-            rows = numbers.mapInArrow(read, ROW_SCHEMA).collect()
+            with workers_named(self._spark, "snapshot reader"):
+                numbers = self._spark.range(0, count, 1, count)
+                readers = numbers.mapInArrow(read, ROW_SCHEMA)
+            rows = readers.collect()
         except SPARK_FAILURES as failure:
             where = f"snapshot of {self._job.spec.pipeline}"
             return spark_failure(failure, where=where, secrets=self._job.servers.secrets)

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 import pyarrow as pa
+from pyspark import TaskContext
 
 from airflow_cdc_provider.columns.arrow_arrays import binaries_of, mask_of, texts_of
 from airflow_cdc_provider.columns.changes import ChangeBatch
@@ -93,14 +94,26 @@ _log_reader: Kept[TailReader] = Kept()
 _change_sink: Kept[ChangeSink] = Kept()
 
 
+def is_first_attempt() -> bool:
+    """Tell whether Spark runs this task for the first time.
+
+    What was kept before is no good for another attempt: the first may have committed a part.
+    """
+    context = TaskContext.get()
+    return context is not None and context.attemptNumber() == 0
+
+
 def read_log(
-    task: StreamTask, turn: Turn, end: LogPosition, *, kept: Kept[TailReader] = _log_reader
+    task: StreamTask, turn: Turn, end: LogPosition, *, keeps: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Read the log up to `end`; yields the parts of encoded batches, or one row with an error."""
+    """Read the log up to `end`; yields the parts of encoded batches, or one row with an error.
+
+    With `keeps` the connection of the micro-batch before is used, and kept for the next.
+    """
     reader: TailReader | None = None
     is_whole = False
     try:
-        reader = kept.take(turn)
+        reader = _log_reader.take(turn) if keeps else None
         if reader is not None and reader.position.server != end.server:
             reader.close()
             reader = None
@@ -115,8 +128,8 @@ def read_log(
         yield _row(ERROR, dumps(error.to_json()).encode())
     finally:
         # also when Spark stops reading half-way: the connection is then ahead of the sink
-        if reader is not None and is_whole:
-            kept.keep(reader, turn)
+        if reader is not None and is_whole and keeps:
+            _log_reader.keep(reader, turn)
         elif reader is not None:
             reader.close()
 
@@ -127,7 +140,7 @@ def apply_changes(
     quiet: QuietLog | None,
     rows: Iterable[pa.RecordBatch],
     *,
-    kept: Kept[ChangeSink] = _change_sink,
+    keeps: bool,
 ) -> Iterator[pa.RecordBatch]:
     """Apply the batches in `rows`; yields one row about them, or one with an error.
 
@@ -138,7 +151,7 @@ def apply_changes(
     changes = 0
     coming: tuple[TableId, ...] = ()
     try:
-        sink = kept.take(turn) or task.open_changes()
+        sink = (_change_sink.take(turn) if keeps else None) or task.open_changes()
         sink.quiet = quiet
         for encoded in joined(_parts(rows)):
             batch = decode(encoded)
@@ -152,8 +165,8 @@ def apply_changes(
     except CdcError as error:
         yield _applied_row(ERROR, error.to_json())
     finally:
-        if sink is not None and is_whole:
-            kept.keep(sink, turn)
+        if sink is not None and is_whole and keeps:
+            _change_sink.keep(sink, turn)
         elif sink is not None:
             sink.close()
 

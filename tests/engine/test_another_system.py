@@ -21,7 +21,6 @@ from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
 from airflow_cdc_provider.core.table_schema import Column, TableSchema
 from airflow_cdc_provider.engine.stream.selection import CapturedTables, Selection
 from airflow_cdc_provider.spark.batch_codec import decode, encode
-from airflow_cdc_provider.spark.log_offsets import offset_of, position_of
 from airflow_cdc_provider.systems import kinds
 from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from tests.engine.counter_log import COUNTER, CounterPoint, CounterPosition
@@ -82,7 +81,7 @@ def test_a_hand_off_and_its_offsets_are_stored_and_read_with_the_systems_name() 
     text = codec.stream_to_text(stream)
     assert '"system":"counter"' in text
     assert codec.stream_from_text(text) == stream
-    assert position_of(offset_of(stream.start)) == stream.start
+    assert codec.position_from_json(codec.position_to_json(stream.start)) == stream.start
 
 
 def test_a_batch_travels_and_only_what_came_after_each_keys_split_is_applied() -> None:

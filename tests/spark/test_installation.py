@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from airflow_cdc_provider.core.errors import SparkInstallationError
-from airflow_cdc_provider.spark.installation import require_one_pyspark
+from airflow_cdc_provider.spark.installation import require_one_pyspark, require_supported
 
 SHARED = ("pyspark/__init__.py", "pyspark/sql/functions.py")
 
@@ -95,3 +95,14 @@ def test_a_pyspark_taken_from_sparks_own_folder_is_not_judged_by_another(tmp_pat
 def test_looking_needs_nothing_of_spark() -> None:
     module = sys.modules[require_one_pyspark.__module__]
     assert not any(getattr(value, "__name__", "") == "pyspark" for value in vars(module).values())
+
+
+@pytest.mark.parametrize("version", ["3.5.0", "3.5.6-amzn-1", "4.0.0", "4.3.0", "10.0.0"])
+def test_a_spark_from_3_5_on_is_taken(version: str) -> None:
+    require_supported(version, where="here")
+
+
+@pytest.mark.parametrize("version", ["2.4.8", "3.4.4"])
+def test_an_older_spark_is_refused_with_the_version_that_is_needed(version: str) -> None:
+    with pytest.raises(SparkInstallationError, match=f"Spark {version} is too old: jobs need 3.5"):
+        require_supported(version, where="here")

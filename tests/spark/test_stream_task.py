@@ -44,7 +44,7 @@ def test_an_end_of_the_former_servers_log_is_not_waited_for_on_a_new_one(
     reading = LogReading({}, reader_id=7301)
     task = StreamTask(open_source(Endpoint.parse(mysql_server.dsn())), sink, reading)
     end = MySqlPosition(_FORMER, start.binlog.at(1 << 30))
-    (row,) = [batch.to_pylist()[0] for batch in read_log(task, Turn("run", 1), end)]
+    (row,) = [batch.to_pylist()[0] for batch in read_log(task, Turn("run", 1), end, keeps=False)]
     assert row["kind"] == ERROR
     error = CdcError.from_json(json.loads(row["part"]))
     assert isinstance(error, SourceUnreachableError), error

@@ -77,8 +77,12 @@ class Following:
     def fenced(self) -> FencedError | None:
         return self.error if isinstance(self.error, FencedError) else None
 
-    def note(self, applied: Iterable[tuple[str, str]]) -> None:
-        """Take in what Spark's workers said of a micro-batch; its error is raised."""
+    def note(self, applied: Iterable[tuple[str, str]]) -> int:
+        """Take in what Spark's workers said of a micro-batch; its error is raised.
+
+        Returns how many changes were applied.
+        """
+        changes = 0
         for kind, body in applied:
             form = json.loads(body)
             if kind == ERROR:
@@ -87,6 +91,8 @@ class Following:
             self.note_applied(
                 quiet_log_from_json(form["quiet"]), tuple(map(TableId.parse, form["coming"]))
             )
+            changes += form["changes"]
+        return changes
 
     def note_applied(self, quiet: QuietLog | None, coming: Sequence[TableId]) -> None:
         """Take in what was passed over by now, and which tables the log says have come."""

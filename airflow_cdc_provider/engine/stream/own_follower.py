@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.engine.stream.following import Following
-from airflow_cdc_provider.engine.stream.stream_task import BATCH_BYTES, StreamTask, check_reached
+from airflow_cdc_provider.engine.stream.log_pace import LogPace
+from airflow_cdc_provider.engine.stream.stream_task import StreamTask, check_reached
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.columns.changes import ChangeBatch
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.columns.source_port import LogEnd, TailReader
     from airflow_cdc_provider.core.identifiers import TableId
     from airflow_cdc_provider.core.positions import LogPosition
-
-_ASK_EVERY_S = (0.02, 0.05)
 
 
 class OwnFollower:
@@ -36,34 +35,21 @@ class OwnFollower:
         self._task = task
         self._following = following
         self._most_bytes = most_bytes
-        self._bound = following.bound
 
     def follow(self, start: LogPosition) -> bool:
         """Read and apply from a start; False when more waits."""
-        self._bound = self._following.bound
         with ExitStack() as stack:
             log_end = stack.enter_context(
                 closing(self._task.source.log_end(purpose="end of the log"))
             )
             stretch = stack.enter_context(closing(_Opened(self._task)))
-            while (end := self._next_end(log_end, start)) is not start:
+            pace = LogPace(log_end, self._following)
+            while (end := pace.next_end(start)) is not start:
                 if self._is_much(log_end, start):
                     return False
                 self._apply(stretch, end)
                 start = end
         return True
-
-    def _next_end(self, log_end: LogEnd, start: LogPosition) -> LogPosition:
-        """Wait for log to read; `start` itself at the bound, or when the end is asked for."""
-        waits, wait_s = iter(_ASK_EVERY_S), 0.0
-        while not self._following.ending.wait(wait_s):
-            self._bound = self._bound or self._following.bound
-            found = log_end.next_end(start, bound=self._bound, batch_bytes=BATCH_BYTES)
-            self._bound = found.bound
-            if found.end is not start or self._bound is not None:
-                return found.end
-            wait_s = next(waits, wait_s)
-        return start
 
     def _is_much(self, log_end: LogEnd, start: LogPosition) -> bool:
         if self._most_bytes is None:

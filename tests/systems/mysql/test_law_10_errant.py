@@ -123,7 +123,7 @@ def test_a_reader_that_finds_another_server_than_the_run_began_with_asks_again(
         start = history.later
         ledger.store_stream(StreamSplit(start, None, (TableProgress(TABLE, start),)))
     task = StreamTask(MySqlSource(replica), sink, LogReading({TABLE: plan.schema}, reader_id=7421))
-    (row,) = read_log(task, Turn("errant", 1), whole_position(history.replica))
+    (row,) = read_log(task, Turn("errant", 1), whole_position(history.replica), keeps=False)
     told = row.to_pylist()[0]
     assert told["kind"] == ERROR
     assert f"before others that we have: {history.own}:1" in str(

@@ -1,8 +1,8 @@
 """Where a micro-batch ends: at the end of the server's log, or earlier at the end of a log file.
 
 Both are boundaries between transactions, and both are known without looking into the log. A
-micro-batch may therefore be large, and holds many sink transactions. Progress is the ledger's, not
-the checkpoint's: after a crash reading goes on from the last commit, in the middle of a micro-batch
+micro-batch may therefore be large, and holds many sink transactions. Progress is the ledger's
+alone: after a crash reading goes on from the last commit, in the middle of a micro-batch
 if need be.
 """
 

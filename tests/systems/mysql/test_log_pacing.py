@@ -1,14 +1,10 @@
-"""Where micro-batches end, and how offsets are written."""
+"""Where micro-batches end."""
 
 from __future__ import annotations
 
-import json
-
 import pytest
-from hypothesis import given
 
 from airflow_cdc_provider.core.errors import PositionWentBackError
-from airflow_cdc_provider.spark.log_offsets import offset_of, position_of
 from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet
 from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
 from airflow_cdc_provider.systems.mysql.source.log_pacing import (
@@ -16,28 +12,13 @@ from airflow_cdc_provider.systems.mysql.source.log_pacing import (
     bytes_between,
     next_end,
 )
-from tests.strategies import UUIDS, log_positions
+from tests.strategies import UUIDS
 
 FILES = (LogFile(1, 1000), LogFile(2, 500), LogFile(3, 900), LogFile(4, 200))
 
 
 def at(file: int, offset: int, server: str = UUIDS[0]) -> MySqlPosition:
     return MySqlPosition(server, BinlogPosition(file, offset))
-
-
-@given(log_positions)
-def test_an_offset_reads_back_as_its_position(position: MySqlPosition) -> None:
-    assert position_of(json.loads(json.dumps(offset_of(position)))) == position
-
-
-def test_one_position_has_one_text_however_its_gtids_were_written() -> None:
-    uuid, other = UUIDS[0], UUIDS[1]
-    texts = (f"{other}:1-3,{uuid}:1:2-5", f"{uuid}:1-5,{other}:2-3:1")
-    written = {
-        json.dumps(offset_of(MySqlPosition(uuid, BinlogPosition(1, 4), GtidSet.parse(text))))
-        for text in texts
-    }
-    assert len(written) == 1
 
 
 def test_nothing_new_is_the_very_start() -> None:
