@@ -7,23 +7,16 @@ rows pass through are not Spark's. What is committed is in the sink's ledger, wh
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
-
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.jobspec import JobKind
 from airflow_cdc_provider.engine.job import Job, remembered_failure
 from airflow_cdc_provider.engine.job_result import JobResult
 from airflow_cdc_provider.engine.ownership import kept_lease
 from airflow_cdc_provider.engine.snapshot.assigner_server import DriverPlace
-from airflow_cdc_provider.engine.snapshot.reader_task import ReaderTask, read_splits
+from airflow_cdc_provider.engine.snapshot.reader_task import ReadersEnd, ReaderTask, read_splits
 from airflow_cdc_provider.engine.snapshot.snapshot_run import run_snapshot, worst
 from airflow_cdc_provider.engine.stream.follow import run_stream
 from airflow_cdc_provider.engine.stream.own_follower import OwnFollower
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 def run_in_process(job: Job, *, carries_out: bool = False) -> JobResult:
@@ -49,10 +42,6 @@ class OwnReader:
 
     def run(self, task: ReaderTask, count: int) -> CdcError | None:
         """Run the readers, one after the other."""
-        rows = (row for number in range(count) for row in _rows(read_splits(task, number)))
-        return worst([CdcError.from_json(json.loads(row["error"])) for row in rows])
-
-
-def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, str]]:
-    for batch in batches:
-        yield from batch.to_pylist()
+        batches = (batch for number in range(count) for batch in read_splits(task, number))
+        rows = [row for batch in batches for row in batch.to_pylist()]
+        return worst(ReadersEnd.of(rows).errors)

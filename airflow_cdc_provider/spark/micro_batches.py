@@ -69,7 +69,7 @@ class SparkFollower:
         """Follow from a start, to a bound if there is one."""
         pipeline, run, number = self._job.spec.pipeline, uuid.uuid4().hex, 0
         log.info("spark follows the log: pipeline=%s run=%s from=%s", pipeline, run, start)
-        jobs = NamedJobs(self._spark, f"cdc-stream-{run}")
+        jobs = NamedJobs(self._spark, f"cdc-stream-{pipeline}-{self._job.spec.generation}")
         try:
             with ExitStack() as stack:
                 log_end = self._task.source.log_end(purpose="end of the log")

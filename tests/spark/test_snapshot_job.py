@@ -14,6 +14,7 @@ from airflow_cdc_provider.core.errors import FencedError, ValueRefusedError
 from airflow_cdc_provider.core.jobspec import JobKind
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase, Wanted
 from airflow_cdc_provider.engine.job_result import ExitCode, Outcome
+from airflow_cdc_provider.spark import snapshot_job
 from airflow_cdc_provider.spark.main import run_job
 from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink
 from airflow_cdc_provider.systems.registry import open_sink
@@ -24,6 +25,7 @@ from tests.spark.killing import (
     KillingSink,
 )
 from tests.spark.pipelines import Pipeline
+from tests.spark.shown_jobs import descriptions
 from tests.spark.workload import TABLES, fill
 
 if TYPE_CHECKING:
@@ -51,6 +53,25 @@ def test_a_snapshot_of_a_still_database_is_the_database(
     assert state is not None
     assert state.phase is Phase.SNAPSHOT
     assert {table.phase for table in pipeline.store.tables(pipeline.name)} == {TablePhase.READ}
+
+
+def test_a_reader_that_has_worked_for_long_is_followed_by_another_and_sparks_ui_tells_how_far_it_is(
+    spark: SparkSession, make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot_job, "READER_S", 0.0)  # a split each
+    pipeline = make_pipeline(overrides={"split_rows": 1000, "max_connections": 2})
+    fill(pipeline, 3000)
+    pipeline.plan(TABLES)
+    generation = pipeline.take_over()
+    spec = pipeline.spec(JobKind.SNAPSHOT, generation)
+    result = run_job(spec, spark, servers=pipeline.servers())
+    assert (result.outcome, result.rows) == (Outcome.FINISHED, 9000)
+    pipeline.assert_equal()
+    shown = descriptions(spark, f"cdc-snapshot-{pipeline.name}-{generation}")
+    assert len(shown) == result.splits + 1
+    told = f"snapshot of {pipeline.name}: 1 readers; {result.splits} splits with 9,000 rows before"
+    assert shown[-1].startswith(told), shown
+    assert spark.sparkContext.getLocalProperty("spark.jobGroup.id") is None
 
 
 def test_a_second_snapshot_job_reads_nothing_again(

@@ -26,6 +26,7 @@ from tests.servers.replication import pair_of, part
 from tests.servers.throwaway import MySqlServer
 from tests.spark.conftest import MakePipeline
 from tests.spark.pipelines import Pipeline
+from tests.spark.shown_jobs import descriptions
 from tests.spark.workload import TABLES, fill, writing
 
 if TYPE_CHECKING:
@@ -69,6 +70,10 @@ def test_a_database_that_is_written_to_is_copied_and_caught_up(
     assert state is not None
     assert state.phase is Phase.STOPPED
     assert {t.phase for t in pipeline.store.tables(pipeline.name)} == {TablePhase.CONSISTENT}
+    shown = descriptions(spark, f"cdc-stream-{pipeline.name}-{result.generation}")
+    assert shown
+    assert all(one.startswith(f"stream of {pipeline.name}: log up to ") for one in shown)
+    assert shown[0].endswith("; the first micro-batch")
 
 
 def test_a_bounded_run_with_nothing_new_ends(

@@ -1,6 +1,7 @@
 """One snapshot reader: what runs in one Spark task on an executor.
 
-A reader pulls splits until none is left: claim, read with watermarks, publish with the report in
+A reader pulls splits until none is left, or until it has worked for some minutes and another
+follows it: claim, read with watermarks, publish with the report in
 one sink transaction, report, and the next. It opens its connections when it gets its first split
 and keeps them. What may pass is tried again in place with growing waits, over fresh connections;
 a split that is too big is cut in two; what reading again does not mend is refused. Expected
@@ -14,13 +15,14 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 
-from airflow_cdc_provider.columns.arrow_arrays import numbers_of, texts_of
+from airflow_cdc_provider.columns.arrow_arrays import mask_of, numbers_of, texts_of
 from airflow_cdc_provider.columns.sink_port import Sink, SplitSink
 from airflow_cdc_provider.columns.source_port import Source, SplitReader, SplitReading
 from airflow_cdc_provider.core.errors import (
@@ -37,8 +39,15 @@ from airflow_cdc_provider.engine.snapshot.remote_assigner import RemoteAssigner
 
 log = logging.getLogger(__name__)
 
-ROW_SCHEMA = "reader int, error string"
-_ARROW_SCHEMA = pa.schema([("reader", pa.int32()), ("error", pa.string())])
+ROW_SCHEMA = "error string, splits long, rows long, is_relieved boolean"
+_ARROW_SCHEMA = pa.schema(
+    [
+        ("error", pa.string()),
+        ("splits", pa.int64()),
+        ("rows", pa.int64()),
+        ("is_relieved", pa.bool_()),
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +61,54 @@ class ReaderTask:
     reading: SplitReading
     """As the first reader does it; the ids of the others count on from its."""
     back_off: BackOff = field(default_factory=BackOff)
+    relieved_after_s: float | None = None
+    """A reader that has worked for as long takes no further split; another follows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadersEnd:
+    """What readers of a round did, and how they ended."""
+
+    errors: Sequence[CdcError]
+    splits: int
+    rows: int
+    is_relieved: bool
+    """Whether a reader ended because it had worked for long, so that splits may be left."""
+
+    @classmethod
+    def of(cls, rows: Sequence[Mapping[str, Any]]) -> ReadersEnd:
+        """Read the rows that readers yielded."""
+        errors = [CdcError.from_json(json.loads(row["error"])) for row in rows if row["error"]]
+        return cls(
+            errors,
+            sum(row["splits"] for row in rows),
+            sum(row["rows"] for row in rows),
+            any(row["is_relieved"] for row in rows),
+        )
 
 
 def read_splits(task: ReaderTask, reader: int) -> Iterator[pa.RecordBatch]:
-    """Read splits until none is left; yields one row with an error if it ended with one."""
+    """Read splits until none is left, or for as long as a reader works; yields one row of it."""
+    splits = rows = 0
+    error, is_relieved, began = "", False, time.monotonic()
     try:
         with (
             closing(RemoteAssigner(task.assigner)) as assigner,
             closing(_Reader(task, reader)) as mine,
         ):
-            while (split := assigner.claim()) is not None:
-                mine.read(split, assigner)
-    except CdcError as error:
-        number = numbers_of([reader]).cast(pa.int32())
-        text = texts_of([json.dumps(error.to_json())])
-        yield pa.RecordBatch.from_arrays([number, text], schema=_ARROW_SCHEMA)
+            while not is_relieved and (split := assigner.claim()) is not None:
+                report = mine.read(split, assigner)
+                splits += int(report is not None)
+                rows += report.rows if report is not None else 0
+                is_relieved = _is_over(began, task.relieved_after_s)
+    except CdcError as failure:
+        error = json.dumps(failure.to_json())
+    columns = [texts_of([error]), numbers_of([splits]), numbers_of([rows]), mask_of([is_relieved])]
+    yield pa.RecordBatch.from_arrays(columns, schema=_ARROW_SCHEMA)
+
+
+def _is_over(began: float, most_s: float | None) -> bool:
+    return most_s is not None and time.monotonic() - began >= most_s
 
 
 class _Reader:
@@ -78,17 +120,18 @@ class _Reader:
         self._source: SplitReader | None = None
         self._sink: SplitSink | None = None
 
-    def read(self, split: SnapshotSplit, assigner: RemoteAssigner) -> None:
-        """Bring one split to its end: published, cut or refused."""
+    def read(self, split: SnapshotSplit, assigner: RemoteAssigner) -> SplitReport | None:
+        """Bring one split to its end: published, which is reported, or cut or refused."""
         failures, since = 0, time.monotonic()
         while True:
             try:
-                assigner.report(self._read_once(split, assigner.attempt))
-                return
+                report = self._read_once(split, assigner.attempt)
+                assigner.report(report)
+                return report
             except SplitTooBigError as too_big:
                 self.close()
                 self._cut(split, assigner, too_big)
-                return
+                return None
             except FencedError:
                 raise
             except RetryableError as error:
@@ -96,13 +139,13 @@ class _Reader:
                 failures += 1
                 if self._task.back_off.is_over(time.monotonic() - since):
                     assigner.refuse(split, error)
-                    return
+                    return None
                 log.warning("split is tried again: split=%s cause=%s", split.split_id, error)
                 time.sleep(self._task.back_off.wait_s(failures))
             except CdcError as error:
                 self.close()
                 assigner.refuse(split, error.rewritten(self._task.secrets.scrub))
-                return
+                return None
 
     def close(self) -> None:
         """Let go of the connections; what was not committed is rolled back."""
