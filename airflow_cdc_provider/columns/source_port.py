@@ -96,6 +96,12 @@ class TailReader(Protocol):
     def read_up_to(self, end: LogPosition, *, batch_s: float) -> Iterator[ChangeBatch]:
         """Yield the changes up to `end`, a boundary that this server told."""
 
+    def follow(self, *, batch_s: float, wait_s: float) -> Iterator[ChangeBatch | None]:
+        """Yield the changes as soon as the server has them, for ever; None every `wait_s` if none.
+
+        `batch_s` is as long as reading one batch may take where more comes all the time.
+        """
+
     def close(self) -> None: ...
 
 

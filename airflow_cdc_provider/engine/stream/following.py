@@ -74,6 +74,11 @@ class Following:
         )
 
     @property
+    def has_end(self) -> bool:
+        """Tell whether the run ends by itself, at a bound that is known or will be."""
+        return self.carries_out or self.bound is not None
+
+    @property
     def fenced(self) -> FencedError | None:
         return self.error if isinstance(self.error, FencedError) else None
 

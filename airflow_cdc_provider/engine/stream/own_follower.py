@@ -1,16 +1,24 @@
 """Following the log in the driver's own process: short stretches need no Spark.
 
-What a micro-batch of Spark's does is done here, with the same reader and the same sink: read up to
-where the log ends, apply, and keep both connections for the next. Batches go from one to the other
-as they are. Reading and applying take turns, so it is slower than Spark's two workers where much
-is to be read; where little is, nothing waits for Spark to plan a micro-batch and to write down that
-it did. That leaves asking the source where its log ends: every 20 to 50 ms while nothing comes.
+What a micro-batch of Spark's does is done here, with the same reader and the same sink. Batches go
+from one to the other as they are. Reading and applying take turns, so it is slower than Spark's two
+workers where much is to be read; where little is, nothing waits for Spark to plan a micro-batch and
+to write down that it did.
+
+A stream that goes on for ever is followed as the server pushes its log, on one connection: what has
+come is applied as soon as nothing more has come, and what comes meanwhile is the next batch. How
+much log waits is asked when reading begins, and again whenever some megabytes were read: short of
+that the answer is no.
+
+A bounded run, and one that carries out requests, ends at a place that the server told. So the end
+of the log is asked for, and the log is read up to there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.errors import CdcError
@@ -25,6 +33,11 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.core.identifiers import TableId
     from airflow_cdc_provider.core.positions import LogPosition
 
+_ASK_EVERY_BYTES = 8 * 1024 * 1024
+"""Of log that was read, until it is asked how much still waits."""
+_HEED_EVERY_S = 0.2
+"""How soon a stream that nothing comes to heeds that it is to end."""
+
 
 class OwnFollower:
     """Follows the log, one batch after the other, until more than `most_bytes` wait."""
@@ -38,18 +51,50 @@ class OwnFollower:
 
     def follow(self, start: LogPosition) -> bool:
         """Read and apply from a start; False when more waits."""
-        with ExitStack() as stack:
-            log_end = stack.enter_context(
-                closing(self._task.source.log_end(purpose="end of the log"))
-            )
-            stretch = stack.enter_context(closing(_Opened(self._task)))
-            pace = LogPace(log_end, self._following)
-            while (end := pace.next_end(start)) is not start:
+        with closing(_Opened(self._task)) as opened:
+            with self._log_end() as log_end:
+                if self._following.has_end:
+                    return self._follow_to_end(log_end, opened, start)
                 if self._is_much(log_end, start):
                     return False
-                self._apply(stretch, end)
-                start = end
+                end = log_end.now()
+            return self._follow_as_it_comes(opened, start, end)
+
+    def _log_end(self) -> closing[LogEnd]:
+        return closing(self._task.source.log_end(purpose="end of the log"))
+
+    # --- as the server pushes it --------------------------------------------------------------
+
+    def _follow_as_it_comes(self, opened: _Opened, start: LogPosition, end: LogPosition) -> bool:
+        """Apply what comes until asked to end; False when much waits."""
+        unasked, sink = 0, opened.sink
+        batches = opened.reader(end).follow(batch_s=self._task.max_batch_s, wait_s=_HEED_EVERY_S)
+        for batch in self._until_asked(batches):
+            if batch is None:
+                continue
+            for applied in self._apply(sink, _whole(batch, batches)):
+                unasked += applied.bytes
+                start = applied.end or start
+            if unasked >= min(_ASK_EVERY_BYTES, self._most_bytes or _ASK_EVERY_BYTES):
+                unasked = 0
+                with self._log_end() as log_end:
+                    if self._is_much(log_end, start):
+                        return False
         return True
+
+    # --- to where it ends ---------------------------------------------------------------------
+
+    def _follow_to_end(self, log_end: LogEnd, opened: _Opened, start: LogPosition) -> bool:
+        pace = LogPace(log_end, self._following)
+        while (end := pace.next_end(start)) is not start:
+            if self._is_much(log_end, start):
+                return False
+            for _ in self._apply(opened.sink, opened.read_up_to(end)):
+                pass
+            start = end
+        return True
+
+    # --- both ---------------------------------------------------------------------------------
 
     def _is_much(self, log_end: LogEnd, start: LogPosition) -> bool:
         if self._most_bytes is None:
@@ -57,26 +102,42 @@ class OwnFollower:
         waiting = log_end.bytes_behind(start)
         return waiting is not None and waiting > self._most_bytes
 
-    def _apply(self, opened: _Opened, end: LogPosition) -> None:
-        """Apply the log up to an end; a transaction half-way is rolled back where asked to end."""
+    def _apply(
+        self, sink: ChangeSink, batches: Iterable[ChangeBatch | None]
+    ) -> Iterator[ChangeBatch]:
+        """Apply batches and yield them; a transaction half-way is rolled back where asked to end.
+
+        The ledger's rows are locked meanwhile, and the other threads leave them alone.
+        """
         following, passed_over = self._following, self._following.passed_over
         with passed_over.micro_batch:
-            opened.sink.quiet = passed_over.take()
+            sink.quiet = passed_over.take()
             coming: tuple[TableId, ...] = ()
             try:
-                for batch in self._until_asked(opened.read_up_to(end)):
-                    opened.sink.apply(batch)
+                for batch in self._until_asked(batches):
+                    if batch is None:
+                        continue
+                    sink.apply(batch)
                     coming += batch.barrier.effect.coming if batch.barrier is not None else ()
+                    yield batch
             except CdcError as error:
                 following.error = error
                 raise
-            following.note_applied(opened.sink.quiet, coming)
+            following.note_applied(sink.quiet, coming)
 
-    def _until_asked(self, batches: Iterable[ChangeBatch]) -> Iterator[ChangeBatch]:
+    def _until_asked(self, batches: Iterable[ChangeBatch | None]) -> Iterator[ChangeBatch | None]:
         for batch in batches:
             if self._following.ending.is_set():
                 return
             yield batch
+
+
+def _whole(first: ChangeBatch, more: Iterator[ChangeBatch | None]) -> Iterator[ChangeBatch | None]:
+    """Yield a batch, and what follows it up to the end of its last transaction."""
+    for batch in chain((first,), more):
+        yield batch
+        if batch is not None and batch.end is not None:
+            return
 
 
 class _Opened:
@@ -93,12 +154,17 @@ class _Opened:
             self._sink = self._task.open_changes()
         return self._sink
 
-    def read_up_to(self, end: LogPosition) -> Iterator[ChangeBatch]:
-        """Yield the changes up to an end, which may have been told by another server."""
+    def reader(self, end: LogPosition) -> TailReader:
+        """Return the reader of the log of the server that told its end."""
         if self._reader is not None and self._reader.position.server != end.server:
             self._reader.close()
             self._reader = None
-        reader = self._reader = self._reader or self._task.open_log(end)
+        self._reader = self._reader or self._task.open_log(end)
+        return self._reader
+
+    def read_up_to(self, end: LogPosition) -> Iterator[ChangeBatch]:
+        """Yield the changes up to an end."""
+        reader = self.reader(end)
         if not reader.position.reaches(end):
             yield from reader.read_up_to(end, batch_s=self._task.max_batch_s)
             check_reached(reader.position, end)

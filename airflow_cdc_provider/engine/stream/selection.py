@@ -127,7 +127,7 @@ class Selection:
     of_stopped_table: bool = False
     """It is for one table alone, which the stream leaves alone."""
     _index: TransactionIndex | None = None
-    _works: dict[LogPosition, Work] = field(default_factory=dict)
+    _works: dict[LogPosition, tuple[StreamSplit, Work]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def is_contained(self, position: LogPosition) -> bool:
@@ -137,15 +137,19 @@ class Selection:
             return False
         return barrier is None or position.contains(barrier.point)
 
-    def check_follows(self, position: LogPosition) -> None:
-        """Refuse a batch that begins behind what is committed."""
+    def follows(self, position: LogPosition) -> bool:
+        """Tell whether nothing lies between what is committed and the batch."""
         start = self.batch.start
         if start == position or position.covers(start):
-            return
-        if self.quiet is not None and self.quiet.leads(position, start):
+            return True
+        return self.quiet is not None and self.quiet.leads(position, start)
+
+    def check_follows(self, position: LogPosition) -> None:
+        """Refuse a batch that begins behind what is committed."""
+        if self.follows(position):
             return
         raise PositionWentBackError(
-            f"the batch starts at {start}, the sink is at {position}",
+            f"the batch starts at {self.batch.start}, the sink is at {position}",
             where="applying changes",
             risk="the changes in between would be lost; nothing was applied",
             remedy="read the log again from the sink's position",
@@ -189,9 +193,9 @@ class Selection:
         """Return what is to be applied by a slot that is at `position`."""
         with self._lock:  # slots at one position share one merge
             found = self._works.get(position)
-            if found is None:
-                found = self._works[position] = self._select(position, stream)
-            return found
+            if found is None or found[0] is not stream:  # a table may have left it meanwhile
+                found = self._works[position] = stream, self._select(position, stream)
+            return found[1]
 
     def kept(
         self, position: LogPosition, stream: StreamSplit

@@ -128,7 +128,7 @@ class MySqlSink:
         )
 
         return MySqlChangeSink(
-            lambda: self._session("applying changes"),
+            lambda: self._session("applying changes", scripts=True),
             self.owner,
             CapturedTables(self.plans, columns),
             slots=slots,
@@ -139,6 +139,6 @@ class MySqlSink:
     def _zero_dates(self) -> ZeroDates:
         return ZeroDates(self.settings.zero_dates)
 
-    def _session(self, purpose: str) -> SinkSession:
+    def _session(self, purpose: str, *, scripts: bool = False) -> SinkSession:
         files = self.settings.local_files
-        return SinkSession.open(self.endpoint, purpose=purpose, local_files=files)
+        return SinkSession.open(self.endpoint, purpose=purpose, local_files=files, scripts=scripts)

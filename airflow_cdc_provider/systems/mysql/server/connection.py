@@ -22,7 +22,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pymysql
-from pymysql.constants import FIELD_TYPE
+from pymysql.constants import CLIENT, FIELD_TYPE
 from pymysql.converters import encoders
 
 from airflow_cdc_provider.core.endpoint import Endpoint
@@ -111,11 +111,12 @@ def connect(  # noqa: PLR0913 - each option is one a caller chooses by name
     role: Role = Role.SOURCE,
     local_infile: bool = False,
     raw_values: bool = False,
+    many_statements: bool = False,
 ) -> ServerConnection:
     """Open a session in autocommit mode, or raise an error sorted by remedy.
 
     `purpose` is shown in the server's list of sessions. With `raw_values` cursors give every
-    value as the bytes the server sent.
+    value as the bytes the server sent. `many_statements` permits several in one command.
     """
     options: dict[str, Any] = {
         "host": endpoint.host,
@@ -133,6 +134,7 @@ def connect(  # noqa: PLR0913 - each option is one a caller chooses by name
         "read_timeout": read_timeout_s,
         "write_timeout": write_timeout_s,
         "local_infile": local_infile,
+        "client_flag": CLIENT.MULTI_STATEMENTS if many_statements else 0,
         "program_name": f"airflow-cdc {purpose}",
     }
     with server_errors(endpoint, f"connecting for {purpose}", role=role):

@@ -86,6 +86,23 @@ class PreparedStatement:
     """The parameters' types were sent; they hold for later executions."""
 
 
+class _Payload:
+    """A packet that PyMySQL does not look into."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def is_error_packet(self) -> bool:
+        """Leave it to who reads the payload."""
+        return False
+
+
+def _payload_of(data: bytes, _encoding: str) -> _Payload:
+    return _Payload(data)
+
+
 def refuse_local_files(connection: Connection[Cursor]) -> None:
     """Keep PyMySQL from ever answering a server's request for a file of this machine."""
     unlocked: Any = connection
@@ -318,6 +335,18 @@ class RawConnection:
             return bytes(self._inner._read_packet().get_all_data())
         except pymysql.Error as error:
             raise self._translated(error) from None
+
+    def read_payload(self) -> bytes:
+        """Read one whole packet's payload, an ERR packet's too."""
+        try:
+            payload: bytes = self._inner._read_packet(_payload_of).data
+        except pymysql.Error as error:
+            raise self._translated(error) from None
+        return payload
+
+    def name_statement(self, sql: Buffer) -> None:
+        """Say which statement the next answer is to, to name it if the server refuses it."""
+        self._sent = bytes(memoryview(sql)[:_REMEMBERED])
 
     def set_read_timeout(self, seconds: float | None) -> None:
         """Change how long reads wait before the connection counts as lost."""

@@ -23,14 +23,18 @@ def count_changes(
     session: SinkSession, owner: Owner, changes: Mapping[TableId, int], position: LogPosition
 ) -> None:
     """Add to what is counted, in the transaction that makes the changes."""
-    if not changes:
-        return
+    if changes:
+        session.execute(counted_sql(owner, changes, position))
+
+
+def counted_sql(owner: Owner, changes: Mapping[TableId, int], position: LogPosition) -> str:
+    """Return the statement that adds to what is counted."""
     pipeline, at = literal(str(owner.pipeline)), position_literal(position)
     rows = ", ".join(
         f"({pipeline}, {literal(str(table))}, {count}, {at})"
         for table, count in sorted(changes.items())
     )
-    session.execute(
+    return (
         f"INSERT INTO {LEDGER}.changed_table (pipeline, table_name, changes, position) "
         f"VALUES {rows} ON DUPLICATE KEY UPDATE changes = changes + VALUES(changes), "
         "position = VALUES(position)"

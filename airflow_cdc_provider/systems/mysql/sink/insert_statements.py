@@ -93,6 +93,11 @@ class TextStatement:
     def count(self) -> int:
         return int(self.held.num_rows)
 
+    @property
+    def text(self) -> bytes:
+        """Return the statement in one piece."""
+        return b"".join(self.parts)
+
     def rows(self) -> pa.RecordBatch:
         return self.held
 
@@ -227,7 +232,7 @@ class InsertStatements:
 
     # --- text ---------------------------------------------------------------------------------
 
-    def text(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Statement]:
+    def text(self, batches: Iterable[pa.RecordBatch]) -> Iterator[TextStatement]:
         """Yield statements of SQL text."""
         capabilities, around = self._session.capabilities, len(self._head) + len(self._tail)
         limit = capabilities.statement_bytes - around

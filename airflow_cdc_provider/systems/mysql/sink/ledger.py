@@ -91,12 +91,17 @@ _OF_A_PLAN = (
 )
 
 
-def check_generation(session: SinkSession, owner: Owner, *, lock: str = "") -> str:
-    """Refuse unless `owner` may commit; return the plan id. `lock` holds until the commit."""
-    found = session.rows(
+def generation_query(owner: Owner, lock: str) -> str:
+    """Return what asks which generation may commit, and for which plan."""
+    return (
         f"SELECT generation, plan_id FROM {LEDGER}.pipeline "
         f"WHERE {pipeline_is(owner.pipeline)} {lock}"
     )
+
+
+def check_generation(session: SinkSession, owner: Owner, *, lock: str = "") -> str:
+    """Refuse unless `owner` may commit; return the plan id. `lock` holds until the commit."""
+    found = session.rows(generation_query(owner, lock))
     generation, plan_id = (int(found[0][0]), str(found[0][1])) if found else (0, "")
     if generation != owner.generation:
         raise FencedError(

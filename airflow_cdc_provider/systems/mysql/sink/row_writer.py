@@ -88,6 +88,10 @@ class RowWriter:
 
     def delete_keys(self, keys: pa.RecordBatch) -> None:
         """Delete the rows with these keys, if they are there."""
+        self._run(self.delete_statements(keys), counts_rows=False)
+
+    def delete_statements(self, keys: pa.RecordBatch) -> Iterator[TextStatement]:
+        """Yield the statements that delete rows."""
         self._refuse_no_member(keys)
         names = ", ".join(quote_identifier(column.name) for column in self._key)
         head = f"DELETE FROM {self._name} WHERE {names} IN (".encode()
@@ -95,17 +99,13 @@ class RowWriter:
             head = f"DELETE FROM {self._name} WHERE ({names}) IN (".encode()
         capabilities = self._session.capabilities
         limit = capabilities.statement_bytes - len(head) - 1
-
-        def statements() -> Iterator[Statement]:
-            for at in range(0, keys.num_rows, _KEYS_IN_A_DELETE):
-                some = keys.slice(at, _KEYS_IN_A_DELETE)
-                text = key_list(some, self._key, own_charset=capabilities.is_mariadb)
-                for first, end in text.runs(limit):
-                    yield TextStatement(
-                        (head, text.run(first, end), b")"), some.slice(first, end - first)
-                    )
-
-        self._run(statements(), counts_rows=False)
+        for at in range(0, keys.num_rows, _KEYS_IN_A_DELETE):
+            some = keys.slice(at, _KEYS_IN_A_DELETE)
+            text = key_list(some, self._key, own_charset=capabilities.is_mariadb)
+            for first, end in text.runs(limit):
+                yield TextStatement(
+                    (head, text.run(first, end), b")"), some.slice(first, end - first)
+                )
 
     def delete_where(self, condition: str) -> None:
         """Delete the rows that meet a condition."""
@@ -119,6 +119,14 @@ class RowWriter:
         usual = without_no_members(batches, self._columns, apart)
         total = self._write(usual, mode, load=load)
         return total + self._write_no_members(apart, mode)
+
+    def write_statements(
+        self, rows: pa.RecordBatch, mode: WriteMode
+    ) -> Iterator[TextStatement] | None:
+        """Return the statements of SQL text that write rows; None if some are written apart."""
+        apart: list[pa.RecordBatch] = []
+        usual = list(without_no_members([rows], self._columns, apart))
+        return None if apart else self._inserts(mode).text(usual)
 
     def _write(self, batches: Iterable[pa.RecordBatch], mode: WriteMode, *, load: bool) -> int:
         if not (load and self._session.capabilities.takes_local_files):

@@ -11,8 +11,9 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_cdc_provider.core.endpoint import Endpoint
@@ -27,6 +28,7 @@ from airflow_cdc_provider.systems.mysql.server.connection import (
     sink_session,
     sql_mode_statement,
 )
+from airflow_cdc_provider.systems.mysql.server.scripts import ScriptOutcome, run_script
 from airflow_cdc_provider.systems.mysql.sink.sink_capabilities import (
     SinkCapabilities,
     ask_capabilities,
@@ -47,29 +49,56 @@ _PREPARED_PARAMETERS = 32_768
 class SinkSession:
     """A session that writes rows exactly as the source holds them."""
 
-    def __init__(self, connection: ServerConnection, capabilities: SinkCapabilities) -> None:
+    def __init__(
+        self,
+        connection: ServerConnection,
+        capabilities: SinkCapabilities,
+        *,
+        takes_scripts: bool = False,
+    ) -> None:
         self.connection = connection
         self._raw = RawConnection(connection, role=Role.SINK)
         self.capabilities = capabilities
         self.in_transaction = False
+        self.takes_scripts = takes_scripts and self._runs_scripts()
+        """The server runs several statements that come in one command."""
         self.may_prepare = True
         """The server has not refused to prepare a statement."""
         self._prepared: dict[bytes, PreparedStatement] = {}
 
     @classmethod
-    def open(cls, endpoint: Endpoint, *, purpose: str, local_files: bool = True) -> SinkSession:
-        """Connect; `local_files` permits LOAD DATA LOCAL where the server allows it."""
-        connection = connect(endpoint, purpose=purpose, role=Role.SINK, local_infile=local_files)
+    def open(
+        cls, endpoint: Endpoint, *, purpose: str, local_files: bool = True, scripts: bool = False
+    ) -> SinkSession:
+        """Connect; `local_files` permits LOAD DATA LOCAL where the server allows it.
+
+        `scripts` permits several statements in one command, where the server takes such.
+        """
+        connection = connect(
+            endpoint,
+            purpose=purpose,
+            role=Role.SINK,
+            local_infile=local_files,
+            many_statements=scripts,
+        )
         session: SinkSession | None = None
         try:
             sink_session(connection)
             isolation = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
             query(connection, isolation, role=Role.SINK)
-            session = cls(connection, ask_capabilities(connection, local_files=local_files))
+            capabilities = ask_capabilities(connection, local_files=local_files)
+            session = cls(connection, capabilities, takes_scripts=scripts)
             return session
         finally:
             if session is None:
                 connection.close()
+
+    def _runs_scripts(self) -> bool:
+        """Try: what stands between us and the server may not know such."""
+        found = run_script(self._raw, [b"DO 0", b"DO 0"])
+        if found.error is not None:
+            log.warning("statements are sent one by one: sink=%s cause=%s", self.where, found.error)
+        return found.error is None
 
     @property
     def is_lost(self) -> bool:
@@ -117,6 +146,12 @@ class SinkSession:
         """Open a transaction."""
         self.execute("START TRANSACTION")
         self.in_transaction = True
+
+    def begin_with(self, statements: Sequence[bytes]) -> ScriptOutcome:
+        """Open a transaction and run statements in it, all in one round trip."""
+        self.in_transaction = True
+        outcome = run_script(self.raw, [b"START TRANSACTION", *statements])
+        return replace(outcome, answers=outcome.answers[1:])
 
     def commit(self) -> None:
         """Commit; if the reply is lost, the outcome is unknown until the ledger is read."""

@@ -16,6 +16,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columns.keys import key_columns
 from airflow_cdc_provider.columns.sink_port import Owner
@@ -28,6 +29,11 @@ from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.stream.selection import Selection, TableWork, Work
 from airflow_cdc_provider.engine.stream.slots import part_of
 from airflow_cdc_provider.systems.mysql.sink import change_counts, ledger, stopped_rows
+from airflow_cdc_provider.systems.mysql.sink.commit_script import (
+    CommitScripts,
+    RowStatement,
+    is_small,
+)
 from airflow_cdc_provider.systems.mysql.sink.insert_statements import WriteMode
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, NOW_US, pipeline_is
 from airflow_cdc_provider.systems.mysql.sink.row_writer import LoadDoubtedError, RowWriter
@@ -35,6 +41,9 @@ from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.sink_tables import SinkTable
 from airflow_cdc_provider.systems.mysql.sink.slot_rows import moved_to
 from airflow_cdc_provider.systems.mysql.sink.stored_splits import split_named
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +70,10 @@ class _Committed:
     """The slot's row of the ledger."""
 
     position: LogPosition
+    split: str
+    """The stored split's name."""
     stream: StreamSplit
-    """As stored: positions behind it are not yet taken into account."""
+    """The stored split: positions behind it are not yet taken into account."""
 
 
 class SlotWriter:
@@ -88,6 +99,11 @@ class SlotWriter:
         if stopped is not None:
             self._row = stopped_rows.is_table(owner, stopped)
         self._stored: tuple[str, StreamSplit] | None = None
+        self._scripts = CommitScripts(session)
+        self._reached: _Committed | None = None
+        """Where the transaction under way found the slot, or moves it to."""
+        self._left: _Committed | None = None
+        """Where the last one left it; None if that is not for sure."""
         self._open: _Committed | None = None
         self._so_far: SlotOutcome | None = None
         self._is_broken = False
@@ -110,8 +126,13 @@ class SlotWriter:
                 risk="none: all of the transaction was rolled back",
                 remedy="open the sink again and read from the ledger's position",
             )
+        left, self._left = self._left, None
         if self._open is None and selection.batch.end is not None:
-            return self.session.transaction(lambda: self._apply_whole(selection))
+            outcome = self._apply_at_once(selection, left)
+            if outcome is None:
+                outcome = self.session.transaction(lambda: self._apply_whole(selection))
+            self._left = self._reached
+            return outcome
         # Broken unless it says otherwise: an interrupt counts as a failure, too.
         self._is_broken = True
         try:
@@ -121,6 +142,30 @@ class SlotWriter:
         finally:
             if self._is_broken:
                 self.session.rollback()
+
+    def _apply_at_once(self, selection: Selection, left: _Committed | None) -> SlotOutcome | None:
+        """Apply a small batch by a script; None if nothing was done."""
+        if left is None or left.stream.inconsistent or not self._scripts.are_taken:
+            return None
+        if selection.is_contained(left.position) or not selection.follows(left.position):
+            return None
+        end, stopped_by = selection.end_within(left.stream)
+        if end is None or stopped_by is not None or not selection.batch.changes:
+            return None
+        work = selection.work(left.position, left.stream)
+        outcome = replace(_outcome(left.position, work), end=end)
+        rows = self._row_statements(work)
+        if rows is None or not self._scripts.commit(
+            slot_row=self._slot_row(),
+            at=(left.position, left.split),
+            rows=rows,
+            store=self._store_statements(left, outcome),
+            claim=ledger.generation_query(self._owner, self.session.capabilities.share_lock),
+            generation=self._owner.generation,
+        ):
+            return None
+        self._reached = replace(left, position=end)
+        return outcome
 
     def _apply_whole(self, selection: Selection) -> SlotOutcome:
         committed = self._committed()
@@ -160,15 +205,18 @@ class SlotWriter:
     def _committed(self) -> _Committed:
         """Lock and read the slot's row; its split is read once as long as it stays."""
         ledger.check_generation(self.session, self._owner)
-        found = self.session.rows(
-            f"SELECT position, split FROM {LEDGER}.{self._ledger} WHERE {self._row} FOR UPDATE"
-        )
+        found = self.session.rows(self._slot_row())
         if not found:
             raise ledger.no_stream(self._owner, self.session.where)
         position, name = found[0]
         if self._stored is None or self._stored[0] != name:
             self._stored = name, split_named(self.session, self._owner, name)
-        return _Committed(position_from_json(json.loads(position)), self._stored[1])
+        self._reached = _Committed(position_from_json(json.loads(position)), name, self._stored[1])
+        return self._reached
+
+    def _slot_row(self) -> str:
+        """Return what locks the slot's row, and reads its position and the name of its split."""
+        return f"SELECT position, split FROM {LEDGER}.{self._ledger} WHERE {self._row} FOR UPDATE"
 
     def _store(
         self, selection: Selection, committed: _Committed, outcome: SlotOutcome
@@ -177,18 +225,27 @@ class SlotWriter:
         end, stopped_by = selection.end_within(committed.stream)
         if end is None:
             raise ValueError("a part of a transaction is not stored")
-        moved = moved_to(self.session, end, committed.stream, self._owner)
-        self.session.execute(
+        outcome = replace(outcome, end=end, stopped_by=stopped_by)
+        for statement in self._store_statements(committed, outcome):
+            self.session.execute(statement)
+        ledger.claim_commit(self.session, self._owner)
+        self._reached = replace(committed, position=end)
+        return outcome
+
+    def _store_statements(self, committed: _Committed, outcome: SlotOutcome) -> list[str]:
+        """Return what moves the slot to the end of a batch, and counts the batch."""
+        moved = moved_to(self.session, outcome.end, committed.stream, self._owner)
+        statements = [
             f"UPDATE {LEDGER}.{self._ledger} SET {moved}, "
             f"changes = changes + {outcome.changes}, "
             f"transactions = transactions + {outcome.transactions}, "
             f"source_committed_us = GREATEST(source_committed_us, {outcome.committed_us}), "
             f"committed_us = {NOW_US} WHERE {self._row}"
-        )
-        if self._slot == 0:
-            change_counts.count_changes(self.session, self._owner, outcome.changes_of, end)
-        ledger.claim_commit(self.session, self._owner)
-        return replace(outcome, end=end, stopped_by=stopped_by)
+        ]
+        if self._slot == 0 and outcome.changes_of:
+            counted = change_counts.counted_sql(self._owner, outcome.changes_of, outcome.end)
+            statements.append(counted)
+        return statements
 
     # --- rows ---------------------------------------------------------------------------------
 
@@ -199,6 +256,34 @@ class SlotWriter:
                 continue
             with only_of(mine.plan.schema.table):
                 self._write_in_one_way(mine)
+
+    def _row_statements(self, work: Work) -> list[RowStatement] | None:
+        """Return what writes the rows as SQL text; None if that is not the way for them."""
+        mine = [part_of(table, self._slot, self._slots) for table in work.tables]
+        if not is_small(mine):
+            return None
+        statements: list[RowStatement] = []
+        for table in mine:
+            with only_of(table.plan.schema.table):
+                some = self._table_statements(table)
+            if some is None:
+                return None
+            statements += some
+        return statements
+
+    def _table_statements(self, work: TableWork) -> list[RowStatement] | None:
+        """Return what does the same as `_write_table`."""
+        writer, merged = self._writer(work), work.merged
+        upserts = self._upserts(work)
+        mode = WriteMode.UPSERT if upserts else WriteMode.INSERT
+        written = writer.write_statements(merged.upserts, mode)
+        if written is None:
+            return None
+        statements = RowStatement.of(writer.delete_statements(merged.deletes), counts_rows=False)
+        if not upserts:
+            again = writer.delete_statements(self._keys(work))
+            statements += RowStatement.of(again, counts_rows=False)
+        return statements + RowStatement.of(written, counts_rows=not upserts)
 
     def _write_in_one_way(self, work: TableWork) -> None:
         """Load the rows where that is allowed; by INSERT if what became of them is in doubt."""
@@ -214,17 +299,29 @@ class SlotWriter:
 
     def _write_table(self, work: TableWork, *, load: bool) -> None:
         """Delete first, then write: so no row meets the one it takes the place of."""
-        plan, merged = work.plan, work.merged
-        table = self._tables.get(plan.sink_table, SinkTable())
-        key = key_columns(plan.schema)
-        writer = RowWriter(self.session, plan.sink_table, plan.schema.copied_columns, key)
+        writer, merged = self._writer(work), work.merged
         writer.delete_keys(merged.deletes)
-        if table.upserts(plan):
-            fits = load and table.replaces(plan)
+        if self._upserts(work):
+            fits = load and self._table(work).replaces(work.plan)
             writer.write([merged.upserts], WriteMode.UPSERT, load=fits)
             return
-        writer.delete_keys(merged.upserts.select(list(plan.schema.primary_key)))
+        writer.delete_keys(self._keys(work))
         writer.write([merged.upserts], WriteMode.INSERT, load=load)
+
+    def _writer(self, work: TableWork) -> RowWriter:
+        plan = work.plan
+        columns = plan.schema.copied_columns
+        return RowWriter(self.session, plan.sink_table, columns, key_columns(plan.schema))
+
+    def _table(self, work: TableWork) -> SinkTable:
+        return self._tables.get(work.plan.sink_table, SinkTable())
+
+    def _upserts(self, work: TableWork) -> bool:
+        return self._table(work).upserts(work.plan)
+
+    def _keys(self, work: TableWork) -> pa.RecordBatch:
+        """Return the keys of the rows that are written."""
+        return work.merged.upserts.select(list(work.plan.schema.primary_key))
 
 
 def _outcome(position: LogPosition, work: Work) -> SlotOutcome:

@@ -345,9 +345,8 @@ def require_known(endpoint: Endpoint, start: MySqlPosition, held: Sequence[Held]
     """Require that a server's log is the one that was read up to a position."""
     with closing(_short_dump(endpoint, start, held)) as transport:
         known = KnownLog(transport, held, str(endpoint))
-        if not transport.start.by_file:
-            known.receive(_WAIT_S, None)  # MariaDB answers here that it has purged what follows
-        while not known.is_recognised:
+        # MariaDB says only now that it has purged what follows
+        while not (known.is_recognised and transport.has_answered):
             known.receive(_WAIT_S, None)
 
 

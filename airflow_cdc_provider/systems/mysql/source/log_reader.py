@@ -7,6 +7,11 @@ gave is kept for the next call. A batch then ends by its limits or after `batch_
 that a log that comes slowly, or holds little of the captured tables, still moves the position.
 Without `until` it never ends and yields at least every `max_wait_s`, if need be an empty batch.
 
+`follow` never ends either, and waits for nothing but the server: what has come is a batch as soon
+as nothing more has come. Where more comes all the time, a batch takes as long to read as the one
+before took to apply: so a sink that is quick gets small batches at once, and one that is slow gets
+fewer and larger ones.
+
 **How the end is known.** `until` is a boundary that the server told, but the event that ends there
 may never come: it may have been filtered, or be no transaction at all (the header of a new file).
 So places are counted on the headers of all events, heartbeats and rotations included, and not on
@@ -71,6 +76,10 @@ Captured = Collection[TableId] | Callable[[TableId], bool]
 _TYPE, _LOG_POS = 4, 13  # where an event's header holds them
 _ROTATE = 4
 _LONGEST_WAIT_S = 1.0
+_LEAST_READ_S = 0.005
+"""As long a batch may be read, however soon the one before was applied."""
+_QUIET_S = 0.25
+"""Log that holds nothing for the sink is handed out as seldom as this."""
 
 
 class LogReader:
@@ -205,6 +214,33 @@ class LogReader:
         if until is not None:
             yield from self._rest(until)
 
+    def follow(self, *, batch_s: float, wait_s: float) -> Iterator[ChangeBatch | None]:
+        """Yield the changes as the server sends them, for ever; None if none came for `wait_s`.
+
+        Reading a batch takes `batch_s` at most where more comes all the time.
+        """
+        yield from self._feeding
+        decoder, pace = self._decoder, _Pace(batch_s)
+        while True:
+            chunk = self._next_chunk(None, 0.0 if decoder.has_changes else wait_s)
+            if chunk is not None:
+                pace.began(has_changes=decoder.has_changes)
+                self._feeding = map(self._marked, decoder.feed(chunk))
+                for batch in self._feeding:
+                    pace.handed_out()
+                    yield batch
+                    pace.applied()
+                if not pace.is_time(has_changes=decoder.has_changes):
+                    continue
+            is_due = decoder.has_changes or pace.is_time(has_changes=False)
+            found = decoder.flush() if is_due else None
+            if found is not None:
+                pace.handed_out()
+                yield self._marked(found)
+                pace.applied()
+            elif chunk is None:
+                yield None
+
     def prepared(self, name: XaName) -> Prepared | None:
         """Return an XA transaction that is prepared and not committed where the log is read to."""
         return self._decoder.prepared(name)
@@ -338,6 +374,36 @@ def _statements_since(
             yield from statements.found
             statements.found.clear()
     yield from statements.found
+
+
+class _Pace:
+    """When what was read is handed out, though more may come."""
+
+    def __init__(self, most_s: float) -> None:
+        self._most_s = most_s
+        self._read_s = _LEAST_READ_S
+        self._began_at = self._handed_out_at = 0.0
+        self._quiet_until = 0.0
+
+    def began(self, *, has_changes: bool) -> None:
+        """Tell that events came, and whether changes wait already."""
+        if not has_changes:
+            self._began_at = time.monotonic()
+
+    def handed_out(self) -> None:
+        """Tell that a batch is being applied."""
+        self._handed_out_at = time.monotonic()
+
+    def applied(self) -> None:
+        """Tell that the next one is asked for."""
+        self._began_at = now = time.monotonic()
+        self._read_s = min(max(now - self._handed_out_at, _LEAST_READ_S), self._most_s)
+        self._quiet_until = now + _QUIET_S
+
+    def is_time(self, *, has_changes: bool) -> bool:
+        """Tell whether the batch ends now."""
+        until = self._began_at + self._read_s if has_changes else self._quiet_until
+        return time.monotonic() >= until
 
 
 def _folded(captured: Captured) -> Captured:

@@ -74,7 +74,8 @@ class LogTransport:
         self._silence_s = silence_s
         self._with_queries = with_queries
         self._framer = EventFramer()
-        self._heard = 0.0
+        self._heard = False
+        self._heard_at = time.monotonic()
         self._lost: SourceUnreachableError | None = None
         self.has_ended = False
         """The server has said that there is no more."""
@@ -94,6 +95,11 @@ class LogTransport:
         self._poll.register(self._raw.fileno(), select.POLLIN)
         if server_id and self.capabilities.is_mariadb and not self._arrived(_UNHINDERED_S):
             end_hung_dumps(endpoint)
+
+    @property
+    def has_answered(self) -> bool:
+        """Tell whether the server has sent anything, if only an error."""
+        return self._heard
 
     def receive(self, wait_s: float) -> EventChunk | None:
         """Return the events that have come, None if none came within `wait_s`."""
@@ -115,11 +121,12 @@ class LogTransport:
 
     def _read_some(self, deadline: float) -> bool:
         """Read what has come; False if nothing came before the deadline."""
-        if self._heard and not self._arrived(max(deadline - time.monotonic(), 0.0)):
-            if time.monotonic() - self._heard > self._silence_s:
+        if not self._arrived(max(deadline - time.monotonic(), 0.0)):
+            silence_s = self._silence_s if self._heard else _FIRST_BYTES_S
+            if time.monotonic() - self._heard_at > silence_s:
                 self.close()
                 raise SourceUnreachableError(
-                    f"the server was silent for {self._silence_s:g} s, without a heartbeat",
+                    f"the server was silent for {silence_s:g} s, without a heartbeat",
                     self._where,
                     remedy="the log is read on from the last boundary over a new connection",
                 )
@@ -141,7 +148,7 @@ class LogTransport:
             self._lost = lost
             return False
         self._framer.received(count)
-        self._heard = time.monotonic()
+        self._heard, self._heard_at = True, time.monotonic()
         return True
 
     def _dump(self, connection: ServerConnection, server_id: int) -> None:

@@ -69,6 +69,11 @@ class BatchAssembly:
         return MySqlPosition(self.server_uuid, self._binlog, self._gtids.current())
 
     @property
+    def has_changes(self) -> bool:
+        """Tell whether transactions with captured changes wait for their batch to end."""
+        return bool(self._points)
+
+    @property
     def committed_ordinal(self) -> int:
         """Return the place behind the last committed change."""
         return self._committed_ordinal

@@ -131,6 +131,11 @@ class ColumnDecoder:
         return self._assembly.position
 
     @property
+    def has_changes(self) -> bool:
+        """Tell whether transactions with changes are complete and not handed out."""
+        return self._assembly.has_changes
+
+    @property
     def in_transaction(self) -> bool:
         """Tell whether the log goes on inside a transaction."""
         return self._runs.open is not None
