@@ -247,11 +247,15 @@ class ThrowawayServer(SqlServer):
         raise ServerSetupError(f"the server did not start:\n{tail}")
 
     def _accepts(self) -> bool:
+        """Tell whether the server answers, and not another one that took the port in between."""
         try:
-            self.connect(user="root", password="", connect_timeout=5).close()
+            with self.connect(user="root", password="", connect_timeout=5) as connection:
+                cursor = connection.cursor()
+                cursor.execute("SELECT @@datadir")
+                ((found,),) = cursor.fetchall()
         except pymysql.err.OperationalError:
             return False
-        return True
+        return Path(found).resolve() == self.datadir.resolve()
 
     def _end(self, number: signal.Signals) -> None:
         if self._server is None:
