@@ -20,6 +20,7 @@ from airflow_cdc_provider.core.errors import (
     SnapshotRequiredError,
     TablesStoppedError,
 )
+from airflow_cdc_provider.core.history import held_by_stream
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit
@@ -30,12 +31,14 @@ from airflow_cdc_provider.pipeline.steps.checking import require_addable
 from airflow_cdc_provider.pipeline.steps.claims import claim_tables, own_tables, release_tables
 from airflow_cdc_provider.pipeline.steps.ended import require_not_ended
 from airflow_cdc_provider.pipeline.steps.file_changes import require_unchanged
+from airflow_cdc_provider.pipeline.steps.look_again import until_still
 from airflow_cdc_provider.pipeline.steps.servers import origin_now, require_sink
 from airflow_cdc_provider.pipeline.steps.sink import (
     open_ledger,
     open_table_builder,
     open_targets,
     sink_of,
+    source_of,
 )
 from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up
 from airflow_cdc_provider.pipeline.steps.tables import (
@@ -53,16 +56,23 @@ CatchUp = Callable[[Run], object]
 
 
 def add_tables(
-    run: Run, tables: Collection[TableId] = (), *, reach: CatchUp | None = None
+    run: Run,
+    tables: Collection[TableId] = (),
+    *,
+    may_go: Collection[TableId] = frozenset(),
+    reach: CatchUp | None = None,
 ) -> tuple[TableId, ...]:
     """Let the stream follow tables that the file picks and the plan has not; ask for their rows.
 
-    Without `tables` all of them. Returns those that were added; the next run reads them.
+    Without `tables` all of them. Those of `may_go` are left out where they are not at the source
+    any more. Returns those that were added; the next run reads them.
     """
     require_not_ended(run)
 
     def pick(captured: Captured) -> tuple[TablePlan, ...]:
-        return _to_add(run, captured, tables)
+        there = {plan.schema.table for plan in captured.plans}
+        left = [table for table in tables if table in there or table not in may_go]
+        return _to_add(run, captured, left) if left or not tables else ()
 
     return _begin(run, pick, reach)
 
@@ -90,7 +100,14 @@ Pick = Callable[[Captured], tuple[TablePlan, ...]]
 
 
 def _looked_at(run: Run, pick: Pick) -> tuple[Captured, tuple[TablePlan, ...]]:
-    """Refuse what cannot be begun, before anything is changed."""
+    """Refuse what cannot be begun, before anything is changed.
+
+    Tables may come, go and be altered meanwhile: then all is looked at again.
+    """
+    return until_still(lambda: _looked_at_once(run, pick))
+
+
+def _looked_at_once(run: Run, pick: Pick) -> tuple[Captured, tuple[TablePlan, ...]]:
     _require_joins(run)
     with closing(open_targets(run)) as targets:
         require_unchanged(run, claimed=targets.routes())
@@ -105,8 +122,11 @@ def _looked_at(run: Run, pick: Pick) -> tuple[Captured, tuple[TablePlan, ...]]:
 def _begin(run: Run, pick: Pick, reach: CatchUp | None = None) -> tuple[TableId, ...]:
     """Let the stream catch up, then follow tables from there on, and ask for their rows."""
     _, begun = _looked_at(run, pick)
+    if not begun:
+        return ()
     with closing(open_ledger(run)) as ledger:
         _own(run, ledger)
+        _require_goes_on(run, ledger)
         ledger.change_tables(removed=[plan.schema.table for plan in begun])
     with suppress(TablesStoppedError):  # others that stand still do not stand in the way
         (reach or catch_up)(run)
@@ -114,6 +134,8 @@ def _begin(run: Run, pick: Pick, reach: CatchUp | None = None) -> tuple[TableId,
         generation = _own(run, ledger)
         # what the log holds behind the stream's position is the stream's: they are looked at now
         captured, begun = _looked_at(run, pick)
+        if not begun:
+            return ()
         origin = origin_now(run, captured)
         require_sink(run, origin.sink, ledger.plan_id())
         _claim(run, generation, begun, origin.sink)
@@ -234,6 +256,14 @@ def _own(run: Run, ledger: SinkLedger) -> int:
     return generation
 
 
+def _require_goes_on(run: Run, ledger: SinkLedger) -> None:
+    """Refuse where the stream cannot go on in the source's log: it has to catch up without them."""
+    stream = ledger.stream()
+    if stream is not None:
+        followed = [progress.table for progress in stream.tables]
+        source_of(run).require_same_log(stream.start, held_by_stream(stream), followed)
+
+
 def _not_handed_off(run: Run) -> SnapshotRequiredError:
     return SnapshotRequiredError(
         f"the snapshot of {run.name} is not handed off to a stream",
@@ -259,6 +289,8 @@ def _to_add(run: Run, captured: Captured, tables: Collection[TableId]) -> tuple[
     for table in tables:
         if table in planned:
             raise _refused(run, f"{table} is copied already", "leave it out")
+        if table not in new and run.model.picks(table, ignore_case=_folds_names(run)):
+            raise _refused(run, f"{table} is not at the source", "make it there, or leave it out")
         if table not in new:
             raise _refused(run, f"the file does not pick {table}", "put it into source.tables")
     if not new:
@@ -299,8 +331,7 @@ def _claim(run: Run, generation: int, begun: Sequence[TablePlan], sink: str) -> 
 
 
 def _require_gone(run: Run, known: Collection[TableId], tables: Collection[TableId]) -> None:
-    origin = run.store.origin(run.name)
-    fold = origin is not None and origin.names_fold_case
+    fold = _folds_names(run)
     for table in tables:
         if table not in known and not _was_removed(run, table):
             raise _refused(run, f"{table} is not copied", "leave it out")
@@ -312,6 +343,12 @@ def _require_gone(run: Run, known: Collection[TableId], tables: Collection[Table
             )
     if {state.table for state in run.store.tables(run.name)} <= set(tables):
         raise _refused(run, "these are all of its tables", "`drop` the pipeline")
+
+
+def _folds_names(run: Run) -> bool:
+    """Tell whether the source tells names apart without regard to case."""
+    origin = run.store.origin(run.name)
+    return origin is not None and origin.names_fold_case
 
 
 def _refused(run: Run, what: str, remedy: str) -> RefusedError:
