@@ -77,8 +77,9 @@ is not copied is missed when it is too late. They are looked for at each start a
 continuous stream, as soon as the log tells of one, and every minute (in Airflow every
 `new_tables_s` seconds); what a table got before the stream took it up is read like any other row.
 One that cannot be copied as it is, for want of a key or because its target holds rows, is told and
-stops nothing. The copies of a table that pt-online-schema-change and gh-ost work on (`_orders_new`,
-`_orders_gho` and the like) are told and never added.
+stops nothing, and so is one that has gone again by then. The copies of a table that
+pt-online-schema-change and gh-ost work on (`_orders_new`, `_orders_gho` and the like) are told and
+never added.
 
 This page is generated from the model in `airflow_cdc_provider/pipeline/file/model.py`.
 """

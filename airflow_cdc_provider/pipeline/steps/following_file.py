@@ -17,8 +17,14 @@ import re
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import chain
 
-from airflow_cdc_provider.core.errors import CdcError, RefusedError, RetryableError
+from airflow_cdc_provider.core.errors import (
+    CdcError,
+    RefusedError,
+    RetryableError,
+    SchemaMovedError,
+)
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.changing_tables import (
@@ -29,9 +35,11 @@ from airflow_cdc_provider.pipeline.steps.changing_tables import (
 )
 from airflow_cdc_provider.pipeline.steps.checking import differences
 from airflow_cdc_provider.pipeline.steps.file_changes import dropped, follows_file, picked_anew
+from airflow_cdc_provider.pipeline.steps.look_again import until_still
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, open_targets
-from airflow_cdc_provider.pipeline.steps.tables import Captured
+from airflow_cdc_provider.pipeline.steps.tables import Captured, captured_tables, picked_now
 
+_GONE = "it is not at the source any more"
 _COPY_OF_A_TABLE = re.compile(r"_+(.+?)(_\d{14})?_(new|old|gho|ghc|del)", re.IGNORECASE)
 
 
@@ -44,7 +52,8 @@ class Followed:
 
 def follow_file(run: Run, captured: Captured, *, reach: CatchUp | None = None) -> Followed:
     """Add and remove what the file, and the source, have changed since the plan was made."""
-    gone, wanted = dropped(run), wanted_tables(run, captured)
+    looks = chain([captured], iter(lambda: captured_tables(run), None))
+    gone, wanted = dropped(run), until_still(lambda: wanted_tables(run, next(looks)))
     if not (gone or wanted) or not _streams_this_plan(run):
         return Followed()
     lines = []
@@ -53,8 +62,13 @@ def follow_file(run: Run, captured: Captured, *, reach: CatchUp | None = None) -
         names = ", ".join(map(str, gone))
         lines.append(f"removed: {names}, which the file does not pick; the rows in {targets} stay")
     if wanted:
-        names = ", ".join(map(str, add_tables(run, wanted, reach=reach)))
-        lines.append(f"added: {names}; the rows there are will be read beside the stream")
+        may_go = set(wanted) - set(picked_anew(run, wanted))
+        added = add_tables(run, wanted, may_go=may_go, reach=reach)
+        for table in sorted(may_go - set(added)):
+            _tell_once(run, table, _GONE)
+        if added:
+            names = ", ".join(map(str, added))
+            lines.append(f"added: {names}; the rows there are will be read beside the stream")
     return Followed(tuple(lines))
 
 
@@ -109,6 +123,10 @@ def _why_not(run: Run, captured: Captured, table: TableId) -> str:
     try:
         require_addable_alone(run, captured, table)
         _require_free(run, captured, table)
+    except SchemaMovedError:
+        if table in picked_now(run):
+            raise
+        return _GONE
     except RetryableError:
         raise
     except CdcError as refused:
