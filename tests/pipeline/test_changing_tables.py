@@ -7,10 +7,8 @@ from contextlib import closing
 import pytest
 
 from airflow_cdc_provider.core.errors import (
-    ACCEPT_PURGED,
     CdcError,
     FencedError,
-    LogPurgedError,
     PreflightError,
     RefusedError,
     SnapshotRequiredError,
@@ -32,7 +30,6 @@ from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
 from airflow_cdc_provider.pipeline.steps.planning import plan
 from airflow_cdc_provider.pipeline.steps.requests import ask_resync, resync_scope
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, open_targets
-from airflow_cdc_provider.systems.mysql.mysql_source import MySqlSource
 from airflow_cdc_provider.views.status import status
 from tests.pipeline.conftest import Shop
 from tests.pipeline.test_nothing_to_stream import NO_SPARK
@@ -371,28 +368,3 @@ def test_a_reset_of_a_table_ends_what_was_asked_of_it_before(shop: Shop) -> None
     give_back(run)
     synced(shop)
     assert at_sink(shop, "later") == at_source(shop, "later")
-
-
-def test_a_table_is_not_taken_out_before_it_is_known_that_the_stream_can_go_on(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shop.at_source("CREATE TABLE others (id INT PRIMARY KEY)")
-    synced(shop)
-    orders = TableId(shop.database, "orders")
-
-    def purged(*_: object) -> str:
-        raise LogPurgedError("the log is purged", "source", "changes", ACCEPT_PURGED)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(MySqlSource, "require_same_log", purged)
-        run = shop.run()
-        with pytest.raises(LogPurgedError, match="`accept`"):
-            reset_tables(run, [orders])
-        give_back(run)
-    with closing(open_ledger(run)) as ledger:
-        stream = ledger.stream()
-    assert stream is not None
-    assert stream.progress_of(orders) is not None
-    shop.at_source("UPDATE orders SET note = 'after' WHERE id = 1")
-    synced(shop)
-    assert at_sink(shop, "orders") == at_source(shop, "orders")

@@ -12,6 +12,8 @@ import pytest
 
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import CdcError, LogPurgedError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.pipeline.steps.changing_tables import reset_tables
 from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
 from airflow_cdc_provider.pipeline.steps.overrides import accept_source, source_to_accept
@@ -69,6 +71,9 @@ def test_purged_log_is_named_and_all_tables_are_read_again_if_a_person_says_so(
         if found.groups():
             assert int(found[2]) - int(found[1]) == 2
         assert "`accept`" in refused.remedy
+        with pytest.raises(LogPurgedError, match="`accept`"):
+            reset_tables(shop.run(), [TableId("shop", "orders")])
+        # it has not left the stream, which cannot go on without it either
         assert names(source_to_accept(shop.run())) == sorted(TABLES)
         accept_source(shop.run(), reason="the disk was full")
         shop.at_source("UPDATE orders SET v = 8 WHERE id = 2")
