@@ -13,8 +13,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
+from airflow_cdc_provider.core.backoff import BackOff
 from airflow_cdc_provider.core.errors import CdcError, RetryableError
-from airflow_cdc_provider.engine.backoff import BackOff
 from airflow_cdc_provider.engine.job import Job
 
 log = logging.getLogger(__name__)

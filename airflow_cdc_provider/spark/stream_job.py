@@ -14,8 +14,8 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
+from airflow_cdc_provider.core.backoff import BackOff
 from airflow_cdc_provider.core.positions import LogPosition
-from airflow_cdc_provider.engine.backoff import BackOff
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.job_result import JobResult
 from airflow_cdc_provider.engine.stream import follow

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from airflow_cdc_provider.columns.source_port import Boundaries
+from airflow_cdc_provider.core.backoff import BackOff
 from airflow_cdc_provider.core.errors import AssignerPortError, FencedError, SourceUnreachableError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.keys import Key, KeyRange
@@ -22,7 +23,6 @@ from airflow_cdc_provider.core.lifecycle import SplitStatus, TablePhase
 from airflow_cdc_provider.core.records import TablePlan, TableState
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.table_schema import Column, TableSchema
-from airflow_cdc_provider.engine.backoff import BackOff
 from airflow_cdc_provider.engine.snapshot.assigner import SplitAssigner
 from airflow_cdc_provider.engine.snapshot.assigner_server import AssignerServer, DriverPlace
 from airflow_cdc_provider.engine.snapshot.certificates import own_certificate

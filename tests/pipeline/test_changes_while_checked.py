@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
+from airflow_cdc_provider.core.backoff import BackOff
 from airflow_cdc_provider.core.errors import SchemaMovedError
-from airflow_cdc_provider.engine.backoff import BackOff
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps import checking, look_again
 from airflow_cdc_provider.pipeline.steps.checking import check, require_fit

@@ -7,8 +7,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from airflow_cdc_provider.core.backoff import BackOff
 from airflow_cdc_provider.core.findings import Level
-from airflow_cdc_provider.engine.backoff import BackOff
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.checking import check
 from airflow_cdc_provider.systems.mysql.source import watermarks

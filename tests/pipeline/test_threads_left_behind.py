@@ -15,10 +15,10 @@ from airflow_cdc_provider.columns.source_port import SplitReader
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import TablePhase, Wanted
+from airflow_cdc_provider.core.open_connections import OpenConnections
 from airflow_cdc_provider.core.requests import Request, RequestStatus
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.job import Job, remembered_failure
-from airflow_cdc_provider.engine.open_connections import OpenConnections
 from airflow_cdc_provider.engine.requests import resync, worker
 from airflow_cdc_provider.engine.requests.reads import Read, open_readers
 from airflow_cdc_provider.engine.requests.resync import Resync

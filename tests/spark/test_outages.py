@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from airflow_cdc_provider.core.backoff import BackOff
 from airflow_cdc_provider.core.errors import (
     FencedError,
     SinkUnreachableError,
@@ -26,7 +27,6 @@ from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.jobspec import JobKind, StreamMode
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
 from airflow_cdc_provider.core.positions import LogPosition
-from airflow_cdc_provider.engine.backoff import BackOff
 from airflow_cdc_provider.engine.in_process import OwnReader
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.job_result import JobResult, Outcome

@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 
+from airflow_cdc_provider.core.backoff import BackOff
 from airflow_cdc_provider.core.errors import (
     CdcError,
     FencedError,
@@ -30,11 +31,10 @@ from airflow_cdc_provider.core.errors import (
     TableChangedError,
 )
 from airflow_cdc_provider.core.lifecycle import TablePhase
+from airflow_cdc_provider.core.open_connections import OpenConnections
 from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStatus
 from airflow_cdc_provider.core.stopped_tables import StoppedTable
-from airflow_cdc_provider.engine.backoff import BackOff
 from airflow_cdc_provider.engine.job import Job
-from airflow_cdc_provider.engine.open_connections import OpenConnections
 from airflow_cdc_provider.engine.requests.reads import room_for_readers
 from airflow_cdc_provider.engine.requests.resync import GivenUpError, Resync, Surroundings
 from airflow_cdc_provider.engine.requests.side_by_side import ReaderRoom, may_begin

@@ -15,13 +15,13 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from airflow_cdc_provider.columns.source_port import Boundaries
+from airflow_cdc_provider.core.backoff import BackOff
 from airflow_cdc_provider.core.errors import CdcError, FencedError, RetryableError
 from airflow_cdc_provider.core.keys import Key
 from airflow_cdc_provider.core.lifecycle import SplitStatus
 from airflow_cdc_provider.core.records import SplitState, TableState
 from airflow_cdc_provider.core.split_planner import splits_between
 from airflow_cdc_provider.core.splits import SnapshotSplit
-from airflow_cdc_provider.engine.backoff import BackOff
 from airflow_cdc_provider.engine.snapshot.assigner import SplitAssigner
 
 log = logging.getLogger(__name__)

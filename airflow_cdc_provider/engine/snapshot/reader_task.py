@@ -25,6 +25,7 @@ import pyarrow as pa
 from airflow_cdc_provider.columns.arrow_arrays import mask_of, numbers_of, texts_of
 from airflow_cdc_provider.columns.sink_port import Sink, SplitSink
 from airflow_cdc_provider.columns.source_port import Source, SplitReader, SplitReading
+from airflow_cdc_provider.core.backoff import BackOff
 from airflow_cdc_provider.core.errors import (
     CdcError,
     FencedError,
@@ -32,7 +33,6 @@ from airflow_cdc_provider.core.errors import (
     SplitTooBigError,
 )
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
-from airflow_cdc_provider.engine.backoff import BackOff
 from airflow_cdc_provider.engine.scrubbing import Secrets
 from airflow_cdc_provider.engine.snapshot.door import AssignerAddress
 from airflow_cdc_provider.engine.snapshot.remote_assigner import RemoteAssigner

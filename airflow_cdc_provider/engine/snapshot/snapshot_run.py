@@ -18,6 +18,7 @@ from contextlib import closing, suppress
 from typing import Protocol
 
 from airflow_cdc_provider.columns.source_port import SplitReading
+from airflow_cdc_provider.core.backoff import BackOff
 from airflow_cdc_provider.core.errors import (
     CdcError,
     FencedError,
@@ -29,7 +30,6 @@ from airflow_cdc_provider.core.history import Held, held_by_reports
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
 from airflow_cdc_provider.core.stream_split import smallest
-from airflow_cdc_provider.engine.backoff import BackOff
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.job_result import JobResult, Outcome
 from airflow_cdc_provider.engine.ownership import Ownership

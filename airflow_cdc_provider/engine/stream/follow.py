@@ -22,6 +22,7 @@ from typing import Protocol
 
 from airflow_cdc_provider.columns.sink_port import SinkLedger, StreamCounts
 from airflow_cdc_provider.columns.source_port import LogReading
+from airflow_cdc_provider.core.backoff import BackOff
 from airflow_cdc_provider.core.errors import (
     CdcError,
     RetryableError,
@@ -34,7 +35,6 @@ from airflow_cdc_provider.core.jobspec import StreamMode
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.stream_split import StreamSplit
-from airflow_cdc_provider.engine.backoff import BackOff
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.job_result import JobResult, Outcome
 from airflow_cdc_provider.engine.ownership import Ownership

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from airflow_cdc_provider.core.backoff import BackOff
 from airflow_cdc_provider.core.errors import SchemaMovedError
-from airflow_cdc_provider.engine.backoff import BackOff
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

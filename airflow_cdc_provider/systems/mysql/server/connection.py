@@ -27,7 +27,7 @@ from pymysql.converters import encoders
 
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import AccessDeniedError, RefusedError
-from airflow_cdc_provider.engine.open_connections import note_open
+from airflow_cdc_provider.core.open_connections import note_open
 from airflow_cdc_provider.systems.mysql.server.raw_connection import (
     FieldDescriptor,
     PreparedStatement,
