@@ -203,7 +203,7 @@ def _dates(
         return Decoded(_parsed(raw, wanted))
     if zero_dates is ZeroDates.FAIL:
         row = int(np.flatnonzero(no_day)[0])
-        shown = raw[row].as_py()
+        shown = raw[row].as_buffer().to_pybytes().decode(errors="backslashreplace")
         raise FieldRefusedError(row, f"{shown!r} is no day of the calendar")
     null = no_day if located.null is None else no_day | located.null
     kept = Field(located.start, located.length, null, short=False)

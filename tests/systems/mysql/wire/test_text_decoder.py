@@ -65,6 +65,13 @@ def test_a_value_that_does_not_fit_names_table_column_and_key(bad: bytes) -> Non
         TextDecoder(table).to_arrow(chunk(*rows))
 
 
+def test_a_date_of_damaged_bytes_is_refused_by_name() -> None:
+    table = schema(KEY, Column("d", mysql_type("datetime")))
+    rows = [(b"1", b"2024-01-02 03:04:05"), (b"2", b"1969-00-31 23\xfb59:59")]
+    with pytest.raises(ValueRefusedError, match=r"23\\+xfb59:59.*column d, key id='2'"):
+        TextDecoder(table, zero_dates=ZeroDates.FAIL).to_arrow(chunk(*rows))
+
+
 @pytest.mark.parametrize("bad", [b"1:2:3", b"12:34", b"12:34:5x", b"1234:00:00", b"12-34:56"])
 def test_a_time_of_another_form_is_refused(bad: bytes) -> None:
     table = schema(KEY, Column("t", mysql_type("time")))
