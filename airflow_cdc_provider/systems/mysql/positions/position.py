@@ -23,6 +23,8 @@ from airflow_cdc_provider.systems.mysql.positions.gtid import (
 )
 
 Gtids = GtidSet | MariaDbGtidPosition
+FIRST_EVENT = 4
+"""Where the first event of a log file begins."""
 AnyGtid = Gtid | MariaDbGtid
 
 _FILE = re.compile(r"(?P<base>.+)\.(?P<number>[0-9]{6,})")

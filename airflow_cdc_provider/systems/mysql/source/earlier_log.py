@@ -33,7 +33,7 @@ from airflow_cdc_provider.systems.mysql.binlog.transactions.prepared import (
     XaName,
     rows_are_gone,
 )
-from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition
+from airflow_cdc_provider.systems.mysql.positions.position import FIRST_EVENT, BinlogPosition
 from airflow_cdc_provider.systems.mysql.server.connection import connect, query
 from airflow_cdc_provider.systems.mysql.source.log_transport import NO_SERVER_ID as NO_SERVER_ID
 
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.core.endpoint import Endpoint
 
 log = logging.getLogger(__name__)
-
-_FIRST_EVENT = 4
 
 
 class Reader(Protocol):
@@ -103,7 +101,7 @@ class EarlierLog:
 
     def _prepared_at(self, name: XaName, until: BinlogPosition) -> Prepared | None:
         """Read one file up to a place; return the transaction if it is prepared there."""
-        with closing(self._open_reader(until.at(_FIRST_EVENT), rows=False)) as reader:
+        with closing(self._open_reader(until.at(FIRST_EVENT), rows=False)) as reader:
             for _ in reader.read_to(until):
                 pass
             return reader.prepared(name)

@@ -12,9 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airflow_cdc_provider.core.errors import RESET, PositionWentBackError
-from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
+from airflow_cdc_provider.systems.mysql.positions.position import (
+    FIRST_EVENT,
+    BinlogPosition,
+    MySqlPosition,
+)
 
-_FIRST_EVENT = 4
 """Where the first event of any log file begins."""
 
 
@@ -90,10 +93,10 @@ def _file_cut(
         if file.file_number >= end.file_number:
             break
         if taken and taken + file.bytes > batch_bytes:
-            return BinlogPosition(file.file_number, _FIRST_EVENT, end.base)
+            return BinlogPosition(file.file_number, FIRST_EVENT, end.base)
         taken += file.bytes
         if taken > batch_bytes:
-            return BinlogPosition(_next_file(files, file, end), _FIRST_EVENT, end.base)
+            return BinlogPosition(_next_file(files, file, end), FIRST_EVENT, end.base)
     return end
 
 

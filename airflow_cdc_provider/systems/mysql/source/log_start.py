@@ -27,6 +27,7 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.history import Held
 from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet, MariaDbGtidPosition
 from airflow_cdc_provider.systems.mysql.positions.position import (
+    FIRST_EVENT,
     BinlogPosition,
     Gtids,
     Imprint,
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities
     from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
 
-_FIRST_EVENT = 4
 LARGEST_OFFSET = 0xFFFFFFFF
 """A dump by file takes an offset of 32 bits."""
 
@@ -118,7 +118,7 @@ def purged_unread(connection: ServerConnection, ours: Gtids) -> str | None:
         gone = GtidSet.parse(str(query(connection, "SELECT @@global.gtid_purged")[0][0]))
         return str(gone.subtract(ours)) or None
     oldest = query(connection, "SHOW BINARY LOGS")[0][0]
-    told = query(connection, f"SELECT BINLOG_GTID_POS('{oldest}', {_FIRST_EVENT})")[0][0]
+    told = query(connection, f"SELECT BINLOG_GTID_POS('{oldest}', {FIRST_EVENT})")[0][0]
     gaps = []
     for gtid in MariaDbGtidPosition.parse(str(told or "")):
         known = ours.last.get(gtid.domain)

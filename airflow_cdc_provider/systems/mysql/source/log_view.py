@@ -13,6 +13,7 @@ from airflow_cdc_provider.core.errors import LogPurgedError, RefusedError
 from airflow_cdc_provider.core.logged_events import LogView
 from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet, MariaDbGtidPosition
 from airflow_cdc_provider.systems.mysql.positions.position import (
+    FIRST_EVENT,
     BinlogPosition,
     Gtids,
     MySqlPosition,
@@ -22,7 +23,6 @@ from airflow_cdc_provider.systems.mysql.server.connection import connect, query
 from airflow_cdc_provider.systems.mysql.source.log_files import LogFiles
 from airflow_cdc_provider.systems.mysql.source.log_start import check_start
 from airflow_cdc_provider.systems.mysql.source.log_window import (
-    FIRST_EVENT,
     events_around,
     logged_events,
 )

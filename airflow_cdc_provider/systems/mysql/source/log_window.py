@@ -19,15 +19,17 @@ from airflow_cdc_provider.systems.mysql.binlog.events.event_types import (
     HEADER_BYTES,
     EventType,
 )
-from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
+from airflow_cdc_provider.systems.mysql.positions.position import (
+    FIRST_EVENT,
+    BinlogPosition,
+    MySqlPosition,
+)
 from airflow_cdc_provider.systems.mysql.source.event_framing import rotation_target
 from airflow_cdc_provider.systems.mysql.source.log_transport import NO_SERVER_ID, LogTransport
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.core.endpoint import Endpoint
 
-FIRST_EVENT = 4
-"""Where a log file's first event begins."""
 _PATIENCE_S = 30.0
 _TYPE_AT, _LOG_POS_AT, _FLAGS_AT = 4, 13, 17
 _GTIDS = {

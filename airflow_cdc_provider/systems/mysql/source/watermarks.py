@@ -34,7 +34,11 @@ from airflow_cdc_provider.core.errors import (
     UnsupportedServerError,
 )
 from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet, MariaDbGtidPosition
-from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
+from airflow_cdc_provider.systems.mysql.positions.position import (
+    FIRST_EVENT,
+    BinlogPosition,
+    MySqlPosition,
+)
 from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities, WatermarkMode
 from airflow_cdc_provider.systems.mysql.server.connection import query
 from airflow_cdc_provider.systems.mysql.source.log_files import log_end
@@ -43,7 +47,6 @@ from airflow_cdc_provider.systems.mysql.source.prepared_transactions import prep
 if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
 
-_FIRST_EVENT = 4
 _XA_WAIT_S = 10.0
 _XA_POLL_S = 0.2
 _XA_SHORT_POLL_S = 0.005
@@ -195,7 +198,7 @@ class FileStartWatermarks(_SessionWatermarks):
         end = log_end(self._connection, self._capabilities)
         _require_no_prepared(self._connection)
         self.settled = end
-        return MySqlPosition(self._capabilities.server_uuid, end.at(_FIRST_EVENT))
+        return MySqlPosition(self._capabilities.server_uuid, end.at(FIRST_EVENT))
 
 
 class SnapshotWatermarks:
