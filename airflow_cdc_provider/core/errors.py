@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, Self
 
 RESET = "`reset` the pipeline: the next run reads all tables again"
+"""The remedy where only a new snapshot brings the sink to the source."""
 ACCEPT_PURGED = (
     "`accept` the source with --source, and all tables are read again while they flow; or `reset`; "
     "keep logs longer than the longest pause"
 )
-"""The remedy where only a new snapshot brings the sink to the source."""
+"""The remedy where log was purged that was not applied."""
 
 NOTHING_STARTED = "none: nothing was started"
 NOTHING_CHANGED = "none: nothing was changed"

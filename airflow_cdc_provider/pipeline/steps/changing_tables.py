@@ -20,7 +20,6 @@ from airflow_cdc_provider.core.errors import (
     SnapshotRequiredError,
     TablesStoppedError,
 )
-from airflow_cdc_provider.core.history import held_by_stream
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit
@@ -37,8 +36,8 @@ from airflow_cdc_provider.pipeline.steps.sink import (
     open_ledger,
     open_table_builder,
     open_targets,
+    require_log_goes_on,
     sink_of,
-    source_of,
 )
 from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up
 from airflow_cdc_provider.pipeline.steps.tables import (
@@ -260,8 +259,7 @@ def _require_goes_on(run: Run, ledger: SinkLedger) -> None:
     """Refuse where the stream cannot go on in the source's log: it has to catch up without them."""
     stream = ledger.stream()
     if stream is not None:
-        followed = [progress.table for progress in stream.tables]
-        source_of(run).require_same_log(stream.start, held_by_stream(stream), followed)
+        require_log_goes_on(run, stream)
 
 
 def _not_handed_off(run: Run) -> SnapshotRequiredError:

@@ -23,7 +23,6 @@ from airflow_cdc_provider.core.errors import (
     RefusedError,
     SnapshotRequiredError,
 )
-from airflow_cdc_provider.core.history import held_by_stream
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import NoteKind
@@ -34,7 +33,12 @@ from airflow_cdc_provider.engine.stream.refused_place import RefusedPlace, refus
 from airflow_cdc_provider.pipeline.run import Run, take_over
 from airflow_cdc_provider.pipeline.steps.jobs import stream_spec
 from airflow_cdc_provider.pipeline.steps.requests import this_person
-from airflow_cdc_provider.pipeline.steps.sink import open_ledger, sink_of, source_of
+from airflow_cdc_provider.pipeline.steps.sink import (
+    open_ledger,
+    require_log_goes_on,
+    sink_of,
+    source_of,
+)
 from airflow_cdc_provider.state.wishes import set_aside
 
 _MOST = 100
@@ -113,7 +117,7 @@ def _parted(run: Run, ledger: SinkLedger, stream: StreamSplit) -> tuple[Override
     source, stream = source_of(run), stream.passed(stream.start)
     tables = frozenset(progress.table for progress in stream.tables)
     try:
-        source.require_same_log(stream.start, held_by_stream(stream), tables)
+        require_log_goes_on(run, stream)
     except SnapshotRequiredError as error:
         refused = error
     else:
@@ -150,12 +154,14 @@ def _shared(
 
 
 def _goes_on(source: Source, position: LogPosition, kept: Collection[TableId]) -> bool:
-    """Tell whether the log brings tables on from a position; where none are kept it need not."""
+    """Tell whether there are tables that the log is to bring on from a position, and it does."""
+    if not kept:
+        return False
     try:
         source.require_same_log(position, (), kept)
     except SnapshotRequiredError:
         return False
-    return bool(kept)
+    return True
 
 
 def _place(run: Run, stream: StreamSplit, generation: int) -> RefusedPlace | None:

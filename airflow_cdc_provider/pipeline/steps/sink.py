@@ -13,7 +13,9 @@ from airflow_cdc_provider.columns.sink_port import (
     Targets,
 )
 from airflow_cdc_provider.columns.source_port import Source
+from airflow_cdc_provider.core.history import held_by_stream
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.systems.registry import open_sink, open_source
 
@@ -21,6 +23,12 @@ from airflow_cdc_provider.systems.registry import open_sink, open_source
 def source_of(run: Run) -> Source:
     """Return the source; nothing is connected yet."""
     return open_source(run.servers.source)
+
+
+def require_log_goes_on(run: Run, stream: StreamSplit) -> None:
+    """Require that the source's log goes on from where a stream is, for all of its tables."""
+    tables = [progress.table for progress in stream.tables]
+    source_of(run).require_same_log(stream.start, held_by_stream(stream), tables)
 
 
 def sink_of(run: Run, generation: int = 0, plans: Sequence[TablePlan] = ()) -> Sink:

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.errors import CdcError, SnapshotRequiredError
-from airflow_cdc_provider.core.history import held_by_stream
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
 from airflow_cdc_provider.core.keys import bounding_whole
 from airflow_cdc_provider.core.lifecycle import SplitStatus, TablePhase
@@ -37,7 +36,11 @@ from airflow_cdc_provider.pipeline.steps.jobs import (
     JobEnd,
     SparkOptions,
 )
-from airflow_cdc_provider.pipeline.steps.sink import open_ledger, source_of
+from airflow_cdc_provider.pipeline.steps.sink import (
+    open_ledger,
+    require_log_goes_on,
+    source_of,
+)
 from airflow_cdc_provider.systems import registry
 
 if TYPE_CHECKING:
@@ -133,9 +136,8 @@ def _work(
 
 def _is_refused(run: Run, stream: StreamSplit) -> bool:
     """Tell whether the source's log does not go on from the stream's position."""
-    tables = [progress.table for progress in stream.tables]
     try:
-        source_of(run).require_same_log(stream.start, held_by_stream(stream), tables)
+        require_log_goes_on(run, stream)
     except SnapshotRequiredError:
         return True
     return False
