@@ -184,11 +184,11 @@ COMMANDS: Mapping[str, tuple[str, tuple[Option, ...]]] = {
     "cancel": ("give a request up; rows that were read again stay", (FILE, REQUEST, JSON)),
     "add": (
         "let the stream follow tables that the file picks now; only they are read",
-        (FILE, JSON, TABLE),
+        (FILE, JSON, TABLE, WAIT),
     ),
     "remove": (
         "let the stream give up tables that the file does not pick any more; their rows stay",
-        (FILE, JSON, TABLE, DROP_TARGET, YES),
+        (FILE, JSON, TABLE, DROP_TARGET, WAIT, YES),
     ),
     "pause": (
         "ask the pipeline's owner to stop, or to leave single tables alone",
@@ -204,7 +204,7 @@ COMMANDS: Mapping[str, tuple[str, tuple[Option, ...]]] = {
     ),
     "reset": (
         "plan from scratch: the next run reads all tables again, or those that are named",
-        (FILES, JSON, TABLE, YES),
+        (FILES, JSON, TABLE, WAIT, YES),
     ),
     "skip": (
         "go past one place of the log that the stream refuses to pass; the tables that it may have "

@@ -54,6 +54,12 @@ class PipelineCode(FindingCode):
         "it is not the server the plan was made from; refused unless its history contains "
         "what was read",
     )
+    PATTERN_FITS_NOTHING = (
+        "pattern.fits_nothing",
+        "warn",
+        "no table fits a pattern of `source.tables`, or a route, that has a `*`; those that come "
+        "are added, under `new_tables: add`",
+    )
     TABLE_NOT_IN_PLAN = (
         "table.not_in_plan",
         "warn",

@@ -95,7 +95,10 @@ class StateReader(Protocol):
         """Return what was asked of the pipeline, oldest first."""
 
     def to_do(self, name: PipelineName) -> tuple[Request, ...]:
-        """Return the requests that whoever owns the pipeline carries out, oldest first."""
+        """Return the requests that a stream carries out, oldest first."""
+
+    def table_requests(self, name: PipelineName) -> tuple[Request, ...]:
+        """Return the open requests by which tables come, go or begin again, oldest first."""
 
     def added_us(self, name: PipelineName) -> int:
         """Return when the rows of a table were last read beside the stream for the first time."""

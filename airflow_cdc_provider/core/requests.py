@@ -19,6 +19,7 @@ again are the source's at the stream's position.
 from __future__ import annotations
 
 import hashlib
+import secrets
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -38,6 +39,13 @@ from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.splits import Chosen
 
 _SHOWN_RANGES = 3
+_LETTERS = "23456789abcdefghjkmnpqrstuvwxyz"
+"""Those that are not taken for one another."""
+
+
+def new_id(kind: str) -> str:
+    """Return an id that no request has."""
+    return f"{kind}-{''.join(secrets.choice(_LETTERS) for _ in range(6))}"
 
 
 class RequestKind(StrEnum):
@@ -53,11 +61,29 @@ class RequestKind(StrEnum):
     """Have the stream leave tables alone."""
     RESUME = "resume"
     """Bring tables back that the stream leaves alone."""
+    FOLLOW = "follow"
+    """Have the stream follow tables that the file picks: what `add` asks for."""
+    REMOVE = "remove"
+    """Have the stream give up tables that the file does not pick any more."""
+    DROP = "remove and drop"
+    """The same, and drop their tables at the sink."""
+    RESET = "reset"
+    """Begin tables again, as they are defined now."""
 
     @property
     def reads_rows(self) -> bool:
-        """Tell whether rows are read beside the stream; else tables stop or come back."""
-        return self not in {RequestKind.PAUSE, RequestKind.RESUME}
+        """Tell whether rows are read beside the stream."""
+        return self in {RequestKind.RESYNC, RequestKind.BACKFILL, RequestKind.ADD}
+
+    @property
+    def changes_tables(self) -> bool:
+        """Tell whether tables come, go or begin again, which is done between two streams."""
+        return self in {
+            RequestKind.FOLLOW,
+            RequestKind.REMOVE,
+            RequestKind.DROP,
+            RequestKind.RESET,
+        }
 
 
 class RequestStatus(StrEnum):

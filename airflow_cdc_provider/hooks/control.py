@@ -96,33 +96,24 @@ def _restart(steps: CdcSteps, _: Sequence[TableId], wait_s: float) -> str:
     return pausing.restart(steps.run, wait_s=wait_s)
 
 
-def _add(steps: CdcSteps, tables: Sequence[TableId], _: float) -> str:
-    from airflow_cdc_provider.pipeline.steps.changing_tables import (  # noqa: PLC0415 - see above
-        add_tables,
-    )
+def _add(steps: CdcSteps, tables: Sequence[TableId], wait_s: float) -> str:
+    from airflow_cdc_provider.pipeline.steps import table_requests  # noqa: PLC0415 - see above
 
-    added = ", ".join(map(str, add_tables(steps.run, tables)))
-    return f"the stream follows {added} from now on, and the next run reads the rows there are"
+    return table_requests.add(steps.run, tables, wait_s=wait_s)
 
 
-def _remove(steps: CdcSteps, tables: Sequence[TableId], _: float) -> str:
-    from airflow_cdc_provider.pipeline.steps.changing_tables import (  # noqa: PLC0415 - see above
-        remove_tables,
-    )
+def _remove(steps: CdcSteps, tables: Sequence[TableId], wait_s: float) -> str:
+    from airflow_cdc_provider.pipeline.steps import table_requests  # noqa: PLC0415 - see above
 
-    targets = ", ".join(map(str, remove_tables(steps.run, tables)))
-    names = ", ".join(map(str, tables))
-    if not targets:
-        return f"{names} was removed before, and nothing was left to do"
-    return f"{names} is not copied any more. The rows in {targets} stay"
+    return table_requests.remove(steps.run, tables, wait_s=wait_s)
 
 
-def _reset(steps: CdcSteps, tables: Sequence[TableId], _: float) -> str:
+def _reset(steps: CdcSteps, tables: Sequence[TableId], wait_s: float) -> str:
     from airflow_cdc_provider.pipeline.steps.control import (  # noqa: PLC0415 - see above
         begin_again,
     )
 
-    return begin_again(steps.run, tables)
+    return begin_again(steps.run, tables, wait_s=wait_s)
 
 
 def _drop(steps: CdcSteps, _: Sequence[TableId], __: float) -> str:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.pipeline.run import Run
     from airflow_cdc_provider.pipeline.steps.checking import CheckReport
     from airflow_cdc_provider.pipeline.steps.jobs import JobProcess, SparkOptions
+    from airflow_cdc_provider.pipeline.steps.later_tables import LaterTables
     from airflow_cdc_provider.pipeline.steps.planning import PlanSummary
     from airflow_cdc_provider.pipeline.steps.repairing import Repair
     from airflow_cdc_provider.pipeline.steps.small_work import JobHere
@@ -100,15 +101,24 @@ class CdcSteps:
 
         return plan(self.run)
 
-    def end_for_new_tables(self) -> bool:
-        """End the stream if there are tables to add, which planning then does."""
+    def later_tables(self, *, every_s: float | None = None) -> LaterTables:
+        """Return what looks for tables that are to come, go or begin again."""
         from airflow_cdc_provider.pipeline.steps.later_tables import (  # noqa: PLC0415 - see above
             LaterTables,
         )
 
-        later = LaterTables(self.run, every_s=0.0)
+        return LaterTables(self.run, every_s)
+
+    def end_for_tables(self) -> bool:
+        """End the stream if tables are to come, go or begin again, which planning then does."""
+        later = self.later_tables(every_s=0.0)
         later.look()
         return later.is_found
+
+    def go_on_with(self, later: LaterTables) -> PlanSummary:
+        """Plan what the stream was ended for, by the file as it was then."""
+        self.run = later.run
+        return self.plan()
 
     def start_snapshot(self) -> JobProcess | JobHere | None:
         """Start the snapshot job; None if the stream has taken over already."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 
-from airflow_cdc_provider.core.errors import RetryableError
+from airflow_cdc_provider.core.errors import FencedError, RetryableError
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.spark_place import SparkPlace
 from airflow_cdc_provider.hooks.job_handle import (
@@ -143,12 +143,19 @@ class CdcJobOperator(CdcOperator):
             handle.log,
         )
 
-    def wait(self, context: Context, steps: CdcSteps, job: JobProcess | JobHere) -> JobEnd:
-        """Wait for the job's end, showing progress."""
+    def wait(
+        self,
+        context: Context,
+        steps: CdcSteps,
+        job: JobProcess | JobHere,
+        look: Callable[[], None] = lambda: None,
+    ) -> JobEnd:
+        """Wait for the job's end, showing progress; `look` is called as often as that."""
         last, pace = "", Pace()
 
         def tell(*, ended: str = "") -> None:
             nonlocal last
+            look()
             status = steps.status()
             send_metrics(status)
             self.show_spark(context, status, job.spec.generation)
@@ -272,8 +279,23 @@ class CdcStreamOperator(CdcJobOperator):
                 self.show_spark(context, steps.status(), job.spec.generation)
                 self._job = self._steps = None  # from here on it is not this task's to end
             else:
-                self.wait(context, steps, job)
+                self._follow(context, steps, job)
             return stream_summary(steps.status())
+
+    def _follow(self, context: Context, steps: CdcSteps, job: JobProcess) -> None:
+        """Wait for the stream's end; it begins again where tables come, go or begin again."""
+        while True:
+            later = steps.later_tables()
+            try:
+                self.wait(context, steps, job, later.look)
+            except FencedError:
+                if not later.is_found:
+                    raise
+            else:
+                return
+            for text in steps.go_on_with(later).changed:
+                self.log.info("%s", text)
+            job = self.start_job(context, lambda: steps.start_stream(mode=self.mode))
 
     def lineage_work(self) -> Work:
         """Tell of all tables."""

@@ -189,8 +189,8 @@ class CdcStreamSensor(TellsLineage, BaseSensorOperator):
         self._start(context, steps, replace(wait, restarts=tried + 1))
 
     def _look(self, context: Context, steps: CdcSteps, wait: _Wait) -> NoReturn:
-        """Have tables that came to the source added, and go on waiting."""
-        if not steps.end_for_new_tables():
+        """Have tables come, go and begin again as is asked, or as the source has them; wait on."""
+        if not steps.end_for_tables():
             self._watch(steps, wait)
         for text in steps.plan().changed:
             self.log.info("%s", text)

@@ -173,8 +173,17 @@ class SqlStateReader:
             return find_requests(connection, name, only_open=only_open)
 
     def to_do(self, name: PipelineName) -> tuple[Request, ...]:
-        """Return the requests that whoever owns the pipeline carries out, oldest first."""
-        return tuple(each for each in self.requests(name, only_open=True) if each.status.is_to_do)
+        """Return the requests that a stream carries out, oldest first."""
+        return tuple(
+            each
+            for each in self.requests(name, only_open=True)
+            if each.status.is_to_do and not each.kind.changes_tables
+        )
+
+    def table_requests(self, name: PipelineName) -> tuple[Request, ...]:
+        """Return the open requests by which tables come, go or begin again, oldest first."""
+        asked = self.requests(name, only_open=True)
+        return tuple(each for each in asked if each.kind.changes_tables)
 
     def added_us(self, name: PipelineName) -> int:
         """Return when an added table's rows were last there, 0 if none was added."""

@@ -57,7 +57,8 @@ UNWATCHED = (
     "it; a run of the pipeline's DAG watches it"
 )
 _TELL_EVERY_US = 60_000_000
-Look = tuple[PipelineState | None, StreamState | None]
+Look = tuple[PipelineState | None, StreamState | None, bool]
+"""The pipeline, its stream, and whether something new is asked about its tables."""
 
 
 class CdcStreamTrigger(BaseTrigger):
@@ -120,11 +121,11 @@ class CdcStreamTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look until there is something to tell."""
         watch = Watch(since_us=self.since_us or now_us())
-        told, stream = "", None
+        told, stream, is_asked = "", None, False
         while True:
             verdict, detail, generation = Verdict.WAITING, "", 0
             try:
-                state, stream = await self._look()
+                state, stream, is_asked = await self._look()
             except StateUnreachableError as error:
                 detail = str(error)  # the stream goes on without the state store, so do we
                 watch = replace(watch, since_us=now_us())
@@ -141,7 +142,7 @@ class CdcStreamTrigger(BaseTrigger):
                     now_us=now_us(),
                 )
             if verdict is Verdict.WAITING:
-                verdict, detail = self._in_time(detail)
+                verdict, detail = self._in_time(detail, is_asked=is_asked)
             if verdict is not Verdict.WAITING:
                 at_us, standing = now_us(), self.standing
                 event = StreamEvent(self.pipeline, verdict, detail, generation, at_us, standing)
@@ -166,11 +167,11 @@ class CdcStreamTrigger(BaseTrigger):
     def _is_time(self) -> bool:
         return now_us() - self._told_us >= _TELL_EVERY_US
 
-    def _in_time(self, detail: str) -> tuple[Verdict, str]:
+    def _in_time(self, detail: str, *, is_asked: bool) -> tuple[Verdict, str]:
         """Go on waiting, unless it is time for something else."""
         if 0 < self.deadline_us <= now_us():
             return Verdict.TIMEOUT, detail or "the time is up"
-        if 0 < self.look_us <= now_us():
+        if is_asked or 0 < self.look_us <= now_us():
             return Verdict.LOOK, detail
         return Verdict.WAITING, detail
 
@@ -193,13 +194,21 @@ class CdcStreamTrigger(BaseTrigger):
         if self._is_time:
             seen = await asyncio.to_thread(standing_tables, reader, name, now_us())
             self._tell_standing(*seen)
-        return await asyncio.to_thread(lambda: (reader.pipeline(name), reader.stream(name)))
+        return await asyncio.to_thread(_look, reader, name)
 
     def _tell_standing(self, count: int, standing: Mapping[str, str]) -> None:
         """Tell once of each table that stopped; one that came back may stop again."""
         for line in standing_lines(standing, self.standing):
             self.log.warning("%s", line)
         self._stand_still, self.standing = count, codes_of(standing)
+
+
+def _look(reader: SqlStateReader, name: PipelineName) -> Look:
+    state, stream = reader.pipeline(name), reader.stream(name)
+    streams = state is not None and (state.phase, state.wanted) == (Phase.STREAMING, Wanted.RUN)
+    # one that waits for something is looked at again as seldom as the source is
+    is_asked = streams and any(not each.error for each in reader.table_requests(name))
+    return state, stream, is_asked
 
 
 def _tell_unwatched(dsn: str, name: PipelineName) -> bool:

@@ -42,7 +42,8 @@ class Verdict(StrEnum):
     """It is wanted, and nobody is at work, or the position stands still."""
     FAILED = "failed"
     LOOK = "look"
-    """All is well, and it is time to look for new tables at the source, on a worker."""
+    """All is well, and it is time to look, on a worker, for new tables at the source and for what
+    is asked about tables."""
     TIMEOUT = "timeout"
 
 

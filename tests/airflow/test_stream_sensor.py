@@ -217,7 +217,7 @@ def test_a_look_for_new_tables_starts_the_stream_again_if_there_are_any(
         planned.append(str(self.run.name))
         return PlanSummary("p", 1, is_new=False, tables=(), handed_off=True, changed=("added",))
 
-    monkeypatch.setattr(CdcSteps, "end_for_new_tables", lambda _: is_found)
+    monkeypatch.setattr(CdcSteps, "end_for_tables", lambda _: is_found)
     monkeypatch.setattr(CdcSteps, "plan", plan)
     with pytest.raises(RestartedError if is_found else TaskDeferred) as ended:
         told(sensor, context, Verdict.LOOK)

@@ -9,17 +9,25 @@ import pytest
 from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import PipelineFileError, UnsupportedTableError
+from airflow_cdc_provider.core.findings import PipelineCode
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline, parse_pipeline
 from airflow_cdc_provider.pipeline.file.patterns import TablePattern
+from airflow_cdc_provider.pipeline.steps.checking import check
 from airflow_cdc_provider.pipeline.steps.planning import plan
-from airflow_cdc_provider.pipeline.steps.tables import require_keys, require_separate, tables_of
+from airflow_cdc_provider.pipeline.steps.tables import (
+    Captured,
+    require_keys,
+    require_separate,
+    tables_of,
+)
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
 from airflow_cdc_provider.systems.mysql.server.catalogue import picked_tables, reserved_for
 from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.registry import open_sink, open_source
 from tests.pipeline.conftest import Shop
+from tests.pipeline.test_changing_tables import synced
 from tests.servers.given import SqlServer
 
 FILE = """\
@@ -52,14 +60,17 @@ def loaded(tables: str, route: str = "", settings: str = "") -> LoadedPipeline:
     return parse_pipeline(FILE.format(tables=tables, route=route, settings=settings))
 
 
-def found(
-    server: SqlServer, tables: str, route: str = "", settings: str = ""
-) -> tuple[TablePlan, ...]:
-    file = loaded(tables, route, settings)
+def captured(server: SqlServer, file: LoadedPipeline) -> Captured:
     endpoint = Endpoint.parse(server.dsn())
     sink = open_sink("mysql", endpoint, Owner(PipelineName("p"), 0))
     with open_source(endpoint).catalogue() as catalogue:
-        return tables_of(file, catalogue, sink).plans
+        return tables_of(file, catalogue, sink)
+
+
+def found(
+    server: SqlServer, tables: str, route: str = "", settings: str = ""
+) -> tuple[TablePlan, ...]:
+    return captured(server, loaded(tables, route, settings)).plans
 
 
 def test_patterns_pick_base_tables_and_routes_say_where(
@@ -82,7 +93,7 @@ def test_patterns_pick_base_tables_and_routes_say_where(
         ("DB.oders", "", "", 4, "did you mean DB.orders?"),
         ('"DB.zzz*"', "", "", 4, "no table fits DB.zzz*"),
         ("DB.orders, DB.totals", "", "", 4, "not a base table but a view"),
-        ('"DB.*"', '"DB.x*": "c.*"', "", 7, "fits none of the pipeline's tables"),
+        ('"DB.*"', '"DB.x": "c.x"', "", 7, "fits none of the pipeline's tables"),
         ('"DB.*"', '"DB.*": "c.one"', "", 7, "both go to c.one"),
         ('"DB.*"', "", '"DB.items": {key: [order_id, line]}', 9, "key: [line, order_id]"),
     ],
@@ -103,6 +114,39 @@ def test_a_file_that_does_not_fit_the_source_is_refused_with_its_line(
     assert f"line {line}" in caught.value.what
 
 
+@pytest.mark.parametrize(
+    ("tables", "route", "where", "pattern"),
+    [
+        ('"DB.orders", "DB.zzz*"', "", "source.tables", "DB.zzz*"),
+        ('"DB.*", "elsewhere*.*"', '"elsewhere*.*": "c.*"', "sink.route", "elsewhere*.*"),
+        ('"DB.*"', '"DB.x*": "c.*"', "sink.route", "DB.x*"),
+    ],
+)
+def test_a_pattern_with_a_star_may_fit_nothing_yet_unless_tables_that_come_are_only_told(
+    mysql_server: SqlServer, database: str, tables: str, route: str, where: str, pattern: str
+) -> None:
+    tables, route, pattern = (text.replace("DB", database) for text in (tables, route, pattern))
+    waiting = captured(mysql_server, loaded(tables, route)).fit_nothing
+    assert (where, pattern) in {(each.where, each.pattern) for each in waiting}
+    text = FILE.format(tables=tables, route=route, settings="")
+    told = parse_pipeline(text.replace("sink:", "  new_tables: tell\nsink:", 1))
+    with pytest.raises(PipelineFileError, match="fits"):
+        captured(mysql_server, told)
+
+
+def test_a_table_that_comes_for_a_pattern_that_fitted_nothing_is_added(shop: Shop) -> None:
+    text, waiting = shop.path.read_text(), f"{shop.database}.new*"
+    picked = f'["{shop.database}.ord*", "{waiting}"]'
+    shop.path.write_text(text.replace(f'["{shop.database}.*"]', picked, 1))
+    findings = {finding.code: finding for finding in check(shop.run()).findings}
+    assert findings[PipelineCode.PATTERN_FITS_NOTHING].subject == f"source.tables: {waiting}"
+    synced(shop)
+    shop.at_source("CREATE TABLE new_one (id INT PRIMARY KEY)")
+    shop.at_source("INSERT INTO new_one VALUES (1), (2)")
+    synced(shop)
+    assert shop.sink_rows("SELECT * FROM new_one ORDER BY id") == [(1,), (2,)]
+
+
 def test_a_table_without_a_primary_key_is_refused(mysql_server: SqlServer, database: str) -> None:
     with pytest.raises(UnsupportedTableError, match="keyless"):
         require_keys(found(mysql_server, f'"{database}.*"'))
@@ -121,9 +165,9 @@ def test_patterns_take_up_neither_a_ledger_nor_the_servers_own_tables(
     shop: Shop, beside_a_ledger: str
 ) -> None:
     patterns = f'"{beside_a_ledger}.*", "airflow*.*", "*l_cdc.*", "*ys.*", "m*sql.*", "*_schema.*"'
-    with pytest.raises(PipelineFileError) as refused:
-        found(shop.sink, patterns)
-    assert "no table fits airflow*.*" in refused.value.what
+    seen = captured(shop.sink, loaded(patterns))
+    assert "airflow*.*" in {each.pattern for each in seen.fit_nothing}
+    assert beside_a_ledger in {plan.schema.table.database for plan in seen.plans}
     with closing(connect(Endpoint.parse(shop.sink.dsn()), purpose="test")) as connection:
         picked = picked_tables(connection, read_capabilities(connection), [TablePattern("*", "*")])
     databases = {fact.table.database for fact in picked}

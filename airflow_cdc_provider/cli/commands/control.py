@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_cdc_provider.cli.commands.each import for_each
-from airflow_cdc_provider.cli.commands.opening import Options
+from airflow_cdc_provider.cli.commands.opening import Options, status_of
 from airflow_cdc_provider.cli.commands.tables import tables_of
 from airflow_cdc_provider.cli.lookup import Lookup
 from airflow_cdc_provider.pipeline.run import Run
@@ -22,7 +22,12 @@ def reset(options: Options, lookup: Lookup, screen: Screen) -> bool:
     names = ", ".join(map(str, tables))
 
     def begin(run: Run) -> str:
-        return control.begin_again(run, tables)
+        return control.begin_again(
+            run,
+            tables,
+            wait_s=options.wait_s,
+            on_tick=lambda: screen.progress(status_of(run)),
+        )
 
     questions = (f"Read {names} of {{}} again, as defined now?", _SURE)
     return for_each(options, lookup, screen, begin, questions)

@@ -1,4 +1,4 @@
-"""Add and remove: single tables of a pipeline that streams."""
+"""Add and remove: single tables of a pipeline, asked of whoever owns it."""
 
 from __future__ import annotations
 
@@ -7,30 +7,27 @@ from airflow_cdc_provider.cli.commands.opening import (
     confirm,
     opened,
     say_done,
+    status_of,
     table_of,
 )
 from airflow_cdc_provider.cli.lookup import Lookup
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.pipeline.steps.changing_tables import (
-    add_tables,
-    remove_tables,
-    targets_of,
-)
+from airflow_cdc_provider.pipeline.steps import table_requests
+from airflow_cdc_provider.pipeline.steps.changing_tables import targets_of
 from airflow_cdc_provider.views.display import Screen
 
 
 def add(options: Options, lookup: Lookup, screen: Screen) -> bool:
     """Let the stream follow tables that the file picks now."""
     with opened(options, lookup, screen) as run:
-        added = add_tables(run, tables_of(options))
-        names = ", ".join(map(str, added))
-        return say_done(
-            run.name,
-            screen,
-            f"the stream follows {names} from now on, and the next run reads the rows there are. "
-            "The other tables are not read again",
+        told = table_requests.add(
+            run,
+            tables_of(options),
+            wait_s=options.wait_s,
+            on_tick=lambda: screen.progress(status_of(run)),
         )
+        return say_done(run.name, screen, told)
 
 
 def remove(options: Options, lookup: Lookup, screen: Screen) -> bool:
@@ -50,13 +47,14 @@ def remove(options: Options, lookup: Lookup, screen: Screen) -> bool:
                 held = "which is not there" if rows is None else f"with its {rows:,} rows"
                 screen.say(f"to be dropped at the sink: {target}, {held}")
             confirm(options, screen, "Drop this at the sink, for good?")
-        targets = ", ".join(map(str, remove_tables(run, tables, drop_targets=dropped)))
-        names = ", ".join(map(str, tables))
-        if not targets:
-            done = f"{names} was removed before, and nothing was left to do"
-            return say_done(run.name, screen, f"{done}; what is at the sink was not looked at")
-        fate = f"{targets} is dropped" if dropped else f"The rows in {targets} stay"
-        return say_done(run.name, screen, f"{names} is not copied any more. {fate}")
+        told = table_requests.remove(
+            run,
+            tables,
+            drop_targets=dropped,
+            wait_s=options.wait_s,
+            on_tick=lambda: screen.progress(status_of(run)),
+        )
+        return say_done(run.name, screen, told)
 
 
 def tables_of(options: Options) -> tuple[TableId, ...]:

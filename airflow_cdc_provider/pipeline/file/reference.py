@@ -79,7 +79,8 @@ continuous stream, as soon as the log tells of one, and every minute (in Airflow
 One that cannot be copied as it is, for want of a key or because its target holds rows, is told and
 stops nothing, and so is one that has gone again by then. The copies of a table that
 pt-online-schema-change and gh-ost work on (`_orders_new`, `_orders_gho` and the like) are told and
-never added.
+never added. A pattern with a `*`, or its route, may fit no table yet: `check` warns of it. Under
+`new_tables: tell`, and where the file picks no table at all, that is refused.
 
 This page is generated from the model in `airflow_cdc_provider/pipeline/file/model.py`.
 """

@@ -76,17 +76,28 @@ def add_tables(
     return _begin(run, pick, reach)
 
 
-def reset_tables(run: Run, tables: Collection[TableId]) -> tuple[TableId, ...]:
+def to_be_added(run: Run, tables: Collection[TableId] = ()) -> tuple[TableId, ...]:
+    """Return what `add_tables` would add, or refuse what it would; nothing is changed."""
+    require_not_ended(run)
+    _, begun = _looked_at(run, lambda captured: _to_add(run, captured, tables))
+    return tuple(plan.schema.table for plan in begun)
+
+
+def reset_tables(
+    run: Run, tables: Collection[TableId], *, reach: CatchUp | None = None
+) -> tuple[TableId, ...]:
     """Begin tables of the plan again, as they are defined now; ask for their rows.
 
     The way on from a stream that ended at a change of theirs, and to another route.
     """
     run.held.begins = frozenset(tables)
+    return _begin(run, lambda captured: _to_reset(run, captured, tables), reach)
 
-    def pick(captured: Captured) -> tuple[TablePlan, ...]:
-        return _to_reset(run, captured, tables)
 
-    return _begin(run, pick)
+def to_be_reset(run: Run, tables: Collection[TableId]) -> tuple[TableId, ...]:
+    """Return what `reset_tables` would begin, or refuse what it would; nothing is changed."""
+    _, begun = _looked_at(run, lambda captured: _to_reset(run, captured, tables))
+    return tuple(plan.schema.table for plan in begun)
 
 
 def require_addable_alone(run: Run, captured: Captured, table: TableId) -> None:
@@ -151,9 +162,14 @@ def _begin(run: Run, pick: Pick, reach: CatchUp | None = None) -> tuple[TableId,
     return names
 
 
+def require_removable(run: Run, tables: Collection[TableId]) -> None:
+    """Refuse tables that `remove_tables` would refuse; nothing is changed."""
+    _require_gone(run, sink_tables(run), tables)
+
+
 def targets_of(run: Run, tables: Collection[TableId]) -> dict[TableId, int | None]:
     """Return the sink's tables of tables that may be removed, and how many rows each has."""
-    known = _sink_tables(run)
+    known = sink_tables(run)
     _require_gone(run, known, tables)
     with closing(open_targets(run)) as targets:
         return {known[table]: targets.rows(known[table]) for table in tables if table in known}
@@ -168,7 +184,7 @@ def remove_tables(
     them: once the stream has let go, and while the claim still keeps others away. What was cut off
     in the middle is brought to its end, and what is done already is left as it is.
     """
-    known = _sink_tables(run)
+    known = sink_tables(run)
     _require_gone(run, known, tables)
     begun = [table for table in tables if table in known]
     if not begun:
@@ -190,7 +206,7 @@ def remove_tables(
     return tuple(gone)
 
 
-def _sink_tables(run: Run) -> dict[TableId, TableId]:
+def sink_tables(run: Run) -> dict[TableId, TableId]:
     """Return where each table goes: of the plan, and those whose claims are not given back."""
     with closing(open_targets(run)) as targets:
         claimed = dict(targets.routes())

@@ -49,6 +49,7 @@ from airflow_cdc_provider.pipeline.steps.sink import (
 )
 from airflow_cdc_provider.pipeline.steps.tables import (
     Captured,
+    FitsNothing,
     captured_tables,
     require_separate,
     shared_targets,
@@ -138,6 +139,7 @@ def _checked(run: Run) -> CheckReport:
         require_separate(run.loaded, planned.plans)
         found = [*_ended(run), *_not_as_planned(run, captured, not_copied, gone)]
         found += _stopped(stopped.values())
+        found += _waiting(captured.fit_nothing)
         found += _targets(run, targets, planned.plans, own_tables(run, sink))
         found += _backfills(run, captured.plans)
         of_later = list(_targets(run, targets, later.plans, frozenset()))
@@ -285,6 +287,19 @@ def _if_reset(findings: Iterable[Finding], found: Collection[Finding]) -> Iterat
         if finding.level is Level.BLOCK and finding not in found:
             why = f"it is not copied, and `add` would be refused: {finding.why}"
             yield replace(finding, level=Level.WARN, why=why)
+
+
+def _waiting(patterns: Iterable[FitsNothing]) -> Iterator[Finding]:
+    for each in patterns:
+        yield Finding(
+            PipelineCode.PATTERN_FITS_NOTHING,
+            Level.WARN,
+            f"{each.where}: {each.pattern}",
+            "no table fits it yet, or the account may not see it",
+            "a pattern that fits tables",
+            "tables that come and fit it are added; if its name is wrong, none is copied",
+            each.fix,
+        )
 
 
 def _stopped(tables: Iterable[StoppedTable]) -> Iterator[Finding]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import closing
 
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.pipeline.run import Run, take_over
-from airflow_cdc_provider.pipeline.steps.changing_tables import reset_tables
 from airflow_cdc_provider.pipeline.steps.claims import release_tables
 from airflow_cdc_provider.pipeline.steps.planning import new_plan
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, sink_of
+from airflow_cdc_provider.pipeline.steps.table_requests import reset_some
 
 _UNLESS = ", unless its file says existing_rows: replace under sink"
 
@@ -33,13 +33,17 @@ def reset(run: Run) -> str:
     )
 
 
-def begin_again(run: Run, tables: Collection[TableId]) -> str:
+def begin_again(
+    run: Run,
+    tables: Collection[TableId],
+    *,
+    wait_s: float = 0.0,
+    on_tick: Callable[[], None] = lambda: None,
+) -> str:
     """Reset some tables; all of them, or none that is named, are the pipeline's own reset."""
     if not tables or set(tables) == {state.table for state in run.store.tables(run.name)}:
         return reset(run)
-    reset_tables(run, tables)
-    names = ", ".join(map(str, tables))
-    return f"{names} begins again with the next run; the other tables are not read again"
+    return reset_some(run, tables, wait_s=wait_s, on_tick=on_tick)
 
 
 def drop(run: Run) -> str:

@@ -120,24 +120,29 @@ def run_continuously(
     """Run every step that is still to do, then stream until asked to stop.
 
     The sink's tables are finished as soon as they are consistent, while the stream runs. Where
-    tables appear that are to be added, the stream ends, takes them in and goes on, in one Spark.
+    tables appear that are to be added, and where it is asked that tables come, go or begin again,
+    the stream ends, does so and goes on, in one Spark.
     """
     with OneSpark() as spark:
         work = _Work(run, options, watcher or Watcher(), spark)
         planned, read = _until_handed_off(work)
         work.watcher.on_step("stream")
         ended = _stream(work)
-        while ended is None:
+        while isinstance(ended, Run):
+            work = replace(work, run=ended)
             try:
                 planned = _planned(work)
                 ended = _stream(work)
             except PausedError:  # between two streams, as it might have been in one
                 ended = JobEnd.stopped(run.name, JobKind.STREAM)
-        return Convergence(planned, read, ended, finish_tables(run))
+        return Convergence(planned, read, ended, finish_tables(work.run))
 
 
-def _stream(work: _Work) -> JobEnd | None:
-    """Stream until asked to stop; None if there are tables to add, and it ended for them."""
+def _stream(work: _Work) -> JobEnd | Run:
+    """Stream until asked to stop, or return the run to go on with: tables come, go or begin again.
+
+    Its file is as it was when that was found.
+    """
     finisher, later = _Finisher(work.run), LaterTables(work.run)
 
     def on_tick() -> None:
@@ -150,7 +155,7 @@ def _stream(work: _Work) -> JobEnd | None:
     except FencedError:
         if not later.is_found:
             raise
-        return None
+        return later.run
 
 
 class _Finisher:

@@ -11,8 +11,11 @@ from __future__ import annotations
 from airflow_cdc_provider.core.errors import CdcError, StreamEndedError, TableChangedError
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.records import PipelineState
+from airflow_cdc_provider.core.requests import RequestKind
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.state.wishes import what_of
+
+_WAYS_ON = frozenset({RequestKind.REMOVE, RequestKind.DROP, RequestKind.RESET})
 
 
 def ended_with(run: Run) -> str:
@@ -20,7 +23,7 @@ def ended_with(run: Run) -> str:
     state = run.store.pipeline(run.name)
     if state is None or not _is_final(state) or not run.store.is_handed_off(run.name):
         return ""
-    return state.error
+    return "" if _is_to_be_mended(run) else state.error
 
 
 def require_not_ended(run: Run) -> None:
@@ -44,6 +47,14 @@ def way_on(run: Run) -> str:
         f"`reset` {run.loaded.path}, and the next run reads all tables again. If its cause is "
         "gone, by a newer release of this product for instance, `resume` lets the next run go on "
         "from the last commit"
+    )
+
+
+def _is_to_be_mended(run: Run) -> bool:
+    """Tell whether it is asked that tables leave or begin again: the next run does so first."""
+    return any(
+        request.kind in _WAYS_ON and not request.is_cancel_wanted
+        for request in run.store.table_requests(run.name)
     )
 
 

@@ -14,9 +14,11 @@ that was in the file all along is not the file's doing, and stops nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import PlanOrigin
+from airflow_cdc_provider.core.requests import RequestKind
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
 from airflow_cdc_provider.pipeline.file.patterns import TablePattern, sink_table
 from airflow_cdc_provider.pipeline.file.problems import Path
@@ -41,7 +43,7 @@ def require_unchanged(
     """
     stored = {(table.table, table.plan.sink_table) for table in run.store.tables(run.name)}
     origin = run.store.origin(run.name)
-    let_be = {*dropped(run), *run.held.begins}
+    let_be = {*dropped(run), *run.held.begins, *_to_begin_again(run)}
     kept = sorted(copied for copied in stored if copied[0] not in let_be)
     alone = follows_file(run) and len(stored) > 1
     found = list(_routes(run.loaded, kept, origin, alone=alone))
@@ -53,6 +55,13 @@ def require_unchanged(
             found += _added(run.loaded, origin, picked_anew(run, left_out))
     if found:
         raise run.loaded.refusal(*found)
+
+
+def _to_begin_again(run: Run) -> tuple[TableId, ...]:
+    """Return the tables that are asked to begin again, as the file says then."""
+    asked = run.store.table_requests(run.name)
+    resets = (request.scope.tables for request in asked if request.kind is RequestKind.RESET)
+    return tuple(chain.from_iterable(resets))
 
 
 def follows_file(run: Run) -> bool:

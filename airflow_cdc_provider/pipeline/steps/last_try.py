@@ -39,14 +39,19 @@ def noting_try(run: Run, step: str) -> Iterator[None]:
 
 def note_refusal(run: Run, step: str, error: CdcError) -> None:
     """Note what a step was refused with; a store that does not answer keeps nothing."""
-    # a check that finds nothing wrong needs nothing of the engine
-    from airflow_cdc_provider.engine.scrubbing import Secrets  # noqa: PLC0415
-
-    secrets = Secrets.of_dsns(run.servers.source_dsn, run.servers.sink_dsn, run.servers.state_dsn)
-    form = {"step": step, "error": error.rewritten(secrets.scrub).to_json()}
+    form = {"step": step, "error": scrubbed(run, error).to_json()}
     with suppress(CdcError):
         run.store.ensure(run.name)
         run.store.keep_note(run.name, NoteKind.LAST_TRY, form)
+
+
+def scrubbed(run: Run, error: CdcError) -> CdcError:
+    """Return an error without the secrets of the run's servers."""
+    # a check that finds nothing wrong needs nothing of the engine
+    from airflow_cdc_provider.engine.scrubbing import Secrets  # noqa: PLC0415
+
+    at = run.servers
+    return error.rewritten(Secrets.of_dsns(at.source_dsn, at.sink_dsn, at.state_dsn).scrub)
 
 
 def _forget(run: Run, step: str) -> None:

@@ -55,6 +55,7 @@ from airflow_cdc_provider.pipeline.steps.sink import (
     open_targets,
     sink_of,
 )
+from airflow_cdc_provider.pipeline.steps.table_requests import carry_out_table_requests
 from airflow_cdc_provider.pipeline.steps.tables import (
     captured_tables,
     require_keys,
@@ -132,11 +133,15 @@ class _Found:
 def plan(run: Run, *, reach: CatchUp | None = None) -> PlanSummary:
     """Go on with the plan there is, or make one.
 
-    Tables that came or went are added and removed; `reach` is how the log is caught up with then.
+    What is asked about tables is done first. Those that came or went are added and removed; `reach`
+    is how the log is caught up with then.
     """
     require_not_ended(run)
     with noting_try(run, PLAN):
-        return _planned(run, reach)
+        told = carry_out_table_requests(run, reach=reach)
+        require_not_ended(run)  # unless what was asked has mended it
+        found = _planned(run, reach)
+        return replace(found, changed=(*told, *found.changed))
 
 
 def _planned(run: Run, reach: CatchUp | None) -> PlanSummary:

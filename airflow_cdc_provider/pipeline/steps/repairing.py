@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airflow_cdc_provider.core.keys import KeyRange
-from airflow_cdc_provider.core.requests import Request, Scope
+from airflow_cdc_provider.core.requests import Request, Scope, new_id
 from airflow_cdc_provider.core.verify_report import TableVerdict, VerifyReport
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.estimating import Estimate, estimate
-from airflow_cdc_provider.pipeline.steps.requests import ask_resync, new_id
+from airflow_cdc_provider.pipeline.steps.requests import ask_resync
 
 
 @dataclass(frozen=True, slots=True)

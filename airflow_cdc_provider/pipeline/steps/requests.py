@@ -10,7 +10,6 @@ import difflib
 import getpass
 import os
 import re
-import secrets
 import socket
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -33,7 +32,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import Key, KeyRange, comparable
 from airflow_cdc_provider.core.lifecycle import LEFT_ALONE, Wanted
 from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStatus, Scope
+from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStatus, Scope, new_id
 from airflow_cdc_provider.core.splits import Condition, Interval
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.pipeline.run import Run, lease_is_live
@@ -46,8 +45,6 @@ _POLL_S = 0.5
 _MOST_TRIES = 5
 """So often the work may end without the request being closed."""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+-]{0,63}")
-_LETTERS = "23456789abcdefghjkmnpqrstuvwxyz"
-"""Those that are not taken for one another."""
 
 
 def resync_scope(
@@ -147,11 +144,6 @@ def _waiting_if_large(
 def planned_schema(run: Run, table: TableId) -> TableSchema:
     """Return a table of the plan as it was planned."""
     return _planned(run, _plans(run), table).schema
-
-
-def new_id(kind: str) -> str:
-    """Return an id that no request has."""
-    return f"{kind}-{''.join(secrets.choice(_LETTERS) for _ in range(6))}"
 
 
 def wait_for(

@@ -11,11 +11,12 @@ from collections.abc import Callable, Collection
 
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.lifecycle import LEFT_ALONE, TablePhase, Wanted
-from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStatus, Scope
+from airflow_cdc_provider.core.lifecycle import LEFT_ALONE, TablePhase
+from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStatus
 from airflow_cdc_provider.pipeline.run import Run
-from airflow_cdc_provider.pipeline.steps.requests import is_owned, new_id, this_person
+from airflow_cdc_provider.pipeline.steps.requests import is_owned, this_person
 from airflow_cdc_provider.pipeline.steps.sink import sink_of
+from airflow_cdc_provider.state.asking import ask_about_tables
 
 _POLL_S = 0.5
 
@@ -26,7 +27,7 @@ def pause_tables(run: Run, tables: Collection[TableId]) -> Request:
     flowing = {table for table, phase in phases.items() if phase not in LEFT_ALONE}
     if not flowing - set(tables):
         raise _refused("no table would be left in the stream", "pause the pipeline, without tables")
-    return _ask(run, RequestKind.PAUSE, tables)
+    return ask_about_tables(run.store, run.name, RequestKind.PAUSE, tables, by=this_person())
 
 
 def resume_tables(run: Run, tables: Collection[TableId]) -> Request:
@@ -35,7 +36,7 @@ def resume_tables(run: Run, tables: Collection[TableId]) -> Request:
     for table in tables:
         if phases[table] not in LEFT_ALONE and not _is_being_paused(run, table):
             raise _refused(f"{table} is not stopped: it is {phases[table].value}", "leave it out")
-    return _ask(run, RequestKind.RESUME, tables)
+    return ask_about_tables(run.store, run.name, RequestKind.RESUME, tables, by=this_person())
 
 
 def outcome_of(
@@ -84,22 +85,6 @@ def _is_being_paused(run: Run, table: TableId) -> bool:
     return any(
         request.kind is RequestKind.PAUSE and table in request.scope.tables for request in open_ones
     )
-
-
-def _ask(run: Run, kind: RequestKind, tables: Collection[TableId]) -> Request:
-    request = run.store.ask(
-        Request(
-            run.name,
-            new_id(kind.value),
-            kind,
-            Scope(tuple(sorted(set(tables)))),
-            this_person(),
-            asked_us=run.store.now_us(),
-        )
-    )
-    if is_owned(run) and run.store.ensure(run.name).wanted is Wanted.RUN:
-        run.store.want(run.name, Wanted.RESTART)
-    return request
 
 
 def _refused(what: str, remedy: str) -> RefusedError:

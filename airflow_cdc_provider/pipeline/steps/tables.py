@@ -28,6 +28,16 @@ Found = tuple[Path, str, str]
 
 
 @dataclass(frozen=True, slots=True)
+class FitsNothing:
+    """A pattern with a star for which there is no table yet; those that come are added."""
+
+    where: str
+    """The setting of the file that has it."""
+    pattern: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
 class Captured:
     """What the file picks at the source."""
 
@@ -37,6 +47,8 @@ class Captured:
     server_uuid: str
     """The source's identity."""
     names_fold_case: bool
+    fit_nothing: tuple[FitsNothing, ...] = ()
+    """Patterns that wait for tables to come."""
 
     def without(self, tables: Collection[TableId]) -> Captured:
         """Return the same but for some tables."""
@@ -82,10 +94,13 @@ def tables_of(loaded: LoadedPipeline, catalogue: Catalogue, sink: Sink) -> Captu
         every = catalogue.picked([TablePattern("*", "*")])
         return [str(fact.table) for fact in every]
 
-    found = [
+    unmatched = [
         *_unmatched_patterns(source.patterns, facts, base, fold=fold, names=names),
         *_unmatched_routes(loaded, base, fold=fold),
     ]
+    may_wait = bool(base) and source.new_tables == "add" and sink.abilities.joins
+    waiting = [one for one in unmatched if isinstance(one, FitsNothing)] if may_wait else []
+    found = [_as_found(loaded, one) for one in unmatched if one not in waiting]
     if found:
         raise loaded.refusal(*found)
     schemas = catalogue.schemas([fact.table for fact in base])
@@ -101,7 +116,7 @@ def tables_of(loaded: LoadedPipeline, catalogue: Catalogue, sink: Sink) -> Captu
     found = [*_reserved_targets(loaded, plans, sink), *_wrong_keys(loaded, plans)]
     if found:
         raise loaded.refusal(*found)
-    return Captured(plans, tuple(facts), catalogue.identity, fold)
+    return Captured(plans, tuple(facts), catalogue.identity, fold, tuple(waiting))
 
 
 def require_separate(loaded: LoadedPipeline, plans: Sequence[TablePlan]) -> None:
@@ -153,7 +168,7 @@ def _unmatched_patterns(
     *,
     fold: bool,
     names: Callable[[], list[str]],
-) -> Iterator[Found]:
+) -> Iterator[Found | FitsNothing]:
     """Yield the patterns that pick no table; `names` are the tables the account sees."""
     for number, pattern in enumerate(patterns):
         if any(pattern.matches(fact.table, ignore_case=fold) for fact in base):
@@ -167,21 +182,34 @@ def _unmatched_patterns(
             what = f"table {pattern} does not exist, or the account may not see it"
             yield path, what, _near(pattern, names())
         else:
-            what = f"no table fits {pattern}, or the account may not see it"
-            yield path, what, _near(pattern, names())
+            yield FitsNothing("source.tables", str(pattern), _near(pattern, names()))
 
 
 def _unmatched_routes(
     loaded: LoadedPipeline, base: Sequence[TableFacts], *, fold: bool
-) -> Iterator[Found]:
+) -> Iterator[Found | FitsNothing]:
     for source, target in loaded.model.sink.route.items():
         route = Route.parse(source, target)
-        if not any(route.target_of(fact.table, ignore_case=fold) for fact in base):
-            yield (
-                ("sink", "route", source),
-                f"the route {source!r} fits none of the pipeline's tables",
-                "correct it, remove it, or add its tables to source.tables",
-            )
+        if any(route.target_of(fact.table, ignore_case=fold) for fact in base):
+            continue
+        fix = "correct it, remove it, or add its tables to source.tables"
+        if route.source.is_exact:
+            what = f"the route {source!r} fits none of the pipeline's tables"
+            yield ("sink", "route", source), what, fix
+        else:
+            yield FitsNothing("sink.route", source, fix)
+
+
+def _as_found(loaded: LoadedPipeline, one: Found | FitsNothing) -> Found:
+    """Return what refuses the file."""
+    if not isinstance(one, FitsNothing):
+        return one
+    if one.where == "sink.route":
+        what = f"the route {one.pattern!r} fits none of the pipeline's tables"
+        return ("sink", "route", one.pattern), what, one.fix
+    patterns = [str(pattern) for pattern in loaded.model.source.patterns]
+    what = f"no table fits {one.pattern}, or the account may not see it"
+    return ("source", "tables", patterns.index(one.pattern)), what, one.fix
 
 
 def _near(pattern: TablePattern, names: Sequence[str]) -> str:

@@ -1,0 +1,322 @@
+"""Add, remove and reset of single tables: requests, carried out by whoever owns the pipeline.
+
+Who asks looks at the servers first and is refused what cannot be done; the page, which reaches no
+server, stores what it is asked, and the owner refuses. An owner that streams ends its stream for
+them, at a transaction's end, and begins it again behind them; a bounded run does them as it begins.
+Where nobody is at work the one who asks does them.
+
+A request that was cut off stays open, and the next run goes on with it. Tables that are to begin
+again do so together: where one has to leave before the stream can reach the end of the log, the
+others do not wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+
+from airflow_cdc_provider.core.errors import (
+    NOTHING_CHANGED,
+    CdcError,
+    FencedError,
+    LeaseHeldError,
+    PausedError,
+    RefusedError,
+    RetryableError,
+    StateMovedError,
+)
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.lifecycle import Wanted
+from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStatus
+from airflow_cdc_provider.pipeline.file.loader import load_pipeline
+from airflow_cdc_provider.pipeline.run import Run, take_over
+from airflow_cdc_provider.pipeline.steps.changing_tables import (
+    CatchUp,
+    add_tables,
+    remove_tables,
+    require_removable,
+    reset_tables,
+    sink_tables,
+    to_be_added,
+    to_be_reset,
+)
+from airflow_cdc_provider.pipeline.steps.ended import ended_with
+from airflow_cdc_provider.pipeline.steps.last_try import scrubbed
+from airflow_cdc_provider.pipeline.steps.requests import is_owned, this_person
+from airflow_cdc_provider.pipeline.steps.sink import open_ledger
+from airflow_cdc_provider.pipeline.steps.table_stops import outcome_of
+from airflow_cdc_provider.state.asking import ask_about_tables
+
+OnTick = Callable[[], None]
+_PASSING = (RetryableError, FencedError, LeaseHeldError, PausedError, StateMovedError)
+"""What says nothing against a request: the next run carries it out."""
+
+
+def _silent() -> None:
+    """Say nothing."""
+
+
+def add(
+    run: Run, tables: Collection[TableId] = (), *, wait_s: float = 0.0, on_tick: OnTick = _silent
+) -> str:
+    """Have the stream follow tables that the file picks, or all it picks; say what came of it."""
+    asked = _ask(run, RequestKind.FOLLOW, to_be_added(run, tables))
+    return _seen_through(
+        run,
+        asked,
+        wait_s,
+        on_tick,
+        done="the stream follows {tables} from now on, and reads the rows there are beside it. "
+        "The other tables are not read again",
+    )
+
+
+def reset_some(
+    run: Run, tables: Collection[TableId], *, wait_s: float = 0.0, on_tick: OnTick = _silent
+) -> str:
+    """Have tables of the plan begin again, as they are defined now; say what came of it."""
+    run.held.begins = frozenset(tables)
+    asked = _ask(run, RequestKind.RESET, to_be_reset(run, tables))
+    return _seen_through(
+        run,
+        asked,
+        wait_s,
+        on_tick,
+        done="{tables} begins again, and its rows are read beside the stream. The other tables are "
+        "not read again",
+    )
+
+
+def remove(
+    run: Run,
+    tables: Collection[TableId],
+    *,
+    drop_targets: bool = False,
+    wait_s: float = 0.0,
+    on_tick: OnTick = _silent,
+) -> str:
+    """Have the stream give up tables that the file does not pick any more; say what came of it."""
+    require_removable(run, tables)
+    known = sink_tables(run)
+    targets = sorted(known[table] for table in tables if table in known)
+    if not targets:
+        names = ", ".join(map(str, tables))
+        return (
+            f"{names} was removed before, and nothing was left to do; what is at the sink was "
+            "not looked at"
+        )
+    asked = _ask(run, RequestKind.DROP if drop_targets else RequestKind.REMOVE, tables)
+    names = ", ".join(map(str, targets))
+    fate = f"{names} is dropped" if drop_targets else f"The rows in {names} stay"
+    done = f"{{tables}} is not copied any more. {fate}"
+    return _seen_through(run, asked, wait_s, on_tick, done=done)
+
+
+def _ask(run: Run, kind: RequestKind, tables: Collection[TableId]) -> Request:
+    return ask_about_tables(run.store, run.name, kind, tables, by=this_person())
+
+
+def _seen_through(run: Run, request: Request, wait_s: float, on_tick: OnTick, *, done: str) -> str:
+    """Carry a request out if nobody is at work, else wait for its owner; say what came of it."""
+    if not is_owned(run):
+        with suppress(LeaseHeldError, FencedError, PausedError):  # an owner carries it out
+            carry_out_table_requests(run)
+    told = outcome_of(run, request, wait_s=wait_s, on_tick=on_tick)
+    closed = run.store.request(run.name, request.request_id)
+    if closed is None or closed.status is not RequestStatus.DONE:
+        return told
+    return done.format(tables=", ".join(map(str, request.scope.tables)))
+
+
+def carry_out_table_requests(run: Run, *, reach: CatchUp | None = None) -> tuple[str, ...]:
+    """Do what is asked about tables, and say what was done.
+
+    One that is refused fails, and nothing is changed for it. What only keeps it from being done
+    now, as a server that does not answer, is raised, and the request stays open.
+    """
+    asked = run.store.table_requests(run.name)
+    if not asked or not run.store.is_handed_off(run.name):
+        return ()
+    told: list[str] = []
+    for kind, deed in _DEEDS.items():
+        of_kind = [request for request in asked if request.kind is kind]
+        if of_kind and deed.may_begin(run):
+            told += _Group(run, deed, reach).carry_out(of_kind)
+    return tuple(told)
+
+
+@dataclass(frozen=True, slots=True)
+class _Deed:
+    """How the requests of one kind are checked, and done together."""
+
+    check: Callable[[Run, Collection[TableId]], object]
+    do: Callable[[Run, Collection[TableId], CatchUp | None], object]
+    done: str
+    streams: bool = True
+    """The stream has to catch up with the log for it."""
+    needs_good_stream: bool = False
+
+    def may_begin(self, run: Run) -> bool:
+        """Tell whether it can be tried now; else it waits for a later run."""
+        if self.streams and run.store.ensure(run.name).wanted is Wanted.STOP:
+            return False
+        return not (self.needs_good_stream and ended_with(run))
+
+
+def _check_added(run: Run, tables: Collection[TableId]) -> None:
+    left = _not_planned(run, tables)
+    if left:
+        to_be_added(run, left)
+
+
+def _add(run: Run, tables: Collection[TableId], reach: CatchUp | None) -> None:
+    left = _not_planned(run, tables)
+    if left:
+        add_tables(run, left, reach=reach)
+
+
+def _not_planned(run: Run, tables: Collection[TableId]) -> tuple[TableId, ...]:
+    """Return those that are still to be added: a run may have done so, or a try before."""
+    planned = {state.table for state in run.store.tables(run.name)}
+    return tuple(table for table in tables if table not in planned)
+
+
+def _check_reset(run: Run, tables: Collection[TableId]) -> None:
+    to_be_reset(run, tables)
+
+
+def _reset(run: Run, tables: Collection[TableId], reach: CatchUp | None) -> None:
+    reset_tables(run, tables, reach=reach)
+
+
+def _remove(run: Run, tables: Collection[TableId], _: CatchUp | None) -> None:
+    remove_tables(run, tables)
+
+
+def _remove_and_drop(run: Run, tables: Collection[TableId], _: CatchUp | None) -> None:
+    remove_tables(run, tables, drop_targets=True)
+
+
+_DEEDS = {
+    RequestKind.REMOVE: _Deed(require_removable, _remove, "removed", streams=False),
+    RequestKind.DROP: _Deed(require_removable, _remove_and_drop, "removed", streams=False),
+    RequestKind.RESET: _Deed(_check_reset, _reset, "begun again"),
+    RequestKind.FOLLOW: _Deed(_check_added, _add, "added", needs_good_stream=True),
+}
+"""In the order in which they are done: those first by which a stream can go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """The open requests of one kind, done together."""
+
+    run: Run
+    deed: _Deed
+    reach: CatchUp | None
+
+    def carry_out(self, requests: Sequence[Request]) -> list[str]:
+        """Do those that nothing speaks against."""
+        generation = _own(self.run)
+        begun = [each for each in requests if self._begins(each, generation)]
+        begun = [self._moved(each, RequestStatus.READING) for each in begun]
+        tables = sorted({table for request in begun for table in request.scope.tables})
+        if not begun:
+            return []
+        try:
+            self.deed.do(self.run, tables, self.reach)
+        except CdcError as error:
+            self._stay_or_fail(begun, error)
+            return []
+        for request in begun:
+            self._moved(request, RequestStatus.DONE)
+        return [f"{self.deed.done}: {', '.join(map(str, tables))}"]
+
+    def _begins(self, request: Request, generation: int) -> bool:
+        """Tell whether a request is to be done; one that is not ends, or says why it waits."""
+        if request.is_cancel_wanted and not _is_begun(self.run, request):
+            self._moved(request, RequestStatus.CANCELLED)
+            return False
+        return may_be_done(self.run, request, generation)
+
+    def _stay_or_fail(self, begun: Sequence[Request], error: CdcError) -> None:
+        """Leave open what may be done later, or has to be; the others have failed."""
+        for request in begun:
+            if isinstance(error, _PASSING) or _is_begun(self.run, request):
+                note_waiting(self.run, self.run.held.generation, request, error)
+            else:
+                self._moved(request, RequestStatus.FAILED, _told(self.run, error))
+        if isinstance(error, _PASSING) or any(_is_begun(self.run, each) for each in begun):
+            raise error
+
+    def _moved(self, request: Request, to: RequestStatus, error: str = "") -> Request:
+        return _move(self.run, self.run.held.generation, request, to, error)
+
+
+def may_be_done(run: Run, request: Request, generation: int) -> bool:
+    """Tell whether nothing speaks against a request; else it fails, or says why it waits."""
+    tables = request.scope.tables
+    try:
+        _DEEDS[request.kind].check(run, tables)
+    except _PASSING as error:
+        note_waiting(run, generation, request, error)
+        return False
+    except CdcError as error:
+        if _is_begun(run, request):
+            note_waiting(run, generation, request, error)
+        else:
+            _move(run, generation, request, RequestStatus.FAILED, _told(run, error))
+        return False
+    return True
+
+
+def reloaded(run: Run) -> Run:
+    """Return the run with its file as it is now: who asks about tables may have edited it."""
+    fresh = load_pipeline(run.loaded.path)
+    if fresh.model.name != run.name:
+        raise RefusedError(
+            f"the file is of another pipeline now: {fresh.model.name}",
+            where=str(run.loaded.path),
+            risk=NOTHING_CHANGED,
+            remedy=f"give {run.name} its file back, or end its run",
+        )
+    return replace(run, loaded=fresh)
+
+
+def _own(run: Run) -> int:
+    with closing(open_ledger(run)) as ledger:
+        return take_over(run, ledger).generation
+
+
+def _is_begun(run: Run, request: Request) -> bool:
+    """Tell whether a table that is to begin again has left the stream already."""
+    if request.kind is not RequestKind.RESET:
+        return False
+    with closing(open_ledger(run)) as ledger:
+        stream = ledger.stream()
+        known = {each.table for each in ledger.stopped()}
+    if stream is None:
+        return False
+    known |= {progress.table for progress in stream.tables}
+    return not known.issuperset(request.scope.tables)
+
+
+def note_waiting(run: Run, generation: int, request: Request, error: CdcError) -> None:
+    """Say in a request why it waits."""
+    text = f"waits: {_told(run, error)}"
+    with suppress(CdcError):  # who is fenced leaves it to the newer owner
+        run.store.note_request(generation, replace(request, error=text))
+
+
+def _move(
+    run: Run, generation: int, request: Request, to: RequestStatus, error: str = ""
+) -> Request:
+    if request.status is to:
+        return request
+    return run.store.move_request(
+        run.name, generation, request.request_id, expected=request.status, to=to, error=error
+    )
+
+
+def _told(run: Run, error: CdcError) -> str:
+    return str(scrubbed(run, error))
