@@ -45,7 +45,14 @@ def tables_of(names: Sequence[str]) -> tuple[TableId, ...]:
         raise _refused(str(error), "write database.table") from None
 
 
-def act(steps: CdcSteps, action: Action, tables: Sequence[TableId], *, wait_s: float) -> str:
+def act(
+    steps: CdcSteps,
+    action: Action,
+    tables: Sequence[TableId],
+    *,
+    wait_s: float,
+    drop_target: bool = False,
+) -> str:
     """Do as one of the commands does, give the lease back, and say what came of it."""
     from airflow_cdc_provider.pipeline.run import give_back  # noqa: PLC0415 - see above
 
@@ -56,6 +63,8 @@ def act(steps: CdcSteps, action: Action, tables: Sequence[TableId], *, wait_s: f
     try:
         if tables and action in {Action.PAUSE, Action.RESUME}:
             return _stop_or_bring_back(steps, action, tables, wait_s)
+        if action is Action.REMOVE:
+            return _remove(steps, tables, wait_s, drop_target=drop_target)
         return _COMMANDS[action](steps, tables, wait_s)
     finally:
         give_back(steps.run)
@@ -102,10 +111,10 @@ def _add(steps: CdcSteps, tables: Sequence[TableId], wait_s: float) -> str:
     return table_requests.add(steps.run, tables, wait_s=wait_s)
 
 
-def _remove(steps: CdcSteps, tables: Sequence[TableId], wait_s: float) -> str:
+def _remove(steps: CdcSteps, tables: Sequence[TableId], wait_s: float, *, drop_target: bool) -> str:
     from airflow_cdc_provider.pipeline.steps import table_requests  # noqa: PLC0415 - see above
 
-    return table_requests.remove(steps.run, tables, wait_s=wait_s)
+    return table_requests.remove(steps.run, tables, drop_targets=drop_target, wait_s=wait_s)
 
 
 def _reset(steps: CdcSteps, tables: Sequence[TableId], wait_s: float) -> str:
@@ -128,7 +137,6 @@ _COMMANDS: dict[Action, Command] = {
     Action.RESUME: _resume,
     Action.RESTART: _restart,
     Action.ADD: _add,
-    Action.REMOVE: _remove,
     Action.RESET: _reset,
     Action.DROP: _drop,
 }

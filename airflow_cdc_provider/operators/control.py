@@ -8,8 +8,16 @@ from typing import Any
 from airflow.sdk import Context
 
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
-from airflow_cdc_provider.hooks.control import CONFIRMED, act, action_of, tables_of
+from airflow_cdc_provider.hooks.control import (
+    CONFIRMED,
+    OF_TABLES,
+    Action,
+    act,
+    action_of,
+    tables_of,
+)
 from airflow_cdc_provider.operators.base import CdcOperator, airflow_errors
+from airflow_cdc_provider.operators.params import require_known_params
 
 
 class CdcControlOperator(CdcOperator):
@@ -21,11 +29,14 @@ class CdcControlOperator(CdcOperator):
     :param action: `pause`, `resume`, `restart`, `add`, `remove`, `reset` or `drop` (templated).
     :param tables: only these, as `database.table`; the pipeline itself without any (templated).
     :param confirm: the pipeline's name, without which `reset` and `drop` do nothing (templated).
+    :param drop_target: `remove` drops the tables at the sink as well, with their rows.
     :param wait_s: for how many seconds the owner is waited for; a `pause` that is not heeded by
         then fails the task, whose retries wait on.
     """
 
     template_fields = ("pipeline", "action", "tables", "confirm")
+    confirmed = CONFIRMED
+    """Actions that have to be confirmed."""
 
     def __init__(
         self,
@@ -33,6 +44,7 @@ class CdcControlOperator(CdcOperator):
         action: str,
         tables: Sequence[str] | None = None,
         confirm: str = "",
+        drop_target: bool = False,
         wait_s: float = 60.0,
         **kwargs: Any,
     ) -> None:
@@ -40,6 +52,7 @@ class CdcControlOperator(CdcOperator):
         self.action = action
         self.tables = tables
         self.confirm = confirm
+        self.drop_target = drop_target
         self.wait_s = wait_s
 
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
@@ -47,14 +60,14 @@ class CdcControlOperator(CdcOperator):
             action, tables = action_of(self.action), tables_of(self.tables or ())
         with self.opened() as steps:
             name = str(steps.run.name)
-            if action in CONFIRMED and self.confirm != name:
+            if action in self.confirmed and self.confirm != name:
                 raise RefusedError(
                     f"`{action}` of {name} is not confirmed",
                     where=f"task {self.task_id}",
                     risk=NOTHING_CHANGED,
                     remedy=f"give the task confirm={name!r}",
                 )
-            done = act(steps, action, tables, wait_s=self.wait_s)
+            done = act(steps, action, tables, wait_s=self.wait_s, drop_target=self.drop_target)
             self.log.info("%s", done)
             state = steps.run.store.ensure(steps.run.name)
         return {
@@ -65,3 +78,39 @@ class CdcControlOperator(CdcOperator):
             "wanted": state.wanted.value,
             "phase": state.phase.value,
         }
+
+
+class CdcTablesOperator(CdcControlOperator):
+    """
+    Change single tables as the form of its run says: `action`, `tables` and `drop_target`.
+
+    :param pipeline: path of the pipeline's YAML file (templated).
+    :param refused: why the task may do nothing; it then fails with these words.
+    :param wait_s: for how many seconds the owner is waited for.
+    """
+
+    confirmed = frozenset()
+    """Who fills the form names the tables."""
+
+    def __init__(self, *, wait_s: float = 600.0, **kwargs: Any) -> None:
+        super().__init__(action="", wait_s=wait_s, **kwargs)
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        with airflow_errors(self.pipeline):
+            require_known_params(context)
+            params = context["params"]
+            self.action, self.tables = str(params["action"]), params.get("tables") or ()
+            self.drop_target = bool(params.get("drop_target"))
+            self._require_of_tables()
+        return super().execute(context)
+
+    def _require_of_tables(self) -> None:
+        """Refuse what would be about the whole pipeline."""
+        action = action_of(self.action)
+        if action not in OF_TABLES or not (self.tables or action is Action.ADD):
+            raise RefusedError(
+                f"no table is named to {action}",
+                where="form of the run",
+                risk=NOTHING_CHANGED,
+                remedy="name tables as database.table",
+            )

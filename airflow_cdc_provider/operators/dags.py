@@ -46,6 +46,7 @@ from airflow_cdc_provider.operators.steps import (
     CdcPlanOperator,
     CdcPreflightOperator,
 )
+from airflow_cdc_provider.operators.tables_dag import tables_dag
 from airflow_cdc_provider.operators.verify import CdcVerifyOperator
 from airflow_cdc_provider.operators.verify_dag import Repair, verify_dag
 from airflow_cdc_provider.pipeline.file.folder import FolderFile, read_folder
@@ -74,6 +75,7 @@ def cdc_dags(  # noqa: PLR0913 - each is one a DAG's author may set
     continuous_schedule: str | None = None,
     changes_every_s: float | None = 300.0,
     resync: bool = True,
+    tables: bool = True,
     backfill_schedule: str | BaseTimetable | None = BACKFILL_SCHEDULE,
     verify_schedule: str | None = None,
     verify_repair: Repair = "never",
@@ -90,6 +92,7 @@ def cdc_dags(  # noqa: PLR0913 - each is one a DAG's author may set
     :param changes_every_s: seconds that a continuous stream's changes are gathered before other
         DAGs are told of the changed tables; None makes no `<pipeline>__changes`.
     :param resync: make `<pipeline>__resync`, too, of pipelines whose sink takes rows again.
+    :param tables: make `<pipeline>__tables`, too, a form to add, remove and reset single tables.
     :param backfill_schedule: cron, in UTC, or timetable of `<pipeline>__backfill`, which files with
         `backfill` have; None leaves it to be triggered.
     :param verify_schedule: cron of `<pipeline>__verify`; None leaves it to be triggered.
@@ -108,6 +111,8 @@ def cdc_dags(  # noqa: PLR0913 - each is one a DAG's author may set
         dags = [_dag(parts, schedule=when, **common)]
         if resync and parts.is_compared:
             dags.append(resync_dag_of(parts, **common))
+        if tables and parts.is_compared:
+            dags.append(tables_dag(parts, **common))
         if file.mode == "continuous" and file.problem is None and changes_every_s is not None:
             dags.append(changes_dag(parts, every_s=changes_every_s, **common))
         if parts.model is not None and parts.model.backfill:

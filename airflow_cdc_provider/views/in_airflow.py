@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 BUTTONS = ("pause", "resume", "restart")
-"""Of a pipeline, on the CDC page; of single tables a task does it, or the command."""
+"""Of a pipeline, on the CDC page; single tables have a button of their own."""
 REQUEST_BUTTONS = ("approve", "cancel")
 DAGS = {"run": "sync", "resync": "resync", "backfill": "backfill", "verify": "verify"}
 ACTIONS = ("pause", "resume", "restart", "add", "remove", "reset", "drop")
@@ -56,6 +56,10 @@ def _way(name: str, *, about_tables: bool, arguments: str) -> str:
         return f"the button {name.capitalize()} of the request, on the CDC page"
     if name in BUTTONS and not about_tables:
         return f"the button {name.capitalize()} on the CDC page"
+    if name in _OF_TABLES and about_tables:
+        return (
+            f"Change… beside the table on the CDC page, the DAG `<pipeline>__tables`, or {command}"
+        )
     if name == "run":
         return "trigger the DAG `<pipeline>__sync`"
     if name in DAGS:

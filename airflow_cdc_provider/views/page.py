@@ -159,6 +159,8 @@ def pipeline_form(store: SqlStateReader, name: PipelineName, *, now_us: int, eve
             _table_form(table, reading, is_streamed=is_streamed)
             for table in store.table_overviews(name)
         ],
+        "not_copied": [] if seen is None else list(seen.not_copied[:_TROUBLES_SHOWN]),
+        "is_handed_off": store.is_handed_off(name),
         "requests": [request_form(each) for each in requests[:_REQUESTS_SHOWN]],
         "events": _event_forms(store.events(name, events)),
     }

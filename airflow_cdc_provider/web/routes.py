@@ -7,12 +7,18 @@ from typing import Annotated, Any, Literal
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Depends, HTTPException, status
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
-from airflow_cdc_provider.core.errors import NOTHING_CHANGED, CdcError, StateMovedError
-from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.errors import (
+    NOTHING_CHANGED,
+    CdcError,
+    RefusedError,
+    StateMovedError,
+)
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import Wanted
-from airflow_cdc_provider.core.requests import RequestStatus
+from airflow_cdc_provider.core.requests import RequestKind, RequestStatus
+from airflow_cdc_provider.state.asking import ask_about_tables
 from airflow_cdc_provider.state.store import SqlStateStore
 from airflow_cdc_provider.state.wishes import want
 from airflow_cdc_provider.views.page import list_row, pipeline_form, sample_forms, unseen_row
@@ -25,6 +31,7 @@ Form = dict[str, Any]
 _ONE = "/pipelines/{dag_id}/{pipeline}"
 _DAY_US = 24 * 3600 * 1_000_000
 _EVENTS = 100
+_MOST_TABLES = 1000
 _KNOWN = KnownPipelines()
 _STORES = OpenStores()
 
@@ -40,6 +47,23 @@ class Wish(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     wanted: Literal["run", "stop", "restart"]
+
+
+class Change(BaseModel):
+    """What is to become of some tables."""
+
+    model_config = ConfigDict(extra="forbid")
+    change: Literal["pause", "resume", "add", "remove", "reset"]
+    tables: Annotated[list[str], Field(min_length=1, max_length=_MOST_TABLES)]
+
+
+_KINDS = {
+    "pause": RequestKind.PAUSE,
+    "resume": RequestKind.RESUME,
+    "add": RequestKind.FOLLOW,
+    "remove": RequestKind.REMOVE,
+    "reset": RequestKind.RESET,
+}
 
 
 def known_pipeline(dag_id: str, pipeline: str, session: SessionDep) -> KnownPipeline:
@@ -61,6 +85,7 @@ def routes() -> APIRouter:
     router.get(_ONE, dependencies=[READS_DAG])(one_pipeline)
     router.get(f"{_ONE}/samples", dependencies=[READS_DAG])(samples)
     router.post(f"{_ONE}/wanted", dependencies=writes("cdc_want"))(wanted)
+    router.post(f"{_ONE}/tables", dependencies=writes("cdc_change_tables"))(change_tables)
     request = f"{_ONE}/requests/{{request_id}}"
     router.post(f"{request}/cancel", dependencies=writes("cdc_cancel_request"))(cancel)
     router.post(f"{request}/approve", dependencies=writes("cdc_approve_request"))(approve)
@@ -121,6 +146,27 @@ def wanted(known: Known, wish: Wish, user: GetUserDep) -> Form:
     name = PipelineName(known.name)
     now = want(_store(known), name, Wanted(wish.wanted), by=_person(user))
     return {"wanted": now.value}
+
+
+def change_tables(known: Known, wish: Change, user: GetUserDep) -> Form:
+    """Ask that tables come, go, stop, come back or begin again; the pipeline's owner checks it."""
+    store, name = _store(known), PipelineName(known.name)
+    if not store.is_handed_off(name):
+        raise RefusedError(
+            f"{name} has no stream yet: its tables are read together",
+            where=f"state of {name}",
+            risk=NOTHING_CHANGED,
+            remedy="let its snapshot end first",
+        )
+    try:
+        tables = [TableId.parse(text) for text in wish.tables]
+    except ValueError as error:
+        raise RefusedError(
+            str(error), where="tables", risk=NOTHING_CHANGED, remedy="write database.table"
+        ) from None
+    asked = ask_about_tables(store, name, _KINDS[wish.change], tables, by=_person(user))
+    store.tell(name, f"request {asked.request_id}: {wish.change} {asked.scope}, by {_person(user)}")
+    return request_form(asked)
 
 
 def cancel(known: Known, request_id: str, _body: Nothing, user: GetUserDep) -> Form:

@@ -7,6 +7,7 @@ import json
 import re
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,8 @@ import pytest
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase, Wanted
+from airflow_cdc_provider.core.requests import RequestKind
+from airflow_cdc_provider.state.asking import ask_about_tables
 from airflow_cdc_provider.triggers.stream import CLASS_PATH, UNWATCHED, CdcStreamTrigger
 from airflow_cdc_provider.triggers.verdict import StreamEvent, Verdict
 from tests.airflow.conftest import SHOP, beat, streaming
@@ -123,6 +126,23 @@ def test_it_wakes_the_sensor_when_it_is_time_to_look(store: SqlStateStore, state
     assert event_of(trigger(state_dsn, look_us=1, deadline_us=1)).verdict is Verdict.TIMEOUT
 
 
+def test_it_wakes_the_sensor_for_what_is_asked_about_tables(
+    store: SqlStateStore, state_dsn: str
+) -> None:
+    """What waits for something is looked at as seldom as the source; a paused one not at all."""
+    generation = streaming(store)
+    beat(store, generation)
+    request = ask_about_tables(store, SHOP, RequestKind.FOLLOW, [ORDERS], by="somebody")
+    assert event_of(trigger(state_dsn)).verdict is Verdict.LOOK
+    store.want(SHOP, Wanted.STOP)
+    with pytest.raises(TimeoutError):
+        event_of(trigger(state_dsn), timeout_s=0.5)
+    store.want(SHOP, Wanted.RUN)
+    store.note_request(generation, replace(request, error="waits: the source does not answer"))
+    with pytest.raises(TimeoutError):
+        event_of(trigger(state_dsn), timeout_s=0.5)
+
+
 def test_a_state_store_that_is_away_is_waited_for(tmp_path: Path, state_dsn: str) -> None:
     away = f"sqlite:///{tmp_path}/no/such/folder/state.db"
     with pytest.raises(TimeoutError):
@@ -205,8 +225,8 @@ def test_a_table_that_stops_is_told_of_once_with_the_way_back_and_counted_in_eac
         f"{error.code} it is full",
         "[warning  ]     where: the sink",
         "[warning  ]     what to do: make room",
-        '[warning  ]     to have it back, `resume`: a task `CdcControlOperator(action="resume", '
-        "...)`, or `airflow cdc resume FILE --table shop.orders`",
+        "[warning  ]     to have it back, `resume`: Change… beside the table on the CDC page, the "
+        "DAG `<pipeline>__tables`, or `airflow cdc resume FILE --table shop.orders`",
     ]
     assert len(lines) > 5
     assert all("watching" in line and ", 1 table stands still" in line for line in lines[4:])

@@ -19,13 +19,13 @@ from airflow_cdc_provider.views.told_errors import error_lines, finding_lines
         ("`resume` it and run it", "`resume`: the button Resume on the CDC page"),
         (
             "`resume` with --table shop.orders brings it back; ask again then",
-            '`resume`: a task `CdcControlOperator(action="resume", ...)`, '
-            "or `airflow cdc resume a.yaml --table shop.orders`",
+            "`resume`: Change… beside the table on the CDC page, the DAG `<pipeline>__tables`, or "
+            "`airflow cdc resume a.yaml --table shop.orders`",
         ),
         (
             "`reset` it with --table shop.orders: only that is read again",
-            '`reset`: a task `CdcControlOperator(action="reset", ...)`, '
-            "or `airflow cdc reset a.yaml --table shop.orders`",
+            "`reset`: Change… beside the table on the CDC page, the DAG `<pipeline>__tables`, or "
+            "`airflow cdc reset a.yaml --table shop.orders`",
         ),
         ("`run` it first, against the same state", "`run`: trigger the DAG `<pipeline>__sync`"),
         ("`cancel` gives it up", "`cancel`: the button Cancel of the request, on the CDC page"),

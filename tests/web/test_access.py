@@ -11,14 +11,17 @@ import pytest
 
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.core.requests import RequestStatus
+from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.state.store import SqlStateStore
 from tests.behaviours.request_behaviours import request_of
+from tests.behaviours.state_behaviours import at
 from tests.web.conftest import ROLES, SHOP, SHOP_DAG, Page, streaming
 
 ONE = f"/api/pipelines/{SHOP_DAG}/{SHOP}"
 READS = ("/page", "/static/app.js", "/api/pipelines", ONE, f"{ONE}/samples")
-WRITES: dict[str, dict[str, str]] = {
+WRITES: dict[str, dict[str, Any]] = {
     f"{ONE}/wanted": {"wanted": "stop"},
+    f"{ONE}/tables": {"change": "reset", "tables": ["shop.orders"]},
     f"{ONE}/requests/r1/cancel": {},
     f"{ONE}/requests/w1/approve": {},
 }
@@ -27,7 +30,8 @@ WRITES: dict[str, dict[str, str]] = {
 @pytest.fixture
 def asked(store: SqlStateStore) -> SqlStateStore:
     """A pipeline that streams, with a request that reads and one that waits."""
-    streaming(store)
+    generation = streaming(store)
+    store.store_hand_off(SHOP, generation, StreamSplit(at(4), None, ()))
     request = replace(request_of(), pipeline=SHOP)
     store.ask(replace(request, request_id="r1"))
     store.ask(replace(request, request_id="w1", status=RequestStatus.WAITING))
@@ -96,9 +100,16 @@ class TestAccess:
         assert [each.status for each in asked.requests(SHOP)] == [
             RequestStatus.CANCELLED,
             RequestStatus.ASKED,
+            RequestStatus.ASKED,
         ]
         texts = [event.text for event in asked.events(SHOP)]
-        for word in ("asked to pause", "request r1 to be cancelled", "request w1 approved"):
+        words = (
+            "asked to pause",
+            "request r1 to be cancelled",
+            "request w1 approved",
+            "request reset-",
+        )
+        for word in words:
             assert any(text.startswith(word) and role.lower() in text for text in texts), texts
 
     @pytest.mark.parametrize("site", ["cross-site", "same-site"])

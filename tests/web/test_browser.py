@@ -24,8 +24,9 @@ from airflow_cdc_provider.core.findings import Finding, Level, PipelineCode
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase, Wanted
 from airflow_cdc_provider.core.log_reach import LogReach
-from airflow_cdc_provider.core.records import NoteKind, StreamState
+from airflow_cdc_provider.core.records import NoteKind, PlanOrigin, StreamState
 from airflow_cdc_provider.core.requests import RequestKind, RequestStatus, Scope
+from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.state.store import SqlStateStore
 from tests.behaviours.request_behaviours import request_of
 from tests.behaviours.state_behaviours import at, plan_of, report_of, splits_of
@@ -379,6 +380,26 @@ def test_a_request_is_cancelled_and_one_that_waits_is_approved(
     assert asked["nightly-1"] is RequestStatus.CANCELLED
     assert asked["resync-big"] is RequestStatus.ASKED
     frame.locator("[data-request='nightly-1']").get_by_text("cancelled").wait_for()
+
+
+def test_a_table_begins_again_and_one_that_is_not_copied_is_added(
+    tab: Tab, served: Served, lively: SqlStateStore
+) -> None:
+    generation = lively.ensure(BUSY).generation
+    lively.store_hand_off(BUSY, generation, StreamSplit(at(4), None, ()))
+    origin = PlanOrigin("source", "sink", ("shop.*",), ())
+    lively.keep_origin(BUSY, generation, origin, [TableId("shop", "returns")])
+    frame = framed(tab, served, of(BUSY))
+    for table, choice in (("shop.orders", "Begin again"), ("shop.returns", "Add")):
+        frame.get_by_role("button", name=f"Change {table}", exact=True).click()
+        dialog = frame.get_by_role("dialog")
+        dialog.get_by_text(choice, exact=True).click()
+        shot(tab, f"change-{choice.lower()}")
+        dialog.get_by_role("button", name="Ask for it").click()
+        dialog.wait_for(state="detached")
+    found = {(each.kind, str(each.scope)) for each in lively.table_requests(BUSY)}
+    assert found == {(RequestKind.RESET, "shop.orders"), (RequestKind.FOLLOW, "shop.returns")}
+    lively.forget(BUSY, generation)
 
 
 def test_a_resync_is_a_dry_run_first_and_only_then_asked_for(

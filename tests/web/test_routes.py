@@ -19,7 +19,7 @@ from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase, Wanted
 from airflow_cdc_provider.core.log_reach import LogReach
 from airflow_cdc_provider.core.records import NoteKind, TablePlan
-from airflow_cdc_provider.core.requests import RequestStatus
+from airflow_cdc_provider.core.requests import RequestKind, RequestStatus
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
 from tests.behaviours.request_behaviours import request_of
@@ -152,6 +152,36 @@ def test_a_pipeline_that_failed_is_tried_again_once_it_may_run(
     assert page.post(f"{ONE}/wanted", {"wanted": "run"}).status_code == 200
     state = store.ensure(SHOP)
     assert (state.phase, state.wanted) == (Phase.HANDED_OFF, Wanted.RUN)
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        ("add", RequestKind.FOLLOW),
+        ("remove", RequestKind.REMOVE),
+        ("reset", RequestKind.RESET),
+        ("pause", RequestKind.PAUSE),
+        ("resume", RequestKind.RESUME),
+    ],
+)
+def test_what_is_to_become_of_tables_is_a_request(
+    page: Page, store: SqlStateStore, change: str, kind: RequestKind
+) -> None:
+    generation = streaming(store)
+    body = {"change": change, "tables": [str(ORDERS)]}
+    refused = page.post(f"{ONE}/tables", body).json()["error"]
+    assert "has no stream yet" in refused["what"]
+    store.store_hand_off(SHOP, generation, StreamSplit(at(4), None, ()))
+    asked = page.post(f"{ONE}/tables", body).json()
+    (request,) = store.requests(SHOP)
+    assert (request.request_id, request.kind) == (asked["id"], kind)
+    assert (request.scope.tables, request.asked_by) == ((ORDERS,), "admin in Airflow")
+    assert store.ensure(SHOP).wanted is (
+        Wanted.RESTART if kind in {RequestKind.PAUSE, RequestKind.RESUME} else Wanted.RUN
+    )
+    assert page.post(f"{ONE}/tables", {**body, "tables": ["orders"]}).json()["error"]["remedy"]
+    for wrong in ({**body, "change": "drop"}, {**body, "tables": []}, {"change": change}):
+        assert page.post(f"{ONE}/tables", wrong).status_code == 422
 
 
 def test_a_body_with_more_than_is_asked_for_is_refused(page: Page, store: SqlStateStore) -> None:

@@ -52,6 +52,52 @@ export function ask(question, verb, act, again) {
   });
 }
 
+// --- one table: a request, which whoever owns the pipeline checks and carries out -------------
+
+const CHANGES = {
+  add: ["Add", "The stream follows it from now on, and reads the rows there are. No other table is read again."],
+  resume: ["Resume", "It comes back to the stream: by the log, or read again."],
+  pause: ["Pause", "The stream leaves it alone where it stands; the other tables flow on."],
+  reset: ["Begin again", "It begins again as it is defined now, and all of its rows are read. The other tables flow on."],
+  remove: ["Remove", "The stream gives it up for good, and its rows at the sink stay. Take it out of the pipeline file first."],
+};
+const LEFT_ALONE = new Set(["failed", "paused"]);
+
+/** Let a person say what is to become of a table. */
+export function tableForm(table, path, again) {
+  const may = !table.sink
+    ? ["add"]
+    : [LEFT_ALONE.has(table.phase) ? "resume" : "pause", "reset", "remove"];
+  const choices = may.map((change, number) =>
+    h(
+      "label",
+      { class: "choice" },
+      h("input", { type: "radio", name: "change", value: change, checked: number === 0 }),
+      h("span", {}, h("strong", {}, CHANGES[change][0]), ` ${CHANGES[change][1]}`),
+    ),
+  );
+  const problem = h("div", { role: "alert" });
+  const yes = h("button", { type: "submit", class: "primary" }, "Ask for it");
+  const no = h("button", { type: "button" }, "Do nothing");
+  const form = h("form", {}, choices, problem, h("p", { class: "buttons" }, no, yes));
+  const dialog = opened(table.source, form);
+  no.addEventListener("click", () => dialog.close());
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    yes.disabled = true;
+    try {
+      const change = new FormData(form).get("change");
+      const asked = await post(`${path}/tables`, { change, tables: [table.source] });
+      dialog.close();
+      notice(`Request ${asked.id} is noted: whoever is at work on the pipeline carries it out, else its next run.`);
+      await again();
+    } catch (error) {
+      problem.replaceChildren(facts(error.facts ?? { what: String(error) }));
+      yes.disabled = false;
+    }
+  });
+}
+
 // --- a resync: Airflow's own API starts its DAG, so that its permissions and audit log apply ----
 
 const dag = (dagId) => `../api/v2/dags/${encodeURIComponent(dagId)}`;

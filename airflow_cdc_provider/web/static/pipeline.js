@@ -1,7 +1,7 @@
 // One pipeline: what it does, its tables, requests and events, and buttons that ask.
 
 import { get, pipelinePath, post } from "./api.js";
-import { ask, resyncForm } from "./ask.js";
+import { ask, resyncForm, tableForm } from "./ask.js";
 import { charts } from "./chart.js";
 import { h, part } from "./dom.js";
 import { bytes, compact, count, moment, rate, seconds, words } from "./format.js";
@@ -18,7 +18,7 @@ export function pipelineView(page, row, again) {
   const problems = h("section", { class: "problems" });
   const position = h("section");
   const preflight = h("section");
-  const tables = tablesPart();
+  const tables = tablesPart((it) => tableForm(it, path, again));
   const requests = h("section");
   const events = h("section");
   const plots = charts();
@@ -50,7 +50,7 @@ export function pipelineView(page, row, again) {
   return async () => {
     latest = await get(path);
     for (const [show, pick] of draw) show(pick(latest));
-    tables.show(latest.table_list);
+    tables.show(latest);
     if (performance.now() - sampledAt >= SAMPLES_EVERY_MS) {
       plots.update((await get(`${path}/samples`)).samples);
       sampledAt = performance.now();
@@ -219,7 +219,8 @@ function finding(it) {
   );
 }
 
-function tablesPart() {
+/** The tables; `change` asks what is to become of one. */
+function tablesPart(change) {
   const body = h("div");
   const found = h("input", {
     type: "search",
@@ -229,52 +230,70 @@ function tablesPart() {
   });
   const title = h("h2", {}, "Tables");
   const element = h("section", {}, h("header", {}, title, found), legend(), body);
-  const draw = part(body, ([tables, more]) => tableList(tables, more));
+  const draw = part(body, ([tables, more, may]) => tableList(tables, more, may && change));
   let known = [];
+  let mayChange = false;
 
   function redraw() {
     const text = found.value.trim().toLowerCase();
     const fitting = known.filter((table) => table.source.toLowerCase().includes(text));
-    draw([fitting.slice(0, MOST_TABLES), Math.max(0, fitting.length - MOST_TABLES)]);
+    draw([fitting.slice(0, MOST_TABLES), Math.max(0, fitting.length - MOST_TABLES), mayChange]);
   }
 
   return {
     element,
-    show(tables) {
+    show(it) {
+      const others = it.not_copied.map((source) => ({ source, phase: "not copied" }));
       // what is not well stands first
-      known = [...tables].sort((one, other) => rank(one) - rank(other));
-      title.textContent = `Tables (${tables.length})`;
-      found.hidden = tables.length < 6;
+      known = [...it.table_list, ...others].sort((one, other) => rank(one) - rank(other));
+      title.textContent = `Tables (${it.table_list.length})`;
+      found.hidden = known.length < 6;
+      mayChange = it.may_write && it.is_handed_off;
       redraw();
     },
   };
 }
 
-const RANKS = { failed: 0, paused: 1, changed: 2, consistent: 9 };
+const RANKS = { failed: 0, paused: 1, "not copied": 1, changed: 2, consistent: 9 };
 const rank = (table) => RANKS[table.phase] ?? 5;
 
-function tableList(tables, more) {
+function tableList(tables, more, change) {
   if (!tables.length) return [h("p", { class: "quiet" }, "No table is planned yet.")];
   return [
-    ...tables.map(tableLine),
+    ...tables.map((table) => tableLine(table, change)),
     more ? h("p", { class: "quiet" }, `And ${more} more: find them by name.`) : null,
   ];
 }
 
-function tableLine(table) {
+function tableLine(table, change) {
   const growing = table.planning_done ? "" : "+";
-  const tone = { consistent: "good", failed: "bad", paused: "warn" }[table.phase] ?? "busy";
+  const tones = { consistent: "good", failed: "bad", paused: "warn", "not copied": "warn" };
+  const names = h(
+    "div",
+    { class: "names" },
+    h("strong", {}, table.source),
+    table.sink ? h("span", { class: "quiet" }, ` to ${table.sink}`) : null,
+    " ",
+    badge(table.phase, tones[table.phase] ?? "busy"),
+    change
+      ? h(
+          "button",
+          {
+            type: "button",
+            class: "small",
+            "data-key": `change ${table.source}`,
+            "aria-label": `Change ${table.source}`,
+            onclick: () => change(table),
+          },
+          "Change…",
+        )
+      : null,
+  );
+  if (!table.sink) return h("article", { class: "table", "data-table": table.source }, names);
   return h(
     "article",
     { class: "table", "data-table": table.source },
-    h(
-      "div",
-      { class: "names" },
-      h("strong", {}, table.source),
-      h("span", { class: "quiet" }, ` to ${table.sink}`),
-      " ",
-      badge(table.phase, tone),
-    ),
+    names,
     h(
       "div",
       { class: "progress" },
