@@ -24,6 +24,7 @@ def request_form(request: Request) -> Form:
     return {
         "id": request.request_id,
         "kind": request.kind.value,
+        "reads_rows": request.kind.reads_rows,
         "status": request.status.value,
         "tables": [str(table) for table in scope.tables],
         "from_key": key_to_json(scope.parts[0].start),
@@ -53,7 +54,7 @@ def request_line(request: Request) -> str:
     asked = datetime.fromtimestamp(request.asked_us / 1e6, UTC)
     parts = [
         f"{request.request_id}: {request.kind.value} of {request.scope}, {status}",
-        progress_text(request),
+        progress_text(request) if request.kind.reads_rows else "",
         f"asked by {request.asked_by} at {asked:%Y-%m-%d %H:%M:%S}",
     ]
     return "; ".join(filter(None, [*parts, request.error]))

@@ -85,7 +85,7 @@ class ShopInAirflow:
         for kind in ("resync", "backfill"):
             self.airflow.end_runs(self.dag_id(kind))
         with self.copy.opened() as run:
-            for request in run.store.to_do(run.name):
+            for request in run.store.requests(run.name, only_open=True):
                 run.store.cancel_request(run.name, request.request_id)
             is_paused = run.store.ensure(run.name).wanted is Wanted.STOP
             if is_paused:

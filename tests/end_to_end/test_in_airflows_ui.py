@@ -169,6 +169,40 @@ def pause_and_resume(shop: ShopInAirflow, person: Person) -> None:
     shop.wait(lambda: shop.copy.is_equal, "the change that was made meanwhile")
 
 
+def test_tables_begin_again_come_and_go_while_the_stream_runs(
+    shop: ShopInAirflow, person: Person
+) -> None:
+    shop.make_wrong({1})
+    page = person.cdc_page(shop.copy.shop.name)
+    page.get_by_role("button", name=f"Change {shop.table('c_days')}").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_text("Begin again", exact=True).click()
+    dialog.get_by_role("button", name="Ask for it").click()
+    shop.wait(lambda: shop.wrong_days() == [], "the rows of the table that begins again")
+    shop.wait(shop.is_streaming, "the stream")
+    path, text = shop.copy.path, shop.copy.path.read_text(encoding="utf-8")
+    path.write_text(text.replace("tables: [", f'tables: ["{shop.table("coupons")}", ', 1))
+    at_source, at_sink = shop.copy.shop.source_database, shop.copy.shop.sink_database
+    for sql in ("CREATE TABLE coupons (id INT PRIMARY KEY)", "INSERT INTO coupons VALUES (1), (2)"):
+        shop.copy.shop.source.execute(sql, database=at_source)
+    shop.airflow.trigger(shop.dag_id("tables"), {"action": "add"})
+
+    def found() -> list[tuple[object, ...]]:
+        if not list(shop.copy.shop.sink.execute("SHOW TABLES LIKE 'coupons'", database=at_sink)):
+            return []
+        query = "SELECT id FROM coupons ORDER BY id"
+        return list(shop.copy.shop.sink.execute(query, database=at_sink))
+
+    shop.wait(lambda: found() == [(1,), (2,)], "the rows of the table that was added")
+    shop.wait(shop.is_streaming, "the stream")
+    path.write_text(text)
+    gone = {"action": "remove", "tables": [shop.table("coupons")], "drop_target": True}
+    shop.airflow.trigger(shop.dag_id("tables"), gone)
+    shop.wait(lambda: found() == [], "the end of the table that was removed")
+    shop.wait(shop.is_streaming, "the stream")
+    assert shop.differences() == []
+
+
 def test_a_backfill_from_the_command_line_reads_its_days_backwards_and_two_at_once(
     shop: ShopInAirflow,
 ) -> None:

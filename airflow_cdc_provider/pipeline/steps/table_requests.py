@@ -67,8 +67,8 @@ def add(
         asked,
         wait_s,
         on_tick,
-        done="the stream follows {tables} from now on, and reads the rows there are beside it. "
-        "The other tables are not read again",
+        done="the stream follows {tables} from now on. The rows there are are read beside it, by "
+        "the next run if none is at work. The other tables are not read again",
     )
 
 
@@ -83,8 +83,8 @@ def reset_some(
         asked,
         wait_s,
         on_tick,
-        done="{tables} begins again, and its rows are read beside the stream. The other tables are "
-        "not read again",
+        done="{tables} begins again. Its rows are read beside the stream, by the next run if none "
+        "is at work. The other tables are not read again",
     )
 
 

@@ -361,7 +361,8 @@ function request(it, mayWrite, path, again) {
       h(
         "span",
         { class: "quiet" },
-        `${count(it.rows)}${whole === null ? "" : ` of about ${count(whole)}`} rows, asked by ${it.asked_by}, ${moment(it.asked_us)}`,
+        it.reads_rows ? `${count(it.rows)}${whole === null ? "" : ` of about ${count(whole)}`} rows, ` : "",
+        `asked by ${it.asked_by}, ${moment(it.asked_us)}`,
       ),
     ),
     it.error ? h("p", { class: it.status === "failed" ? "bad" : "quiet" }, it.error) : null,
