@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Callable
@@ -9,11 +10,13 @@ from typing import Any
 
 import pytest
 
-from airflow_cdc_provider.core.lifecycle import TablePhase
-from airflow_cdc_provider.pipeline.steps import changing_tables, following_file
+from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
+from airflow_cdc_provider.pipeline.steps import changing_tables, following_file, later_tables
 from tests.pipeline.conftest import Shop
 from tests.pipeline.test_changing_tables import at_sink, at_source, synced
+from tests.pipeline.test_following_file import continuous, copied
 from tests.servers.given import SqlServer
+from tests.spark.test_stream_job import wait_until
 
 GONE = "shorty came later and is not added: it is not at the source any more"
 MOMENTS: dict[str, tuple[Any, str]] = {
@@ -61,6 +64,28 @@ class ShortLived:
             assert "shorty" not in phases
             assert any(text.endswith(GONE) for text in told(shop)), told(shop)
         shop.at_source("INSERT INTO stays VALUES (7)")
+        synced(shop)
+        assert at_sink(shop, "stays") == at_source(shop, "stays") == [(7,)]
+
+    def test_those_that_come_and_go_beside_a_stream_do_not_end_it(
+        self, shop: Shop, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(later_tables, "LOOK_EVERY_S", 0.3)
+        seed = random.randrange(1 << 32)
+        print(f"seed: {seed}")
+        rng = random.Random(seed)
+        synced(shop)
+        with continuous(shop, []) as run:
+            wait_until(lambda: run.store.ensure(run.name).phase is Phase.STREAMING)
+            for number in range(10):
+                shop.at_source(f"CREATE TABLE brief{number} (id INT PRIMARY KEY)")
+                shop.at_source(f"INSERT INTO brief{number} VALUES (1)")
+                time.sleep(rng.uniform(0, 1.5))
+                end = rng.choice(("DROP TABLE brief{0}", "RENAME TABLE brief{0} TO old{0}"))
+                shop.at_source(end.format(number))
+            shop.at_source("CREATE TABLE stays (id INT PRIMARY KEY)")
+            shop.at_source("INSERT INTO stays VALUES (7)")
+            wait_until(lambda: "stays" in copied(shop))
         synced(shop)
         assert at_sink(shop, "stays") == at_source(shop, "stays") == [(7,)]
 
