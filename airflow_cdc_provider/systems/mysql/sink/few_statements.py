@@ -6,7 +6,7 @@ log's rows, what writes each, and the text around.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 Cells = tuple[tuple[int, Text], ...]
 """Of each column to be written: where it is in a row, and what writes it."""
+NoMembers = tuple[tuple[int, bytes], ...]
 
 
 class FewStatements:
@@ -46,11 +47,8 @@ class FewStatements:
         self._delete_head = delete_head(plan.sink_table, key)
         self._cells = _cells(schema, columns)
         self._key_cells = _cells(schema, key)
-        self._no_members = tuple(
-            (schema.get_field_index(column.name), column.type.no_member.encode())
-            for column in columns
-            if column.type.name == "enum"
-        )
+        self._no_members = _no_members(columns, [place for place, _ in self._cells])
+        self._no_key_members = _no_members(key, range(len(key)))
         is_one = len(key) == 1
         self._parted = (b"", b"") if is_one else (b"(", b")")
         # of several columns MariaDB compares texts only in the column's own charset
@@ -67,7 +65,7 @@ class FewStatements:
             again = []
         if (deletes or again) and not self._deletes:
             return None
-        if any(row[place] == name for row in upserts for place, name in self._no_members):
+        if _hold(upserts, self._no_members) or _hold(deletes, self._no_key_members):
             return None
         try:
             statements = [self._delete(keys) for keys in (deletes, again) if keys]
@@ -99,6 +97,19 @@ class FewStatements:
         )
         count = None if self._upserts else len(rows)
         return RowStatement(self._head + values + self._tail, count)
+
+
+def _no_members(columns: Sequence[Column], places: Iterable[int]) -> NoMembers:
+    """Return what stands for no member in each ENUM, by its place in a row: it has no SQL text."""
+    return tuple(
+        (place, column.type.no_member.encode())
+        for place, column in zip(places, columns, strict=True)
+        if column.type.name == "enum"
+    )
+
+
+def _hold(rows: Sequence[Row], no_members: NoMembers) -> bool:
+    return any(row[place] == name for place, name in no_members for row in rows)
 
 
 def _cells(schema: pa.Schema, columns: Sequence[Column]) -> Cells:

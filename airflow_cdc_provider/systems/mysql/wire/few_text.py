@@ -45,9 +45,9 @@ def text_of(column: Column, kind: pa.DataType) -> Text:
     if pa.types.is_date32(kind):
         return _date
     if pa.types.is_timestamp(kind):
-        return _moments(_timestamp, column.type.fraction)
+        return _moments(_timestamp, _after_second, column.type.fraction)
     if pa.types.is_duration(kind):
-        return _moments(_duration, column.type.fraction)
+        return _moments(_duration, _beyond_second, column.type.fraction)
     raise NotPlainError
 
 
@@ -95,18 +95,29 @@ def _date(value: int) -> bytes:
     return b"'%s'" % _day(value).encode()
 
 
-def _moments(text: Callable[[int], str], fraction: int) -> Text:
-    """Return what writes microseconds with so many digits behind the second."""
+def _moments(text: Callable[[int], str], micros: Callable[[int], int], fraction: int) -> Text:
+    """Return what writes microseconds with so many digits behind the second.
+
+    `micros` gives those behind the second that `text` writes.
+    """
 
     def moment(value: int) -> bytes:
         behind = ""
         if fraction:
-            behind = f".{abs(value) % _SECOND:06d}"[: 1 + fraction]
+            behind = f".{micros(value):06d}"[: 1 + fraction]
         if value % 10 ** (6 - fraction):
             raise NotPlainError
         return f"'{text(value)}{behind}'".encode()
 
     return moment
+
+
+def _after_second(value: int) -> int:
+    return value % _SECOND
+
+
+def _beyond_second(value: int) -> int:
+    return abs(value) % _SECOND
 
 
 def _timestamp(value: int) -> str:

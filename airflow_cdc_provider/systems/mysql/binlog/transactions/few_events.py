@@ -94,12 +94,13 @@ class _Transaction:
 class _Reading:
     """Reads the events of one chunk; nothing else is changed by that."""
 
-    def __init__(self, maps: TableMaps, opened: OpenTransaction | None) -> None:
+    def __init__(self, maps: TableMaps, opened: OpenTransaction | None, log_end: int) -> None:
         self._maps = maps
         self._current: _Transaction | None = None
         self.transactions: list[_Transaction] = []
         self.rows: list[_Rows] = []
-        self.log_end = 0
+        self.log_end = log_end
+        """Where the last event ends in its file."""
         self.bytes = 0
         self.others_at = 0
         """Up to which of the chunk's bytes there are rows of other tables than ledgers."""
@@ -206,7 +207,7 @@ class FewEvents:
     def _read(self, chunk: EventChunk, opened: OpenTransaction | None, checksum: int) -> _Reading:
         first = int(chunk.starts[0])
         data = bytes(memoryview(chunk.buffer)[first : int(chunk.ends[-1])])
-        reading = _Reading(self._maps, opened)
+        reading = _Reading(self._maps, opened, self._place.last)
         starts, ends = (chunk.starts - first).tolist(), (chunk.ends - first).tolist()
         for start, stop in zip(starts, ends, strict=True):
             reading.take(data, start, stop, checksum)
