@@ -98,7 +98,8 @@ class ChangeBatch:
     end: LogPosition | None
     transactions: Sequence[TransactionPoint]
     """A tuple, or columns that make a record of each when asked."""
-    tables: tuple[TableChanges, ...]
+    tables: Sequence[TableChanges]
+    """A tuple, or a few changes that become columns when asked (`few_changes`)."""
     barrier: Statement | None = None
     bytes: int = field(default=0, compare=False)
     """Bytes of log behind this batch."""
@@ -108,4 +109,5 @@ class ChangeBatch:
     @property
     def changes(self) -> int:
         """Return the number of row changes."""
-        return sum(len(table) for table in self.tables)
+        counted = getattr(self.tables, "changes", None)
+        return sum(len(table) for table in self.tables) if counted is None else int(counted)

@@ -22,6 +22,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.columns.changes import ChangeBatch, Statement, TableChanges
+from airflow_cdc_provider.columns.few_changes import FewMerged, FewTables, merge_few
 from airflow_cdc_provider.columns.merge import MergedChanges, merge
 from airflow_cdc_provider.columns.split_filter import filtered
 from airflow_cdc_provider.columns.transactions import TransactionIndex, transactions_of
@@ -62,6 +63,26 @@ class Work:
     committed_us: int
 
 
+@dataclass(frozen=True, slots=True)
+class FewTableWork:
+    """What one table has to take of few changes, value by value."""
+
+    plan: TablePlan
+    schema: pa.Schema
+    """The columns of the rows."""
+    merged: FewMerged
+
+
+@dataclass(frozen=True, slots=True)
+class FewWork:
+    """What of a batch of few changes is to be applied where nothing of it is left out."""
+
+    tables: tuple[FewTableWork, ...]
+    changes_of: Mapping[TableId, int]
+    transactions: int
+    committed_us: int
+
+
 class CapturedTables:
     """The plans of a pipeline's tables, and the columns their changes must have."""
 
@@ -74,25 +95,25 @@ class CapturedTables:
         """Return the plans of the tables whose changes are read."""
         return tuple(self.plans[table] for table in self._schemas if table in self.plans)
 
-    def plan_of(self, changes: TableChanges) -> TablePlan:
+    def plan_of(self, table: TableId, found: pa.Schema) -> TablePlan:
         """Return the plan of a table; changes of another shape than planned are refused."""
-        plan = self.plans.get(changes.table)
+        plan = self.plans.get(table)
         if plan is None:
             raise IntegrityError(
-                f"the log brought changes of {changes.table}, which is not in the plan",
+                f"the log brought changes of {table}, which is not in the plan",
                 where="batch of changes",
                 risk="they would be lost",
                 remedy="report this; the reader and the sink must have the same tables",
             )
-        wanted, found = self._schemas[changes.table], changes.after.schema
+        wanted = self._schemas[table]
         if not found.equals(wanted):
             raise TableChangedError(
-                f"the log's columns of {changes.table} are not the planned ones: "
+                f"the log's columns of {table} are not the planned ones: "
                 f"{_difference(wanted, found)}",
-                where=f"table {changes.table}",
+                where=f"table {table}",
                 risk="values could land in the wrong column; nothing of the batch was kept",
-                remedy=f"`reset` it with --table {changes.table}: only that is read again",
-            ).about(changes.table)
+                remedy=f"`reset` it with --table {table}: only that is read again",
+            ).about(table)
         return plan
 
     def columns_of(self, table: TableId) -> pa.Schema:
@@ -197,6 +218,34 @@ class Selection:
                 found = self._works[position] = stream, self._select(position, stream)
             return found[1]
 
+    def few_work(self, position: LogPosition, stream: StreamSplit) -> FewWork | None:
+        """Return the same as `work` for few changes; None if there are more, or some are left out.
+
+        Nothing is left out where the position is the batch's start and its tables are pure.
+        """
+        tables = self.batch.tables
+        if not isinstance(tables, FewTables) or position != self.batch.start:
+            return None
+        works: list[FewTableWork] = []
+        counts: Counter[TableId] = Counter()
+        for few in tables.few:
+            progress = stream.progress_of(few.table)
+            if progress is None:
+                continue  # it is being read again; its hand-off brings the stream back here
+            if progress.finished or not _covers(position, progress.applied_through):
+                return None
+            plan = self.captured.plan_of(few.table, few.schema)
+            places = [few.schema.get_field_index(name) for name in plan.schema.primary_key]
+            merged = merge_few(few.changes, places)
+            if merged is None:
+                return None
+            works.append(FewTableWork(plan, few.schema, merged))
+            counts[few.table] += len(few.changes)
+        points = self.batch.transactions
+        works.sort(key=lambda work: work.plan.schema.table)
+        last_us = points[-1].committed_us if points else 0
+        return FewWork(tuple(works), counts, len(points), last_us)
+
     def kept(
         self, position: LogPosition, stream: StreamSplit
     ) -> list[tuple[TablePlan, TableChanges]]:
@@ -209,7 +258,7 @@ class Selection:
                 continue  # it is being read again; its hand-off brings the stream back here
             kept = self._owned(changes, progress, position, behind=behind)
             if len(kept):
-                parts.append((self.captured.plan_of(kept), kept))
+                parts.append((self.captured.plan_of(kept.table, kept.after.schema), kept))
         return parts
 
     def _owned(

@@ -83,8 +83,11 @@ class CommitScripts:
         """
         session = self._session
         first, *last = (text.encode() for text in (slot_row, *store, claim))
+        script = [first, *(each.text for each in rows), *last]
+        if sum(map(len, script)) > session.capabilities.statement_bytes // 2:
+            return False
         try:
-            said = session.begin_with([first, *(each.text for each in rows), *last])
+            said = session.begin_with(script)
             if not _is_at(said, at):
                 return False
             is_usual = _is_usual(said, rows, generation)

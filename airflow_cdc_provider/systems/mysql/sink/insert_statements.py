@@ -223,6 +223,11 @@ class InsertStatements:
         self._full_rows = min(_MOST_ROWS, max(16, _FULL_PARAMETERS // len(columns)))
         self._full_rows = max(1, min(self._full_rows, _MOST_PARAMETERS // len(columns)))
 
+    @property
+    def around(self) -> tuple[bytes, bytes]:
+        """Return what stands before the rows of a statement, and behind them."""
+        return self._head, self._tail
+
     def _upsert_clause(self) -> bytes:
         has_alias = self._session.capabilities.has_row_alias
         shape = "{0}=`cdc_new`.{0}" if has_alias else "{0}=VALUES({0})"
@@ -335,6 +340,14 @@ class InsertStatements:
 
     def _sql(self, rows: int) -> bytes:
         return self._head + b",".join([self._row] * rows) + self._tail
+
+
+def delete_head(table: TableId, key: Sequence[Column]) -> bytes:
+    """Return what stands before the keys of the rows to be deleted; a bracket ends them."""
+    names = ", ".join(quote_identifier(column.name) for column in key)
+    if len(key) > 1:
+        names = f"({names})"
+    return f"DELETE FROM {quote_table(table)} WHERE {names} IN (".encode()
 
 
 def shown_key(rows: pa.RecordBatch, row: int, key: Sequence[Column]) -> str:

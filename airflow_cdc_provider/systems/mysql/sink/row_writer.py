@@ -24,7 +24,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.errors import CdcError, IntegrityError, RowRefusedError
-from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
+from airflow_cdc_provider.core.identifiers import TableId, quote_table
 from airflow_cdc_provider.core.table_schema import Column
 from airflow_cdc_provider.systems.mysql.server.connection import StatementOutcome
 from airflow_cdc_provider.systems.mysql.sink.insert_statements import (
@@ -33,6 +33,7 @@ from airflow_cdc_provider.systems.mysql.sink.insert_statements import (
     Statement,
     TextStatement,
     WriteMode,
+    delete_head,
     shown_key,
 )
 from airflow_cdc_provider.systems.mysql.sink.no_members import (
@@ -93,10 +94,7 @@ class RowWriter:
     def delete_statements(self, keys: pa.RecordBatch) -> Iterator[TextStatement]:
         """Yield the statements that delete rows."""
         self._refuse_no_member(keys)
-        names = ", ".join(quote_identifier(column.name) for column in self._key)
-        head = f"DELETE FROM {self._name} WHERE {names} IN (".encode()
-        if len(self._key) > 1:
-            head = f"DELETE FROM {self._name} WHERE ({names}) IN (".encode()
+        head = delete_head(self._table, self._key)
         capabilities = self._session.capabilities
         limit = capabilities.statement_bytes - len(head) - 1
         for at in range(0, keys.num_rows, _KEYS_IN_A_DELETE):

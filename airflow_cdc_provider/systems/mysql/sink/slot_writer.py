@@ -25,8 +25,14 @@ from airflow_cdc_provider.core.errors import CdcError, SinkUnreachableError, onl
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.quiet_log import QuietLog
+from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit
-from airflow_cdc_provider.engine.stream.selection import Selection, TableWork, Work
+from airflow_cdc_provider.engine.stream.selection import (
+    FewWork,
+    Selection,
+    TableWork,
+    Work,
+)
 from airflow_cdc_provider.engine.stream.slots import part_of
 from airflow_cdc_provider.systems.mysql.sink import change_counts, ledger, stopped_rows
 from airflow_cdc_provider.systems.mysql.sink.commit_script import (
@@ -34,6 +40,7 @@ from airflow_cdc_provider.systems.mysql.sink.commit_script import (
     RowStatement,
     is_small,
 )
+from airflow_cdc_provider.systems.mysql.sink.few_statements import FewStatements
 from airflow_cdc_provider.systems.mysql.sink.insert_statements import WriteMode
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, NOW_US, pipeline_is
 from airflow_cdc_provider.systems.mysql.sink.row_writer import LoadDoubtedError, RowWriter
@@ -100,6 +107,7 @@ class SlotWriter:
             self._row = stopped_rows.is_table(owner, stopped)
         self._stored: tuple[str, StreamSplit] | None = None
         self._scripts = CommitScripts(session)
+        self._few: dict[TableId, FewStatements] = {}
         self._reached: _Committed | None = None
         """Where the transaction under way found the slot, or moves it to."""
         self._left: _Committed | None = None
@@ -152,9 +160,8 @@ class SlotWriter:
         end, stopped_by = selection.end_within(left.stream)
         if end is None or stopped_by is not None or not selection.batch.changes:
             return None
-        work = selection.work(left.position, left.stream)
+        work, rows = self._statements_of(selection, left)
         outcome = replace(_outcome(left.position, work), end=end)
-        rows = self._row_statements(work)
         if rows is None or not self._scripts.commit(
             slot_row=self._slot_row(),
             at=(left.position, left.split),
@@ -257,6 +264,31 @@ class SlotWriter:
             with only_of(mine.plan.schema.table):
                 self._write_in_one_way(mine)
 
+    def _statements_of(
+        self, selection: Selection, left: _Committed
+    ) -> tuple[Work | FewWork, list[RowStatement] | None]:
+        """Return what a batch leaves to do, and the statements that do it, if there are such."""
+        few = selection.few_work(left.position, left.stream) if self._slots == 1 else None
+        rows = None if few is None else self._few_statements(few)
+        if few is not None and rows is not None:
+            return few, rows
+        work = selection.work(left.position, left.stream)
+        return work, self._row_statements(work)
+
+    def _few_statements(self, work: FewWork) -> list[RowStatement] | None:
+        statements: list[RowStatement] = []
+        for table in work.tables:
+            found = self._few.get(table.plan.schema.table)
+            if found is None or found.plan is not table.plan or found.schema is not table.schema:
+                upserts = self._upserts(table.plan)
+                found = FewStatements(self.session, table.plan, table.schema, upserts=upserts)
+                self._few[table.plan.schema.table] = found
+            some = found.of(table.merged)
+            if some is None:
+                return None
+            statements += some
+        return statements
+
     def _row_statements(self, work: Work) -> list[RowStatement] | None:
         """Return what writes the rows as SQL text; None if that is not the way for them."""
         mine = [part_of(table, self._slot, self._slots) for table in work.tables]
@@ -274,7 +306,7 @@ class SlotWriter:
     def _table_statements(self, work: TableWork) -> list[RowStatement] | None:
         """Return what does the same as `_write_table`."""
         writer, merged = self._writer(work), work.merged
-        upserts = self._upserts(work)
+        upserts = self._upserts(work.plan)
         mode = WriteMode.UPSERT if upserts else WriteMode.INSERT
         written = writer.write_statements(merged.upserts, mode)
         if written is None:
@@ -301,8 +333,8 @@ class SlotWriter:
         """Delete first, then write: so no row meets the one it takes the place of."""
         writer, merged = self._writer(work), work.merged
         writer.delete_keys(merged.deletes)
-        if self._upserts(work):
-            fits = load and self._table(work).replaces(work.plan)
+        if self._upserts(work.plan):
+            fits = load and self._table(work.plan).replaces(work.plan)
             writer.write([merged.upserts], WriteMode.UPSERT, load=fits)
             return
         writer.delete_keys(self._keys(work))
@@ -313,18 +345,18 @@ class SlotWriter:
         columns = plan.schema.copied_columns
         return RowWriter(self.session, plan.sink_table, columns, key_columns(plan.schema))
 
-    def _table(self, work: TableWork) -> SinkTable:
-        return self._tables.get(work.plan.sink_table, SinkTable())
+    def _table(self, plan: TablePlan) -> SinkTable:
+        return self._tables.get(plan.sink_table, SinkTable())
 
-    def _upserts(self, work: TableWork) -> bool:
-        return self._table(work).upserts(work.plan)
+    def _upserts(self, plan: TablePlan) -> bool:
+        return self._table(plan).upserts(plan)
 
     def _keys(self, work: TableWork) -> pa.RecordBatch:
         """Return the keys of the rows that are written."""
         return work.merged.upserts.select(list(work.plan.schema.primary_key))
 
 
-def _outcome(position: LogPosition, work: Work) -> SlotOutcome:
+def _outcome(position: LogPosition, work: Work | FewWork) -> SlotOutcome:
     return SlotOutcome(position, work.changes_of, work.transactions, work.committed_us)
 
 

@@ -24,7 +24,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Protocol
@@ -32,7 +31,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from airflow_cdc_provider.columns.byte_views import ByteViews
-from airflow_cdc_provider.columns.numpy_types import ByteArray, IntArray
+from airflow_cdc_provider.columns.numpy_types import ByteArray
 from airflow_cdc_provider.core.errors import (
     IntegrityError,
     LogPurgedError,
@@ -48,24 +47,28 @@ from airflow_cdc_provider.systems.mysql.positions.position import (
     own,
 )
 from airflow_cdc_provider.systems.mysql.source.event_framing import rotation_target
+from airflow_cdc_provider.systems.mysql.source.log_stretch import (
+    ARTIFICIAL_FLAG,
+    DIGEST_BYTES,
+    FLAGS_AT,
+    FORMAT_DESCRIPTION,
+    LOG_POS_AT,
+    MADE_UP,
+    ROTATE,
+    TYPE_AT,
+    FewStretch,
+    LogStretch,
+    Stretch,
+)
 from airflow_cdc_provider.systems.mysql.source.log_transport import NO_SERVER_ID, LogTransport
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.core.endpoint import Endpoint
     from airflow_cdc_provider.systems.mysql.source.log_start import LogStart
 
-_TYPE, _LOG_POS, _FLAGS = 4, 13, 17  # where an event's header holds them
-_HEADER, _CRC = 19, 4
-_STOP, _ROTATE, _FORMAT_DESCRIPTION = 3, 4, 15
-_OPENS = np.isin(np.arange(256), (33, 34, 42, 162))
-"""By type: the GTID events of both families, which open a transaction."""
-_PARTS = np.isin(np.arange(256), (_ROTATE, _FORMAT_DESCRIPTION))
-_MADE_UP = np.isin(np.arange(256), (_STOP, _ROTATE, _FORMAT_DESCRIPTION, 27, 41))
-"""The last two are heartbeats."""
-_MARIADB_ANNOTATE_ROWS = 160
-_ARTIFICIAL_FLAG = 0x20
-_DIGEST_BYTES = 16
-_LONGEST_DIGESTED = 1 << 16
+_CRC = 4
+_PARTS = np.isin(np.arange(256), (ROTATE, FORMAT_DESCRIPTION))
+_MADE_UP = np.isin(np.arange(256), list(MADE_UP))
 _WAIT_S = 1.0
 
 
@@ -77,64 +80,6 @@ class Transport(Protocol):
     def receive(self, wait_s: float) -> EventChunk | None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Stretch:
-    """Events of one file in a chunk that lie in that file."""
-
-    chunk: EventChunk
-    file: BinlogPosition
-    created: int | None
-    has_checksums: bool
-    index: IntArray
-    """Which of the chunk's events."""
-    types: ByteArray
-    ends: IntArray
-    """Where each ends in the file."""
-
-    def begin(self, number: int) -> int:
-        """Return where an event begins in the file."""
-        return int(self.ends[number]) - self._bytes(number)
-
-    def _bytes(self, number: int) -> int:
-        place = int(self.index[number])
-        return int(self.chunk.ends[place] - self.chunk.starts[place])
-
-    def digested(self, number: int) -> bytes:
-        """Copy what a digest takes of an event: no checksum, and nothing only some dumps have."""
-        if self.types[number] == _MARIADB_ANNOTATE_ROWS:
-            return b""
-        place = int(self.index[number])
-        end = int(self.chunk.ends[place]) - (_CRC if self.has_checksums else 0)
-        return bytes(self.chunk.buffer[int(self.chunk.starts[place]) : end])
-
-    def digest(self, first: int, last: int) -> str:
-        """Digest some events that follow each other."""
-        digest = blake2b(digest_size=_DIGEST_BYTES)
-        for number in range(first, last + 1):
-            digest.update(self.digested(number))
-        return digest.hexdigest()
-
-    def imprint(self, place: BinlogPosition) -> Imprint | None:
-        """Return the imprint of the last event at or before a place, None if there is none."""
-        last = len(self.ends) - 1
-        if self.file.file_number == place.file_number:
-            last = int(np.searchsorted(self.ends, place.offset, side="right")) - 1
-        if last < 0 or self.created is None or self.file.file_number > place.file_number:
-            return None
-        first = self._first_of(last)
-        end = self.file.at(int(self.ends[last]))
-        return Imprint(end, self.begin(first), self.created, self.digest(first, last))
-
-    def _first_of(self, last: int) -> int:
-        """Return where the transaction begins that an event ends, or the event itself."""
-        opened = np.flatnonzero(_OPENS[self.types[: last + 1]])
-        if not len(opened):
-            return last
-        first = int(opened[-1])
-        small = int(self.ends[last]) - self.begin(first) <= _LONGEST_DIGESTED
-        return first if small else last
-
-
 class KnownLog:
     """The events of a dump, handed out once the log is known to be the one that was read."""
 
@@ -144,13 +89,15 @@ class KnownLog:
         self._where = where
         self._start = start
         self._expected = start.expected
-        self._sought = blake2b(digest_size=_DIGEST_BYTES)
+        self._sought = blake2b(digest_size=DIGEST_BYTES)
         self._read_to = start.position.binlog if start.by_file else None
         self._file = start.dump_from
         self._created: int | None = None
         self._has_checksums = True
-        self._stretches: list[_Stretch] = []
+        self._stretches: list[LogStretch] = []
         self._last: Imprint | None = start.position.imprint if start.by_file else None
+        self._found: tuple[BinlogPosition, Imprint] | None = None
+        """The imprint that was asked for last."""
         self._ready: deque[EventChunk] = deque()
         self._still_to_pass = _by_file(held, start.position.server_uuid)
 
@@ -167,21 +114,40 @@ class KnownLog:
         if chunk is None:
             return None
         self._last = self.imprint(boundary)
-        self._stretches = list(self._parted(chunk))
-        for stretch in self._stretches:
+        few = self._few(chunk)
+        if few is not None:
+            self._stretches = [few]
+            return chunk
+        stretches = list(self._parted(chunk))
+        self._stretches = [*stretches]
+        for stretch in stretches:
             self._compare_passed(stretch)
-        kept = self._without_known(chunk)
+        kept = self._without_known(chunk, stretches)
         if len(kept.starts):
             self._ready.append(kept)
         return self._ready.popleft() if self._ready and self.is_recognised else None
+
+    def _few(self, chunk: EventChunk) -> FewStretch | None:
+        """Return a few plain events where all that is left to do is to know the last ones."""
+        file, created = self._file, self._created
+        if self._expected is not None or self._read_to is not None or self._still_to_pass:
+            return None
+        if file is None or created is None:
+            return None
+        few = FewStretch.of(chunk, file, created, has_checksums=self._has_checksums)
+        self._file = file if few is None else file.at(few.end)
+        return few
 
     def imprint(self, place: BinlogPosition | None) -> Imprint | None:
         """Return what identifies the log up to a place that was reached."""
         if place is None:
             return None
+        if self._found is not None and self._found[0] == place:  # each place is asked for twice
+            return self._found[1]
         for stretch in reversed(self._stretches):
             found = stretch.imprint(place)
             if found is not None:
+                self._found = place, found
                 return found
         if self._last is not None and self._last.end <= place:
             return self._last
@@ -203,10 +169,10 @@ class KnownLog:
 
     # --- the chunk by files -------------------------------------------------------------------
 
-    def _parted(self, chunk: EventChunk) -> Iterator[_Stretch]:
+    def _parted(self, chunk: EventChunk) -> Iterator[Stretch]:
         """Part a chunk where a file begins or is described."""
         data = ByteViews(chunk.buffer)
-        types = data.u8[chunk.starts + _TYPE]
+        types = data.u8[chunk.starts + TYPE_AT]
         first = 0
         for place in [*np.flatnonzero(_PARTS[types]).tolist(), len(types)]:
             yield from self._stretch(chunk, data, types, range(first, place))
@@ -216,7 +182,7 @@ class KnownLog:
 
     def _turn(self, event: bytes) -> None:
         """Take an event that begins or describes a file."""
-        if event[_TYPE] == _ROTATE:
+        if event[TYPE_AT] == ROTATE:
             target = self._target(event)
             if self._file is None or target.file_number != self._file.file_number:
                 self._created = None
@@ -236,18 +202,18 @@ class KnownLog:
 
     def _stretch(
         self, chunk: EventChunk, data: ByteViews, types: ByteArray, among: range
-    ) -> Iterator[_Stretch]:
+    ) -> Iterator[Stretch]:
         if self._file is None or not among:
             return
         index = np.arange(among.start, among.stop)
         starts = chunk.starts[index]
-        told = data.little(starts + _LOG_POS, 4)
+        told = data.little(starts + LOG_POS_AT, 4)
         real = (told > 0) & ~_MADE_UP[types[index]]
-        real &= (data.u8[starts + _FLAGS] & _ARTIFICIAL_FLAG) == 0
+        real &= (data.u8[starts + FLAGS_AT] & ARTIFICIAL_FLAG) == 0
         index, told = index[real], told[real]
         if len(index):
             ends = whole_offsets(told, self._file.offset)
-            stretch = _Stretch(
+            stretch = Stretch(
                 chunk, self._file, self._created, self._has_checksums, index, types[index], ends
             )
             self._file = self._file.at(int(ends[-1]))
@@ -270,12 +236,12 @@ class KnownLog:
                 found = _begun(file, imprint.created, created)
                 raise self._another(f"{found}; {held.by} has read it")
 
-    def _without_known(self, chunk: EventChunk) -> EventChunk:
+    def _without_known(self, chunk: EventChunk, stretches: Sequence[Stretch]) -> EventChunk:
         """Compare and drop what was read before; files' beginnings are kept."""
         if self._read_to is None:
             return chunk
         keep = np.ones(len(chunk.starts), np.bool_)
-        for stretch in self._stretches:
+        for stretch in stretches:
             self._seek(stretch)
             if stretch.file.file_number < self._read_to.file_number:
                 keep[stretch.index] = False
@@ -289,7 +255,7 @@ class KnownLog:
                 break
         return EventChunk(chunk.buffer, chunk.starts[keep], chunk.ends[keep])
 
-    def _seek(self, stretch: _Stretch) -> None:
+    def _seek(self, stretch: Stretch) -> None:
         """Compare the events of the imprint, one by one as they come."""
         wanted = self._expected
         if wanted is None:
@@ -304,20 +270,21 @@ class KnownLog:
                 self._expected = None
                 return
 
-    def _compare_passed(self, stretch: _Stretch) -> None:
+    def _compare_passed(self, stretch: Stretch) -> None:
         """Compare the watermarks that the dump passes in these events."""
         waiting = self._still_to_pass.get(stretch.file.file_number)
         if not waiting:
             return
         last = int(stretch.ends[-1])
-        self._still_to_pass[stretch.file.file_number] = [
-            (held, imprint) for held, imprint in waiting if imprint.end.offset > last
-        ]
+        left = [(held, imprint) for held, imprint in waiting if imprint.end.offset > last]
+        self._still_to_pass[stretch.file.file_number] = left
+        if not left:
+            del self._still_to_pass[stretch.file.file_number]
         for held, imprint in waiting:
             if imprint.digest and stretch.begin(0) <= imprint.start and imprint.end.offset <= last:
                 self._compare_held(stretch, held, imprint)
 
-    def _compare_held(self, stretch: _Stretch, held: Held, imprint: Imprint) -> None:
+    def _compare_held(self, stretch: Stretch, held: Held, imprint: Imprint) -> None:
         end = int(np.searchsorted(stretch.ends, imprint.end.offset))
         first = int(np.searchsorted(stretch.ends, imprint.start, side="right"))
         found_at = stretch.begin(first), int(stretch.ends[end])

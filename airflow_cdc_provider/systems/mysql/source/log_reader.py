@@ -317,6 +317,12 @@ class LogReader:
             first = stop + 1
         return len(starts)
 
+    def _pass_decoded(self) -> None:
+        """Pass what was decoded while places were not counted, because there was no end."""
+        decoded = self._decoder.position.binlog
+        if decoded is not None:
+            self._passed = decoded if self._passed is None else max(self._passed, decoded)
+
     def _is_at(self, until: BinlogPosition | None) -> bool:
         return until is not None and self._passed is not None and self._passed >= until
 

@@ -131,3 +131,47 @@ def replayed(batches: Iterable[ChangeBatch], table: str, key: str = "id") -> dic
                 assert new[key] not in rows
                 rows[new[key]] = new
     return rows
+
+
+def in_columns(decoder: ColumnDecoder) -> ColumnDecoder:
+    """Have a decoder read no events value by value."""
+    few: Any = decoder._few
+    few.take = lambda _chunk, **_: None
+    return decoder
+
+
+def all_said(batches: Iterable[ChangeBatch]) -> list[Any]:
+    """Return all that batches say: places, names, times, and rows as columns."""
+    return [
+        (
+            batch.start,
+            batch.end,
+            list(batch.transactions),
+            batch.barrier,
+            batch.bytes,
+            batch.only_ledgers,
+            batch.changes,
+            sorted(map(_columns, batch.tables), key=lambda one: one[0]),
+        )
+        for batch in batches
+    ]
+
+
+def _columns(changes: TableChanges) -> tuple[Any, ...]:
+    assert changes.before.schema == changes.after.schema
+    return (
+        changes.table,
+        changes.ordinal.to_pylist(),
+        changes.transaction.to_pylist(),
+        changes.op.to_pylist(),
+        _bytes(changes.before),
+        _bytes(changes.after),
+    )
+
+
+def _bytes(rows: pa.RecordBatch) -> list[tuple[Any, ...]]:
+    """Return rows such that -0.0 is not 0.0."""
+    return [
+        tuple(value.hex() if isinstance(value, float) else value for value in row.values())
+        for row in rows.to_pylist()
+    ]

@@ -14,13 +14,16 @@ from airflow_cdc_provider.core.errors import PreparedTransactionError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
 from airflow_cdc_provider.systems.mysql.binlog.transactions.decoder import ColumnDecoder
+from airflow_cdc_provider.systems.mysql.binlog.transactions.few_events import FewEvents
 from airflow_cdc_provider.systems.mysql.positions.position import own
 from tests.systems.mysql.binlog.capture import FOLDER
 from tests.systems.mysql.binlog.captured import (
     SERVER,
     CapturedLog,
+    all_said,
     changes_of,
     decoded,
+    in_columns,
     replayed,
     rows_after,
 )
@@ -113,6 +116,29 @@ def test_chunks_and_limits_change_nothing_but_where_batches_end(
             order = table.ordinal.to_pylist()
             assert order == sorted(set(order))
             assert not order or order[-1] < batch.changes
+
+
+@pytest.mark.parametrize("limits", [BatchLimits(), BatchLimits(changes=3), BatchLimits(bytes=999)])
+@pytest.mark.parametrize("chunk_bytes", [300, 900, 7000])
+def test_values_that_are_read_one_by_one_say_what_columns_say(
+    log: CapturedLog,
+    told: dict[str, Any],
+    chunk_bytes: int,
+    limits: BatchLimits,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken, take = [0], FewEvents.take
+
+    def counted(self: FewEvents, chunk: Any, **more: Any) -> Any:
+        found = take(self, chunk, **more)
+        taken[0] += found is not None
+        return found
+
+    monkeypatch.setattr(FewEvents, "take", counted)
+    log.chunk_bytes = chunk_bytes
+    found = all_said(log.batches(limits=limits))
+    assert found == all_said(decoded(in_columns(log.decoder(limits=limits)), log.chunks()))
+    assert taken[0] or "compressed" in told["name"] or chunk_bytes > 1000
 
 
 def test_every_end_of_a_batch_is_a_place_to_start_again(log: CapturedLog) -> None:

@@ -11,11 +11,14 @@ import pyarrow as pa
 import pytest
 
 from airflow_cdc_provider.columns.byte_views import ByteViews
+from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.table_schema import Column, ColumnType
 from airflow_cdc_provider.systems.mysql.binlog.rows.absent_rows import absent_rows, are_absent
 from airflow_cdc_provider.systems.mysql.binlog.rows.cell_values import decode_cells
+from airflow_cdc_provider.systems.mysql.binlog.rows.few_rows import NotFewError, _reader
 from airflow_cdc_provider.systems.mysql.binlog.rows.row_walk import Cells
 from airflow_cdc_provider.systems.mysql.binlog.rows.wire_types import Wire, decimal_bytes
+from airflow_cdc_provider.systems.mysql.dialect.charsets import to_utf8
 from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.systems.mysql.dialect.value_model import (
     ZeroDates,
@@ -164,3 +167,31 @@ def test_times_of_before_mysql_5_6_are_signed_digits() -> None:
         dt.timedelta(hours=1, minutes=2, seconds=3),
         None,
     ]
+
+
+CHARSETS = sorted(
+    {case.type.charset for family in ("mysql", "mariadb") for case in cases_for(family)}
+    - {None, "binary"}
+)
+
+
+@pytest.mark.parametrize("charset", CHARSETS)
+def test_a_text_that_is_read_alone_is_that_of_columns_or_is_left_to_them(charset: str) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed: {seed}")
+    rng = random.Random(seed)
+    column = mysql_type("varchar", length=50, charset=charset)
+    read = _reader(Wire("varchar", 0, 1), Column("c", column), pa.string())
+    assert read is not None
+    texts = [bytes([byte]) for byte in range(256)]
+    texts += [rng.randbytes(rng.randrange(7)) for _ in range(1000)]
+    alike = 0
+    for text in texts:
+        try:
+            alone = read(b"?" + text + b"?", 1, len(text))
+        except (CdcError, UnicodeDecodeError, NotFewError):
+            continue
+        (whole,) = to_utf8(pa.array([text], pa.binary()), charset).to_pylist()
+        assert (text, alone) == (text, whole.encode())
+        alike += 1
+    assert alike > 100

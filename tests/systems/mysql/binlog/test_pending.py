@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.systems.mysql.binlog.transactions.pending import PendingChanges, Piece
+from airflow_cdc_provider.systems.mysql.binlog.transactions.pending import (
+    AnyPiece,
+    PendingChanges,
+    Piece,
+    without_few,
+)
 
 
 def piece(table: str, places: list[int]) -> Piece:
@@ -17,7 +24,8 @@ def piece(table: str, places: list[int]) -> Piece:
     return Piece(TableId("d", table), ordinal, ordinal, ordinal.astype(np.int8), rows, rows)
 
 
-def places_of(pieces: list[Piece]) -> list[int]:
+def places_of(taken: Iterable[AnyPiece]) -> list[int]:
+    pieces = list(without_few(taken))
     for each in pieces:
         assert each.after.column("place").to_pylist() == each.ordinal.tolist()
     return sorted(place for each in pieces for place in each.ordinal.tolist())

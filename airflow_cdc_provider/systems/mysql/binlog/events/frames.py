@@ -75,7 +75,7 @@ class FrameReader:
     """Verifies and unpacks events in log order; remembers whether the log has checksums."""
 
     def __init__(self) -> None:
-        self._checksums: bool | None = None
+        self.checksums: bool | None = None
         """None until a format description has told."""
 
     def read(self, chunk: EventChunk) -> Iterator[Frames]:
@@ -106,9 +106,9 @@ class FrameReader:
     def _verified(self, frames: Frames) -> Iterator[Frames]:
         if not len(frames):
             return
-        if self._checksums is None:
-            self._checksums = self._guess(frames)
-        if self._checksums:
+        if self.checksums is None:
+            self.checksums = self._guess(frames)
+        if self.checksums:
             broken = first_broken(frames.data.buffer, frames.starts, frames.ends)
             if broken is not None:
                 raise _corrupt(frames, broken)
@@ -134,8 +134,8 @@ class FrameReader:
                 risk="damaged events would go unseen",
                 remedy="SET GLOBAL binlog_checksum = 'CRC32'",
             )
-        self._checksums = algorithm == _CRC32
-        if self._checksums:
+        self.checksums = algorithm == _CRC32
+        if self.checksums:
             event = bytearray(frames.data.text_at(int(frames.starts[0]), int(frames.ends[0])))
             event[17] &= 0xFF ^ _IN_USE_FLAG  # set while the file is written, after the checksum
             if first_broken(event, np.zeros(1, np.int64), np.array([len(event)])) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -31,6 +32,7 @@ _STANDALONE, _PREPARED_XA = 1, 64
 _NUMBER_AT = HEADER_BYTES + 17
 _COMMITTED_AT = HEADER_BYTES + 42
 _ORIGINAL_FOLLOWS = 1 << 55
+_MOST = 1 << 63
 _LEAST_BYTES = {
     EventType.GTID: _COMMITTED_AT + 7,
     EventType.ANONYMOUS_GTID: _COMMITTED_AT + 7,
@@ -67,6 +69,62 @@ class GtidColumns:
     def gtid(self, index: int) -> AnyGtid | None:
         """Build one name."""
         return gtid_of(self.origins[int(self.origin[index])], int(self.number[index]))
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedBy:
+    """What the event says that opens a transaction."""
+
+    origin: GtidOrigin
+    number: int
+    committed_us: int
+    """0 where the event does not say: MariaDB."""
+    begun: bool = False
+    """Statements belong to the transaction from here on: MariaDB has no BEGIN behind it."""
+
+
+def read_opening(data: bytes, start: int, end: int) -> OpenedBy | None:
+    """Read one plain GTID event of the types that have no tag; None if it is not plain.
+
+    Not plain is one cut short, a transaction without BEGIN and COMMIT, and one of XA.
+    """
+    kind = data[start + 4]
+    if end - start < _LEAST_BYTES[EventType(kind)]:
+        return None
+    if kind == EventType.MARIADB_GTID:
+        return _few_mariadb(data, start)
+    committed = int.from_bytes(data[start + _COMMITTED_AT : start + _COMMITTED_AT + 7], "little")
+    if committed & _ORIGINAL_FOLLOWS:
+        original = start + _COMMITTED_AT + 7
+        committed = int.from_bytes(data[original : original + 7], "little")
+    committed &= _ORIGINAL_FOLLOWS - 1
+    if kind == EventType.ANONYMOUS_GTID:
+        return OpenedBy(None, 0, committed)
+    number = int.from_bytes(data[start + _NUMBER_AT : start + _NUMBER_AT + 8], "little")
+    source = _source(data[start + HEADER_BYTES + 1 : start + HEADER_BYTES + 17])
+    return OpenedBy(source, number, committed) if 0 < number < _MOST else None
+
+
+def _few_mariadb(data: bytes, start: int) -> OpenedBy | None:
+    body = start + HEADER_BYTES
+    number = int.from_bytes(data[body : body + 8], "little")
+    if data[body + 12] & (_STANDALONE | _PREPARED_XA) or not 0 < number < _MOST:
+        return None
+    domain = int.from_bytes(data[body + 8 : body + 12], "little")
+    server = int.from_bytes(data[start + 5 : start + 9], "little")
+    return OpenedBy((domain, server), number, 0, begun=True)
+
+
+def few_gtids(opened: Sequence[OpenedBy]) -> GtidColumns:
+    """Return the columns of a few transactions."""
+    origins: dict[GtidOrigin, int] = {}
+    places = [origins.setdefault(each.origin, len(origins)) for each in opened]
+    return GtidColumns(
+        list(origins),
+        np.array(places, np.int64),
+        np.array([each.number for each in opened], np.int64),
+        np.array([each.committed_us for each in opened], np.int64),
+    )
 
 
 def read_gtids(frames: Frames, places: IntArray) -> GtidColumns:
@@ -249,6 +307,9 @@ class GtidProgress:
         """Take the first `count` transactions."""
         if self.gtids is None or not count:
             return
+        if count == 1 and len(columns.origins) == 1:
+            self._add_one(columns.origins[0], int(columns.number[0]))
+            return
         for index, origin in enumerate(columns.origins):
             numbers = columns.number[:count][columns.origin[:count] == index]
             if origin is None or not len(numbers):
@@ -258,16 +319,25 @@ class GtidProgress:
             else:
                 self._move(origin, int(numbers[-1]))
 
+    def _add_one(self, origin: GtidOrigin, number: int) -> None:
+        if isinstance(origin, GtidSource):
+            self._add_run(origin, number, number)
+        elif origin is not None:
+            self._move(origin, number)
+
     def _add_numbers(self, source: GtidSource, numbers: IntArray) -> None:
         cuts = np.flatnonzero(np.diff(numbers) != 1) + 1
         firsts = numbers[np.concatenate([np.zeros(1, np.int64), cuts])].tolist()
         lasts = numbers[np.concatenate([cuts - 1, np.array([-1])])].tolist()
-        runs = self._runs.setdefault(source, [])
         for first, last in zip(firsts, lasts, strict=True):
-            if runs and runs[-1][1] == first:
-                runs[-1] = (runs[-1][0], last + 1)
-            else:
-                runs.append((first, last + 1))
+            self._add_run(source, first, last)
+
+    def _add_run(self, source: GtidSource, first: int, last: int) -> None:
+        runs = self._runs.setdefault(source, [])
+        if runs and runs[-1][1] == first:
+            runs[-1] = (runs[-1][0], last + 1)
+        else:
+            runs.append((first, last + 1))
 
     def _move(self, origin: tuple[int, int], number: int) -> None:
         known = self._last.get(origin[0])

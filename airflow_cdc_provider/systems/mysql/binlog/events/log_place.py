@@ -33,14 +33,19 @@ class LogPlace:
     """Follows the offsets of one file after another."""
 
     def __init__(self, offset: int = 4) -> None:
-        self._last = offset
+        self.last = offset
+        """The largest offset that was met."""
 
     def begin_file(self, offset: int) -> None:
         """Start again in a file, at an offset."""
-        self._last = offset
+        self.last = offset
 
     def ends(self, log_pos: IntArray) -> IntArray:
         """Return the whole offsets for header fields in log order."""
-        ends = whole_offsets(log_pos, self._last)
-        self._last = max(self._last, int(ends.max(initial=0)))
+        ends = whole_offsets(log_pos, self.last)
+        self.last = max(self.last, int(ends.max(initial=0)))
         return ends
+
+    def ends_at(self, offset: int) -> None:
+        """Move to a whole offset."""
+        self.last = max(self.last, offset)

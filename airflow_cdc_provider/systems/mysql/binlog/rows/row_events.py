@@ -25,6 +25,7 @@ from airflow_cdc_provider.systems.mysql.binlog.events.frames import Frames
 from airflow_cdc_provider.systems.mysql.binlog.remedies import CHECK_LOG
 from airflow_cdc_provider.systems.mysql.binlog.rows.absent_rows import absent_rows
 from airflow_cdc_provider.systems.mysql.binlog.rows.cell_values import decode_cells
+from airflow_cdc_provider.systems.mysql.binlog.rows.few_rows import FewRows
 from airflow_cdc_provider.systems.mysql.binlog.rows.partial_updates import whole_updates
 from airflow_cdc_provider.systems.mysql.binlog.rows.row_walk import Images, RowLayout, Side
 from airflow_cdc_provider.systems.mysql.binlog.rows.system_versions import current_changes
@@ -86,6 +87,7 @@ class TableDecoder:
         self.schema = arrow_schema(table_map.columns, zero_dates)
         self.nulled: Counter[str] = Counter()
         """Zero dates that became NULL, by column."""
+        self.few = FewRows(table_map, self.schema)
         self._layout = RowLayout(table_map.wires)
         self._policies = date_policies(table_map, zero_dates)
 

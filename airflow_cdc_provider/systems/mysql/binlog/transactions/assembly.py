@@ -13,8 +13,8 @@ from airflow_cdc_provider.core.errors import IntegrityError
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
 from airflow_cdc_provider.systems.mysql.binlog.events.gtid_events import GtidColumns, GtidProgress
 from airflow_cdc_provider.systems.mysql.binlog.transactions.pending import (
+    AnyPiece,
     PendingChanges,
-    Piece,
     table_changes,
 )
 from airflow_cdc_provider.systems.mysql.binlog.transactions.transaction_points import (
@@ -106,6 +106,9 @@ class BatchAssembly:
     def add_commits(self, commits: Commits) -> Iterator[ChangeBatch]:
         """Take transactions that ended; yield the batches they fill."""
         done = 0
+        if self._fits(commits):
+            self._advance(commits, 0, len(commits))
+            return
         while done < len(commits):
             by_changes = np.searchsorted(
                 commits.ordinal_after, self._first_ordinal + self._limits.changes
@@ -118,6 +121,12 @@ class BatchAssembly:
             yield self.emit()
             done = stop
         self._advance(commits, done, len(commits))
+
+    def _fits(self, commits: Commits) -> bool:
+        """Tell whether all of them leave the batch open."""
+        changes = int(commits.ordinal_after[-1]) - self._first_ordinal
+        size = int(commits.bytes_after[-1]) - self._first_byte
+        return changes < self._limits.changes and size < self._limits.bytes
 
     def _advance(self, commits: Commits, first: int, last: int) -> None:
         if first == last:
@@ -176,7 +185,11 @@ class BatchAssembly:
         self._committed_byte = byte
 
     def _batch(
-        self, pieces: list[Piece], end: MySqlPosition | None, byte: int, barrier: Statement | None
+        self,
+        pieces: list[AnyPiece],
+        end: MySqlPosition | None,
+        byte: int,
+        barrier: Statement | None,
     ) -> ChangeBatch:
         numbers = np.concatenate([*self._numbers, np.zeros(0, np.int64)])
         batch = ChangeBatch(

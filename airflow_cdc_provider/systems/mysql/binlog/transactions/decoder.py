@@ -4,7 +4,8 @@ A log is mostly one pattern: GTID, BEGIN, table map, rows, XID. Runs of such eve
 vector steps (`_run`): which transaction each event belongs to is a running count of the events
 that open one, the rows of one table are decoded together, and the transactions' names, places and
 times stay columns. Only what is rare is looked at alone (`_single`): files' beginnings and ends,
-new table maps, statements, distributed transactions.
+new table maps, statements, distributed transactions. Where there are few events, `FewEvents`
+follows what is plain one by one.
 
 What the decoder does not understand is an error that says where, never skipped.
 """
@@ -53,7 +54,8 @@ from airflow_cdc_provider.systems.mysql.binlog.events.text_reach import (
 from airflow_cdc_provider.systems.mysql.binlog.rows.table_map import SchemaSource, no_schema
 from airflow_cdc_provider.systems.mysql.binlog.rows.table_maps import TableMaps
 from airflow_cdc_provider.systems.mysql.binlog.transactions.assembly import BatchAssembly
-from airflow_cdc_provider.systems.mysql.binlog.transactions.pending import restamped
+from airflow_cdc_provider.systems.mysql.binlog.transactions.few_events import FewEvents
+from airflow_cdc_provider.systems.mysql.binlog.transactions.pending import restamped, without_few
 from airflow_cdc_provider.systems.mysql.binlog.transactions.prepared import (
     Prepared,
     PreparedBefore,
@@ -124,6 +126,7 @@ class ColumnDecoder:
         )
         self._prepared = PreparedTransactions(kept_bytes, before)
         self._place = LogPlace(start.binlog.offset if start.binlog else 4)
+        self._few = FewEvents(self._maps, self._assembly, self._runs, self._place)
 
     @property
     def position(self) -> MySqlPosition:
@@ -159,6 +162,10 @@ class ColumnDecoder:
     def feed(self, chunk: EventChunk) -> Iterator[ChangeBatch]:
         """Take events in log order; yield the batches that the limits or a barrier end."""
         try:
+            few = self._few.take(chunk, checksums=self._frames.checksums)
+            if few is not None:
+                yield from few
+                return
             for frames in self._frames.read(chunk):
                 yield from self._take(frames)
         except CdcError as error:
@@ -309,7 +316,7 @@ class ColumnDecoder:
     def _commit(self, parts: Iterator[RowsPart], end: int, second: int) -> Iterator[ChangeBatch]:
         """End the open transaction with rows from elsewhere, which may be more than one batch."""
         for part in parts:
-            self._runs.put_rows(restamped(part.pieces, self._runs.number, self._runs.ordinal))
+            self._runs.put_rows(restamped(part.pieces, self._runs.next_number, self._runs.ordinal))
             self._runs.byte += part.bytes
             yield from self._runs.hand_on_part(end)
         is_in_parts = self._runs.open is not None and self._runs.open.in_parts
@@ -399,7 +406,7 @@ class ColumnDecoder:
         elif one_phase or not self._holds_back:
             yield from self._runs.end(end, second)
         else:
-            pieces = self._runs.take_rows()
+            pieces = list(without_few(self._runs.take_rows()))
             self._prepared.hold(name, place if is_shed else replace(place, pieces=pieces))
             yield from self._runs.end(end, second, dropped=True)
 

@@ -8,7 +8,7 @@ place, and a slice of Arrow arrays, which copies nothing.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,9 +17,16 @@ import pyarrow as pa
 
 from airflow_cdc_provider.columns.arrow_arrays import as_arrow
 from airflow_cdc_provider.columns.changes import TableChanges
+from airflow_cdc_provider.columns.few_changes import FewChange, FewTable, FewTables, rows_of
 from airflow_cdc_provider.columns.numpy_types import IntArray
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.mysql.binlog.rows.absent_rows import absent_rows, are_absent
+from airflow_cdc_provider.systems.mysql.binlog.rows.row_events import TableDecoder
+
+_FEW = 64
+"""More changes than these are columns from the start."""
+_CELL_BYTES = 48
+"""What a plain value takes, about."""
 
 
 @dataclass(slots=True)
@@ -57,15 +64,66 @@ class Piece:
         )
 
 
+@dataclass(slots=True)
+class FewPiece:
+    """A few changes of one table in one transaction, value by value."""
+
+    decoder: TableDecoder
+    transaction: int
+    first_ordinal: int
+    changes: Sequence[FewChange]
+
+    def __len__(self) -> int:
+        return len(self.changes)
+
+    @property
+    def table(self) -> TableId:
+        return self.decoder.map.table
+
+    @property
+    def ordinal(self) -> range:
+        return range(self.first_ordinal, self.first_ordinal + len(self.changes))
+
+    @property
+    def nbytes(self) -> int:
+        return sum(_CELL_BYTES * len(each.before or each.after or ()) for each in self.changes)
+
+    def slice(self, first: int, last: int) -> FewPiece:
+        """Return the changes from `first` up to, not including, `last`."""
+        ordinal = self.first_ordinal + first
+        return FewPiece(self.decoder, self.transaction, ordinal, self.changes[first:last])
+
+    def columns(self) -> Piece:
+        """Return the same as columns."""
+        return few_columns([self])
+
+
+AnyPiece = Piece | FewPiece
+
+
+def few_columns(pieces: Sequence[FewPiece]) -> Piece:
+    """Return pieces of one table, in order, as columns."""
+    decoder = pieces[0].decoder
+    changes = [change for piece in pieces for change in piece.changes]
+    return Piece(
+        decoder.map.table,
+        np.repeat([piece.transaction for piece in pieces], [len(piece) for piece in pieces]),
+        np.array([place for piece in pieces for place in piece.ordinal], np.int64),
+        np.array([change.op for change in changes], np.int8),
+        rows_of([change.before for change in changes], decoder.schema),
+        rows_of([change.after for change in changes], decoder.schema),
+    )
+
+
 class PendingChanges:
     """Pieces in the order they came; places grow within each and never overlap after a cut."""
 
     def __init__(self) -> None:
-        self._pieces: list[Piece] = []
+        self._pieces: list[AnyPiece] = []
         self._reached: list[int] = []
         """The last place in each piece and all before it: a cut looks at few of many pieces."""
 
-    def add(self, piece: Piece) -> None:
+    def add(self, piece: AnyPiece) -> None:
         """Keep a piece."""
         if not len(piece):
             return
@@ -77,18 +135,21 @@ class PendingChanges:
         """Return how much memory the changes from a place on take."""
         return sum(piece.nbytes for piece in self._pieces[bisect_left(self._reached, ordinal) :])
 
-    def before(self, ordinal: int) -> list[Piece]:
+    def before(self, ordinal: int) -> list[AnyPiece]:
         """Take out and return all changes before a place."""
+        if not self._reached or self._reached[-1] < ordinal:
+            taken, self._pieces, self._reached = self._pieces, [], []
+            return taken
         kept = self.since(ordinal)
         taken, self._pieces, self._reached = self._pieces, [], []
         for piece in kept:
             self.add(piece)
         return taken
 
-    def since(self, ordinal: int) -> list[Piece]:
+    def since(self, ordinal: int) -> list[AnyPiece]:
         """Take out and return all changes from a place on."""
         first = bisect_left(self._reached, ordinal)
-        taken: list[Piece] = []
+        taken: list[AnyPiece] = []
         cut = self._pieces[first:]
         del self._pieces[first:], self._reached[first:]
         for piece in cut:
@@ -99,27 +160,46 @@ class PendingChanges:
         return taken
 
 
-def restamped(pieces: Sequence[Piece], transaction: int, ordinal: int) -> list[Piece]:
+def restamped(pieces: Sequence[AnyPiece], transaction: int, ordinal: int) -> list[Piece]:
     """Move changes to another transaction and place, their order kept."""
     if not pieces:
         return []
     first = min(int(piece.ordinal[0]) for piece in pieces)
     return [
         replace(
-            piece,
+            piece.columns() if isinstance(piece, FewPiece) else piece,
             transaction=np.full(len(piece), transaction, np.int64),
-            ordinal=piece.ordinal - first + ordinal,
+            ordinal=np.asarray(piece.ordinal) - first + ordinal,
         )
         for piece in pieces
     ]
 
 
 def table_changes(
-    pieces: Sequence[Piece], transactions: IntArray, first_ordinal: int
-) -> tuple[TableChanges, ...]:
+    pieces: Sequence[AnyPiece], transactions: IntArray, first_ordinal: int
+) -> Sequence[TableChanges]:
     """Put the pieces of each table together; `transactions` are the batch's, in order."""
+    few = [piece for piece in pieces if isinstance(piece, FewPiece)]
+    if not few or len(few) < len(pieces) or sum(map(len, few)) > _FEW:
+        return _as_columns(pieces, transactions, first_ordinal)
+    few.sort(key=lambda piece: piece.first_ordinal)
+    tables: dict[TableId, tuple[TableDecoder, list[FewChange]]] = {}
+    for piece in few:
+        decoder, changes = tables.setdefault(piece.table, (piece.decoder, []))
+        if decoder is not piece.decoder:  # after a change of its definition
+            return _as_columns(few, transactions, first_ordinal)
+        changes.extend(piece.changes)
+    return FewTables(
+        tuple(FewTable(by.map.table, by.schema, changes) for by, changes in tables.values()),
+        lambda: _as_columns(few, transactions, first_ordinal),
+    )
+
+
+def _as_columns(
+    pieces: Sequence[AnyPiece], transactions: IntArray, first_ordinal: int
+) -> tuple[TableChanges, ...]:
     groups: dict[TableId, list[list[Piece]]] = {}
-    for piece in sorted(pieces, key=lambda piece: int(piece.ordinal[0])):
+    for piece in without_few(sorted(pieces, key=lambda piece: int(piece.ordinal[0]))):
         group = groups.setdefault(piece.table, [])
         if not group or not group[-1][0].after.schema.equals(piece.after.schema):
             group.append([])  # the same table after a change of its definition
@@ -127,6 +207,21 @@ def table_changes(
     return tuple(
         _joined(same, transactions, first_ordinal) for group in groups.values() for same in group
     )
+
+
+def without_few(pieces: Iterable[AnyPiece]) -> Iterator[Piece]:
+    """Yield pieces as columns; few changes that follow each other in a table are made together."""
+    waiting: dict[TableId, list[FewPiece]] = {}
+    for piece in pieces:
+        others = waiting.get(piece.table, ())
+        if not isinstance(piece, FewPiece) or (others and others[0].decoder is not piece.decoder):
+            yield from map(few_columns, waiting.values())
+            waiting = {}
+        if isinstance(piece, FewPiece):
+            waiting.setdefault(piece.table, []).append(piece)
+        else:
+            yield piece
+    yield from map(few_columns, waiting.values())
 
 
 def _joined(pieces: list[Piece], transactions: IntArray, first_ordinal: int) -> TableChanges:

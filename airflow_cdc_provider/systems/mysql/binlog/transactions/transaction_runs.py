@@ -30,7 +30,7 @@ from airflow_cdc_provider.systems.mysql.binlog.events.statements import LoggedSt
 from airflow_cdc_provider.systems.mysql.binlog.remedies import CHECK_LOG
 from airflow_cdc_provider.systems.mysql.binlog.rows.table_maps import TableMaps
 from airflow_cdc_provider.systems.mysql.binlog.transactions.assembly import BatchAssembly, Commits
-from airflow_cdc_provider.systems.mysql.binlog.transactions.pending import Piece
+from airflow_cdc_provider.systems.mysql.binlog.transactions.pending import AnyPiece, Piece
 from airflow_cdc_provider.systems.mysql.binlog.transactions.row_facts import RowFacts
 from airflow_cdc_provider.systems.mysql.binlog.transactions.savepoints import Savepoints
 from airflow_cdc_provider.systems.mysql.binlog.transactions.transaction_points import (
@@ -96,7 +96,7 @@ class TransactionRuns:
         self._kept_bytes = kept_bytes
         """What the rows of one XA transaction may take; None if they do not wait at all."""
         self.facts = facts
-        self._number = 0
+        self.next_number = 0
         """The open transaction's number, or the next one's."""
 
     def follow(self, frames: Frames, kinds: ByteArray, log_ends: IntArray) -> Iterator[ChangeBatch]:
@@ -112,13 +112,13 @@ class TransactionRuns:
             ended = self._ended(frames, opens, commits, log_ends)
             captured = self._captured(kinds, counts, opens, len(commits))
             finished = Commits(
-                self._number + np.arange(len(commits)),
+                self.next_number + np.arange(len(commits)),
                 ordinals[commits],
                 bytes_after[commits],
                 captured,
                 ended,
             )
-            self._number += len(commits)
+            self.next_number += len(commits)
             yield from self._assembly.add_commits(finished)
             self.open = None
         self.ordinal = int(ordinals[-1])
@@ -227,7 +227,7 @@ class TransactionRuns:
         after = self.ordinal + np.cumsum(counts)
         first = after - counts
         carried = 0 if self.open is None else 1
-        numbers = self._number + np.searchsorted(opens, rows, side="right") - 1 + carried
+        numbers = self.next_number + np.searchsorted(opens, rows, side="right") - 1 + carried
         number_of = np.zeros(len(frames), np.int64)
         number_of[rows] = numbers
         for table, places, changes in decoded:
@@ -347,7 +347,7 @@ class TransactionRuns:
         if self.open is None or self.open.distributed or not self.open.captured:
             return
         for batch in self._assembly.overflow(
-            self._number, self.point(log_end, self.open.second), self.ordinal, self.byte
+            self.next_number, self.point(log_end, self.open.second), self.ordinal, self.byte
         ):
             self.open.in_parts |= batch.end is None
             yield batch
@@ -361,20 +361,20 @@ class TransactionRuns:
         captured = opened is not None and not dropped and (opened.captured or opened.in_parts)
         self.open = None
         finished = Commits(
-            np.array([self._number]),
+            np.array([self.next_number]),
             np.array([self.ordinal]),
             np.array([self.byte]),
             np.array([captured]),
             point,
         )
-        self._number += 1
+        self.next_number += 1
         yield from self._assembly.add_commits(finished)
 
     def first_point(self, log_end: int, second: int) -> MySqlPoint:
         """Return the open transaction's point as a record."""
         return self.point(log_end, second)[0]
 
-    def take_rows(self) -> list[Piece]:
+    def take_rows(self) -> list[AnyPiece]:
         """Take the open transaction's rows out of the log."""
         if self.open is None:
             return []
@@ -389,11 +389,6 @@ class TransactionRuns:
             self._assembly.pending.add(piece)
             self.ordinal = max(self.ordinal, int(piece.ordinal[-1]) + 1)
             self.open.captured = True
-
-    @property
-    def number(self) -> int:
-        """Return the number of the open transaction, or of the next."""
-        return self._number
 
 
 def parts_were_handed_on() -> IntegrityError:
