@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
@@ -18,7 +20,7 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStatus
-from airflow_cdc_provider.pipeline.run import Run, give_back
+from airflow_cdc_provider.pipeline.run import Run, give_back, take_over
 from airflow_cdc_provider.pipeline.steps import changing_tables, later_tables, table_requests
 from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
 from airflow_cdc_provider.pipeline.steps.planning import plan
@@ -308,3 +310,24 @@ def test_what_is_done_already_is_done(shop: Shop) -> None:
     run_until_caught_up(run, options(shop))
     give_back(run)
     assert now(run, request).status is RequestStatus.DONE
+
+
+def test_an_owner_that_is_between_two_steps_is_not_thrown_out(shop: Shop) -> None:
+    """Its lease is given back for a moment; who asks then waits for it."""
+    synced(shop)
+    table, asking, owner = later(shop), shop.run(), shop.run()
+    with closing(open_ledger(owner)) as ledger:
+        take_over(owner, ledger)
+    give_back(owner)
+
+    def go_on() -> None:
+        wait_until(lambda: bool(owner.store.table_requests(owner.name)))
+        time.sleep(0.5)
+        plan(owner)
+        give_back(owner)
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    assert "follows" in table_requests.add(asking, [table], wait_s=WAIT_S)
+    thread.join()
+    assert asking.held.generation == 0

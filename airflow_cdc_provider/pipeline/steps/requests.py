@@ -42,6 +42,8 @@ from airflow_cdc_provider.pipeline.steps.file_changes import require_unchanged
 from airflow_cdc_provider.pipeline.steps.sink import open_table_builder, sink_of, source_of
 
 _POLL_S = 0.5
+_BETWEEN_STEPS_US = 3_000_000
+"""An owner has its lease again within that time, while its run goes on."""
 _MOST_TRIES = 5
 """So often the work may end without the request being closed."""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+-]{0,63}")
@@ -160,7 +162,7 @@ def wait_for(
     tries = 0
     while (request := known(run, request_id)).status.is_open:
         on_tick(request)
-        if request.status.is_to_do and not is_owned(run):
+        if request.status.is_to_do and not is_at_work(run):
             _require_not_paused(run, request)
             if tries == _MOST_TRIES:
                 raise left(request)
@@ -187,6 +189,17 @@ def _require_not_paused(run: Run, request: Request) -> None:
 def is_owned(run: Run) -> bool:
     """Tell whether someone is at work on the pipeline."""
     return lease_is_live(run, run.store.ensure(run.name))
+
+
+def is_at_work(run: Run) -> bool:
+    """Tell whether someone is at work, or was a moment ago.
+
+    Between two steps of its run an owner has given its lease back: who took the pipeline over then
+    would end that run.
+    """
+    state = run.store.ensure(run.name)
+    since_us = run.store.now_us() - state.updated_us
+    return lease_is_live(run, state) or (state.generation > 0 and since_us < _BETWEEN_STEPS_US)
 
 
 def who_carries_out(run: Run, request: Request | None = None) -> str:

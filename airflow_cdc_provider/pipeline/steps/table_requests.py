@@ -12,6 +12,7 @@ others do not wait for it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -43,12 +44,13 @@ from airflow_cdc_provider.pipeline.steps.changing_tables import (
 )
 from airflow_cdc_provider.pipeline.steps.ended import ended_with
 from airflow_cdc_provider.pipeline.steps.last_try import scrubbed
-from airflow_cdc_provider.pipeline.steps.requests import is_owned, this_person
+from airflow_cdc_provider.pipeline.steps.requests import is_at_work, is_owned, this_person
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
 from airflow_cdc_provider.pipeline.steps.table_stops import outcome_of
 from airflow_cdc_provider.state.asking import ask_about_tables
 
 OnTick = Callable[[], None]
+_POLL_S = 0.2
 _PASSING = (RetryableError, FencedError, LeaseHeldError, PausedError, StateMovedError)
 """What says nothing against a request: the next run carries it out."""
 
@@ -119,6 +121,8 @@ def _ask(run: Run, kind: RequestKind, tables: Collection[TableId]) -> Request:
 
 def _seen_through(run: Run, request: Request, wait_s: float, on_tick: OnTick, *, done: str) -> str:
     """Carry a request out if nobody is at work, else wait for its owner; say what came of it."""
+    while not is_owned(run) and is_at_work(run):
+        time.sleep(_POLL_S)
     if not is_owned(run):
         with suppress(LeaseHeldError, FencedError, PausedError):  # an owner carries it out
             carry_out_table_requests(run)

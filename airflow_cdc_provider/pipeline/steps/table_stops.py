@@ -14,7 +14,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import LEFT_ALONE, TablePhase
 from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStatus
 from airflow_cdc_provider.pipeline.run import Run
-from airflow_cdc_provider.pipeline.steps.requests import is_owned, this_person
+from airflow_cdc_provider.pipeline.steps.requests import is_at_work, this_person
 from airflow_cdc_provider.pipeline.steps.sink import sink_of
 from airflow_cdc_provider.state.asking import ask_about_tables
 
@@ -45,7 +45,7 @@ def outcome_of(
     """Wait until a request is carried out if someone is at work, and say what became of it."""
     deadline = time.monotonic() + wait_s
     while (found := run.store.request(run.name, request.request_id)) and found.status.is_open:
-        if not is_owned(run):
+        if not is_at_work(run):
             return f"{_text(found)}: asked; nobody is at work, and the next run does it"
         if time.monotonic() >= deadline:
             waits = f", {found.error}" if found.error else ""
