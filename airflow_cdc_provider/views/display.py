@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from airflow_cdc_provider.views.progress import Pace
@@ -47,18 +47,21 @@ class Screen:
         self._end_live()
         self.say(f"--- {name}")
 
-    def progress(self, status: PipelineStatus) -> None:
-        """Show where the pipeline is."""
-        now = time.monotonic()
-        line = self._pace.line(status)
+    def progress(self, look: Callable[[], PipelineStatus]) -> None:
+        """Show where the pipeline is; nobody looks where no line is due."""
         if self._stream.isatty():
             if self._live is None:
                 self._live = _live_table(self._stream)
                 self._live.start()
-            self._live.update(progress_table(status, line), refresh=True)
+            status = look()
+            self._live.update(progress_table(status, self._pace.line(status)), refresh=True)
             return
-        if now - self._line_at >= _LINE_EVERY_S and line != self._last_line:
-            self._line_at, self._last_line = now, line
+        if time.monotonic() - self._line_at < _LINE_EVERY_S:
+            return
+        line = self._pace.line(look())
+        self._line_at = time.monotonic()
+        if line != self._last_line:
+            self._last_line = line
             self.say(line)
 
     def result(self, form: Mapping[str, Any], lines: Sequence[str] = ()) -> None:

@@ -90,7 +90,7 @@ class Demo:
         checked = 0.0
         while True:
             seen = self.status()
-            self.screen.progress(seen)
+            self.screen.progress(self.status)
             if seen.stream is not None and seen.stream.lag_us is not None:
                 self.figures.largest_lag_s = max(
                     self.figures.largest_lag_s, seen.stream.lag_us / 1e6
@@ -202,7 +202,7 @@ def _copied_and_compared(demo: Demo, writer: Writer) -> VerifyReport:
                 f"the stream did not pass the last position in {_CATCH_UP_TIMEOUT_S:.0f} s; the "
                 f"newest logs:\n{demo.airflow.log_tail()}"
             )
-    demo.screen.progress(demo.status())
+    demo.screen.progress(demo.status)
     with timed("verify"):
         return verify(demo.run)
 

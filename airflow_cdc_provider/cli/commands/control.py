@@ -26,7 +26,7 @@ def reset(options: Options, lookup: Lookup, screen: Screen) -> bool:
             run,
             tables,
             wait_s=options.wait_s,
-            on_tick=lambda: screen.progress(status_of(run)),
+            on_tick=lambda: screen.progress(lambda: status_of(run)),
         )
 
     questions = (f"Read {names} of {{}} again, as defined now?", _SURE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from airflow_cdc_provider.cli.commands.opening import Options, looked_at, status_of
 from airflow_cdc_provider.cli.lookup import Lookup
@@ -20,7 +21,7 @@ def status(options: Options, lookup: Lookup, screen: Screen) -> bool:
         while options.watch:
             # opened anew, because a store that was not there may be by now
             with open_to_look(run.loaded, lookup.dsn_of) as now:
-                screen.progress(status_of(now))
+                screen.progress(partial(status_of, now))
             time.sleep(_WATCH_EVERY_S)
         found = status_of(run)
     where, *more = status_lines(found)

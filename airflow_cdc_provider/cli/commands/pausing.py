@@ -25,7 +25,7 @@ def pause(options: Options, lookup: Lookup, screen: Screen) -> bool:
         if tables:
             return _outcome(options, run, screen, pause_tables(run, tables))
         return pausing.pause(
-            run, wait_s=options.wait_s, on_tick=lambda: screen.progress(status_of(run))
+            run, wait_s=options.wait_s, on_tick=lambda: screen.progress(lambda: status_of(run))
         )
 
     return for_each(options, lookup, screen, ask)
@@ -48,7 +48,7 @@ def restart(options: Options, lookup: Lookup, screen: Screen) -> bool:
 
     def ask(run: Run) -> str:
         return pausing.restart(
-            run, wait_s=options.wait_s, on_tick=lambda: screen.progress(status_of(run))
+            run, wait_s=options.wait_s, on_tick=lambda: screen.progress(lambda: status_of(run))
         )
 
     return for_each(options, lookup, screen, ask)
@@ -56,5 +56,5 @@ def restart(options: Options, lookup: Lookup, screen: Screen) -> bool:
 
 def _outcome(options: Options, run: Run, screen: Screen, request: Request) -> str:
     return outcome_of(
-        run, request, wait_s=options.wait_s, on_tick=lambda: screen.progress(status_of(run))
+        run, request, wait_s=options.wait_s, on_tick=lambda: screen.progress(lambda: status_of(run))
     )

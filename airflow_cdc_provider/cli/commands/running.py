@@ -29,7 +29,7 @@ def run(options: Options, lookup: Lookup, screen: Screen) -> bool:
         )
         watcher = Watcher(
             screen.step,
-            lambda: screen.progress(status_of(run)),
+            lambda: screen.progress(lambda: status_of(run)),
             lambda text: screen.say(f"warning: {text}"),
             screen.say,
         )

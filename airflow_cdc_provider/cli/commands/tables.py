@@ -25,7 +25,7 @@ def add(options: Options, lookup: Lookup, screen: Screen) -> bool:
             run,
             tables_of(options),
             wait_s=options.wait_s,
-            on_tick=lambda: screen.progress(status_of(run)),
+            on_tick=lambda: screen.progress(lambda: status_of(run)),
         )
         return say_done(run.name, screen, told)
 
@@ -52,7 +52,7 @@ def remove(options: Options, lookup: Lookup, screen: Screen) -> bool:
             tables,
             drop_targets=dropped,
             wait_s=options.wait_s,
-            on_tick=lambda: screen.progress(status_of(run)),
+            on_tick=lambda: screen.progress(lambda: status_of(run)),
         )
         return say_done(run.name, screen, told)
 

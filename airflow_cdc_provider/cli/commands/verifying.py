@@ -74,7 +74,7 @@ def _repaired(options: Options, run: Run, screen: Screen) -> bool:
 
 def _catch_up(run: Run, screen: Screen) -> None:
     screen.say("rows differ and no stream is at work: catching up before they count")
-    catch_up(run, on_tick=lambda: screen.progress(status_of(run)))
+    catch_up(run, on_tick=lambda: screen.progress(lambda: status_of(run)))
 
 
 def _named(found: Sequence[Repair]) -> str:

@@ -23,6 +23,6 @@ def wait_until_done(run: Run, asked: Request, screen: Screen) -> Request:
         last = line
 
     def work() -> None:
-        carry_out(run, on_tick=lambda: screen.progress(status_of(run)))
+        carry_out(run, on_tick=lambda: screen.progress(lambda: status_of(run)))
 
     return wait_for(run, asked.request_id, work, on_tick=tick)
