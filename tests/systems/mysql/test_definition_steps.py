@@ -151,6 +151,19 @@ def test_what_is_told_of_a_table_in_between_is_what_the_server_had(
     assert told > courses // 10
 
 
+@FAMILIES
+def test_a_key_that_goes_with_its_only_column_is_not_told_as_never_made(
+    read: tuple[Callable[[str], bool], Callable[[], TableSchema]],
+) -> None:
+    does, definition = read
+    assert does("CREATE TABLE t (id INT PRIMARY KEY, a INT, e INT)")
+    old = definition()
+    statements = ("CREATE UNIQUE INDEX u1 ON t (e)", "ALTER TABLE t DROP COLUMN e")
+    assert all(does(statement) for statement in statements)
+    effects = [effect_of(text, default_database=old.table.database) for text in statements]
+    assert definition_behind_first(old, definition(), effects) is None
+
+
 def _facts(schema: TableSchema) -> dict[str, object]:
     """Return what is to be the same of two definitions."""
     parsed = parse_create_statement(schema.create_statement)

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,13 +17,14 @@ from airflow_cdc_provider.core.keys import KeyKind
 from airflow_cdc_provider.core.table_facts import TableKind
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.preflight.foreign_keys import foreign_keys
+from airflow_cdc_provider.systems.mysql.server import introspection
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
 from airflow_cdc_provider.systems.mysql.server.catalogue import (
     picked_tables,
     table_facts,
     triggers,
 )
-from airflow_cdc_provider.systems.mysql.server.connection import connect
+from airflow_cdc_provider.systems.mysql.server.connection import Role, connect, query
 from airflow_cdc_provider.systems.mysql.server.introspection import (
     EXPRESSION,
     create_statement,
@@ -31,6 +33,9 @@ from airflow_cdc_provider.systems.mysql.server.introspection import (
 )
 from tests.servers.given import SqlServer
 from tests.systems.mysql.sessions import BOTH_FAMILIES, source
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
 
 
 @pytest.fixture(params=BOTH_FAMILIES)
@@ -96,6 +101,28 @@ def test_generated_and_invisible_columns_are_told_apart(server: SqlServer, datab
     assert [column.name for column in found.columns if column.generated] == ["v", "s"]
     assert [column.name for column in found.columns if column.invisible] == ["h"]
     assert [column.name for column in found.copied_columns] == ["id", "x", "h"]
+
+
+def test_a_table_that_goes_while_it_is_read_is_none_without_a_key(
+    server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = [TableId(database, name) for name in ("heap", "kept", "t")]
+    server.execute(f"CREATE TABLE {database}.heap (a INT)")
+    for name in ("kept", "t"):
+        server.execute(f"CREATE TABLE {database}.{name} (id INT PRIMARY KEY)")
+
+    def goes_before_its_keys_are_read(
+        connection: ServerConnection, sql: str, **role: Role
+    ) -> list[tuple[Any, ...]]:
+        if "information_schema.STATISTICS" in sql:
+            server.execute(f"DROP TABLE IF EXISTS {database}.t")
+        return query(connection, sql, **role)
+
+    monkeypatch.setattr(introspection, "query", goes_before_its_keys_are_read)
+    with source(server) as connection:
+        found = read_schemas(connection, tables)
+    keys = {table.table: schema.primary_key for table, schema in found.items()}
+    assert keys == {"heap": (), "kept": ("id",)}
 
 
 def test_the_fingerprint_is_the_definition_without_counters(

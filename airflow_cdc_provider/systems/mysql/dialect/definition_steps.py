@@ -80,8 +80,9 @@ class _Course:
             if steps is None:
                 raise _UntoldError
             self.lines = list(_stepped(self.lines, steps, at))
-            dropped = (step.name.casefold() for step in steps if step.kind is StepKind.DROP)
-            if not keyed.isdisjoint(dropped):
+            dropped = {step.name.casefold() for step in steps if step.kind is StepKind.DROP}
+            # a key of an earlier statement may have been of a dropped column alone: gone with it
+            if dropped and (self.key_changes & set(range(at)) or not keyed.isdisjoint(dropped)):
                 self.key_changes.add(at)
             if at == 0:
                 self.first = [(line, line.name) for line in self.lines]

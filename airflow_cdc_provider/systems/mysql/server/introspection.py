@@ -79,9 +79,30 @@ def read_schemas(
     with_statement: bool = True,
     role: Role = Role.SOURCE,
 ) -> dict[TableId, TableSchema]:
-    """Return the definitions of these tables; those that do not exist are left out."""
+    """Return the definitions of these tables; those that do not exist are left out.
+
+    A table that is dropped between the catalogue's answers has columns and no key. So one without
+    a key is read until the catalogue says the same twice.
+    """
     stored = stored_names(connection, tables, role=role)
-    wanted = set(stored.values())
+    found = _read(connection, set(stored.values()), role)
+    unsure = {table for table, schema in found.items() if not schema.primary_key}
+    while unsure:
+        again = _read(connection, unsure, role)
+        same = {table for table in unsure if again.get(table) == found[table]}
+        found = {name: schema for name, schema in found.items() if name not in unsure} | again
+        unsure = {table for table, schema in again.items() if not schema.primary_key} - same
+    if with_statement:
+        texts = create_statements(connection, found, role=role)
+        found = {name: replace(found[name], create_statement=text) for name, text in texts.items()}
+    asked = sorted(table for table, name in stored.items() if name in found)
+    return {table: replace(found[stored[table]], table=table) for table in asked}
+
+
+def _read(
+    connection: ServerConnection, wanted: set[TableId], role: Role
+) -> dict[TableId, TableSchema]:
+    """Return definitions without their statements, under the names that the server stores."""
     facts = table_facts(connection, wanted, role=role)
     parts = _Parts()
     for condition in name_conditions("TABLE_SCHEMA", "TABLE_NAME", wanted):
@@ -91,9 +112,7 @@ def read_schemas(
     if is_mariadb:
         for condition in name_conditions("CONSTRAINT_SCHEMA", "TABLE_NAME", wanted):
             parts.add_checks(query(connection, _CHECKS.format(condition=condition), role=role))
-    present = [table for table in facts if table in parts.columns]
-    statements = create_statements(connection, present, role=role) if with_statement else {}
-    found = {
+    return {
         table: TableSchema(
             table=table,
             columns=parts.columns_of(table),
@@ -102,14 +121,11 @@ def read_schemas(
             unique_keys=parts.unique_keys_of(table),
             engine=fact.engine,
             collation=fact.collation,
-            create_statement=statements.get(table, ""),
             flavour="mariadb" if is_mariadb else "mysql",
         )
         for table, fact in facts.items()
         if table in parts.columns
     }
-    asked = sorted(table for table, name in stored.items() if name in found)
-    return {table: replace(found[stored[table]], table=table) for table in asked}
 
 
 def create_statements(
