@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 
-from airflow_cdc_provider.core.errors import FencedError, RetryableError
+from airflow_cdc_provider.core.errors import FencedError, PausedError, RetryableError
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.spark_place import SparkPlace
 from airflow_cdc_provider.hooks.job_handle import (
@@ -293,9 +293,12 @@ class CdcStreamOperator(CdcJobOperator):
                     raise
             else:
                 return
-            for text in steps.go_on_with(later).changed:
-                self.log.info("%s", text)
-            job = self.start_job(context, lambda: steps.start_stream(mode=self.mode))
+            try:
+                for text in steps.go_on_with(later).changed:
+                    self.log.info("%s", text)
+                job = self.start_job(context, lambda: steps.start_stream(mode=self.mode))
+            except PausedError:  # between two streams, as it might have been in one
+                return
 
     def lineage_work(self) -> Work:
         """Tell of all tables."""

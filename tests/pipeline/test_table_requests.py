@@ -247,6 +247,19 @@ def test_resets_of_tables_that_need_each_other_are_done_together(shop: Shop) -> 
         assert at_sink(shop, table.table) == at_source(shop, table.table)
 
 
+def test_resets_that_are_of_all_tables_together_are_done_one_after_the_other(shop: Shop) -> None:
+    tables = [later(shop), TableId(shop.database, "orders")]
+    synced(shop)
+    run = shop.run()
+    requests = [asked(run, RequestKind.RESET, table) for table in tables]
+    shop.sink.execute("UPDATE orders SET note = 'drifted'", database=shop.target)
+    shop.sink.execute("UPDATE later SET note = CONCAT('drifted', id)", database=shop.target)
+    synced(shop)
+    assert {now(run, each).status for each in requests} == {RequestStatus.DONE}
+    for table in tables:
+        assert at_sink(shop, table.table) == at_source(shop, table.table)
+
+
 def test_one_that_nobody_began_is_cancelled(shop: Shop) -> None:
     synced(shop)
     table = later(shop)

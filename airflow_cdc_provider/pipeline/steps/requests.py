@@ -199,7 +199,8 @@ def is_at_work(run: Run) -> bool:
     """
     state = run.store.ensure(run.name)
     since_us = run.store.now_us() - state.updated_us
-    return lease_is_live(run, state) or (state.generation > 0 and since_us < _BETWEEN_STEPS_US)
+    was_just_now = state.generation > 0 and 0 <= since_us < _BETWEEN_STEPS_US
+    return was_just_now or lease_is_live(run, state)
 
 
 def who_carries_out(run: Run, request: Request | None = None) -> str:

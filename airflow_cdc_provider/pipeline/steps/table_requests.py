@@ -224,9 +224,17 @@ class _Group:
         generation = _own(self.run)
         begun = [each for each in requests if self._begins(each, generation)]
         begun = [self._moved(each, RequestStatus.READING) for each in begun]
+        return [line for some in self._together(begun) for line in self._done(some)]
+
+    def _together(self, begun: Sequence[Request]) -> Sequence[Sequence[Request]]:
+        """Part them where the stream would be left without tables if all were done at once."""
+        planned = {state.table for state in self.run.store.tables(self.run.name)}
+        if planned <= {table for request in begun for table in request.scope.tables}:
+            return [[each] for each in begun]
+        return [begun] if begun else []
+
+    def _done(self, begun: Sequence[Request]) -> list[str]:
         tables = sorted({table for request in begun for table in request.scope.tables})
-        if not begun:
-            return []
         try:
             self.deed.do(self.run, tables, self.reach)
         except CdcError as error:
