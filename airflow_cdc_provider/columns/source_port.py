@@ -21,7 +21,13 @@ from airflow_cdc_provider.core.logged_events import LogView
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.schema_changes import Difference
-from airflow_cdc_provider.core.splits import Chosen, Condition, SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.splits import (
+    Chosen,
+    Condition,
+    KeyList,
+    SnapshotSplit,
+    SplitReport,
+)
 from airflow_cdc_provider.core.statement_effect import StatementEffect
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.table_facts import TableFacts
@@ -291,6 +297,12 @@ class Source(Protocol):
         """Read a condition on a table's rows, as a person writes it, without asking the server.
 
         It says the same of the same row each time. A `ValueError` says what is wrong with it.
+        """
+
+    def key_list(self, schema: TableSchema, keys: Sequence[Key]) -> KeyList | None:
+        """Return what finds the rows of these keys, as verify names them, by the key's index.
+
+        None where such a key does not say its value to the server.
         """
 
     def middle_of(self, split: SnapshotSplit) -> Key:

@@ -25,6 +25,7 @@ from airflow_cdc_provider.core.splits import (
     Condition,
     FinishedSplit,
     Interval,
+    KeyList,
     SnapshotSplit,
     SplitReport,
 )
@@ -200,6 +201,8 @@ def chosen_to_json(chosen: Chosen | None) -> dict[str, Json]:
         case Interval(column, start, end):
             ends = [None if part is None else _part_to_json(part) for part in (start, end)]
             return {"interval": [column, ends]}
+        case KeyList(columns, keys):
+            return {"keys": [[*columns], [key_to_json(key) for key in keys]]}
         case _:
             assert_never(chosen)
 
@@ -208,6 +211,9 @@ def chosen_from_json(form: Json) -> Chosen | None:
     """Read what `chosen_to_json` wrote."""
     if "condition" in form:
         return Condition(form["condition"])
+    if "keys" in form:
+        columns, keys = form["keys"]
+        return KeyList((*columns,), tuple(tuple(map(_part_from_json, key)) for key in keys))
     if "interval" not in form:
         return None
     column, ends = form["interval"]

@@ -77,11 +77,11 @@ class KeyRange:
         return self.end is None or key[: len(self.end)] < self.end
 
     def __str__(self) -> str:
-        start = "(-inf" if self.start is None else f"[{_shown(self.start)}"
-        end = "+inf" if self.end is None else _shown(self.end)
+        start = "(-inf" if self.start is None else f"[{shown_key(self.start)}"
+        end = "+inf" if self.end is None else shown_key(self.end)
         return f"{start}, {end})"
 
 
-def _shown(key: Key) -> str:
-    shown = (part.hex() if isinstance(part, bytes) else str(part) for part in key)
-    return "/".join(shown)
+def shown_key(key: Key) -> str:
+    """Write a key for people."""
+    return "/".join(part.hex() if isinstance(part, bytes) else str(part) for part in key)

@@ -10,8 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.keys import KeyKinds, KeyPart, KeyRange, comparable
+from airflow_cdc_provider.core.keys import Key, KeyKinds, KeyPart, KeyRange, comparable, shown_key
 from airflow_cdc_provider.core.positions import LogPosition
+
+_SHOWN_KEYS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,20 @@ class Condition:
         return self.text
 
 
-Chosen = Interval | Condition
+@dataclass(frozen=True, slots=True)
+class KeyList:
+    """Rows that have one of these keys, as the server compares them."""
+
+    columns: tuple[str, ...]
+    keys: tuple[Key, ...]
+
+    def __str__(self) -> str:
+        shown = ", ".join(map(shown_key, self.keys[:_SHOWN_KEYS]))
+        more = len(self.keys) - _SHOWN_KEYS
+        return f"the key is {shown}" + (f" or one of {more:,} others" if more > 0 else "")
+
+
+Chosen = Interval | Condition | KeyList
 """Which rows of a table are meant, by their values."""
 
 

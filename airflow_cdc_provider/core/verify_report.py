@@ -74,6 +74,8 @@ class TableVerdict:
 
     The whole, where keys cannot be compared in code or not all rows were compared.
     """
+    differing_keys: tuple[Key, ...] = ()
+    """Their keys, where these cannot be compared in code and all of them are known and few."""
 
     @property
     def equal(self) -> bool:
@@ -146,8 +148,3 @@ class VerifyReport:
 
 def _shown(value: str | None) -> str:
     return "NULL" if value is None else repr(value)
-
-
-def shown_key(key: Key) -> str:
-    """Write a key for people."""
-    return "/".join(part.hex() if isinstance(part, bytes) else str(part) for part in key)

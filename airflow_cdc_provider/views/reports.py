@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import LEFT_ALONE
+from airflow_cdc_provider.core.splits import KeyList
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.views.progress import lag_text, progress_line
 from airflow_cdc_provider.views.requests import request_line
@@ -186,8 +187,11 @@ def repair_line(repair: Repair) -> str:
     """Say what is read again for one table, and what that changes at the sink."""
     verdict, ranges = repair.verdict, len(repair.scope.ranges)
     where = f"{ranges} ranges of its key" if ranges > 1 else "one range of its key"
-    if not ranges:
-        why = "not all of it was compared" if verdict.truncated else "its key has no order here"
+    if isinstance(repair.scope.chosen, KeyList):
+        ranges = len(repair.scope.chosen.keys)
+        where = f"{ranges:,} rows by their keys" if ranges > 1 else "one row by its key"
+    elif not ranges:
+        why = "not all of it was compared" if verdict.truncated else "its rows cannot be listed"
         where = f"the whole table, because {why}"
     rows = "not counted" if repair.rows is None else f"about {repair.rows:,}"
     verb = "are" if ranges > 1 else "is"

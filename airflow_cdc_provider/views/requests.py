@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_cdc_provider.core.codec import chosen_to_json, key_to_json
 from airflow_cdc_provider.core.requests import Request
+from airflow_cdc_provider.core.splits import KeyList
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.pipeline.steps.costing import TableCost
@@ -33,6 +34,7 @@ def request_form(request: Request) -> Form:
         "interval": None,
         "condition": None,
         **chosen_to_json(scope.chosen),
+        "keys": len(scope.chosen.keys) if isinstance(scope.chosen, KeyList) else None,
         "asked_by": request.asked_by,
         "asked_us": request.asked_us,
         "cancel_wanted": request.is_cancel_wanted,

@@ -20,7 +20,16 @@ def copied(shop: Shop, say: Say) -> None:
     shop.at_source("CREATE TABLE texts (name VARCHAR(20) PRIMARY KEY, note VARCHAR(9))")
     values = ", ".join(f"({number}, 'right')" for number in range(1, ROWS + 1))
     shop.at_source(f"INSERT INTO many VALUES {values}")
-    shop.at_source("INSERT INTO texts VALUES ('a', 'right'), ('b', 'right'), ('C', 'right')")
+    shop.at_source(
+        "INSERT INTO texts VALUES ('a', 'right'), ('b', 'right'), ('C', 'right'), ('ß  é', 'right')"
+    )
+    shop.at_source(
+        "CREATE TABLE pairs (name CHAR(36), at DATETIME(3), note VARCHAR(9), "
+        "PRIMARY KEY (name, at))"
+    )
+    shop.at_source(
+        "INSERT INTO pairs SELECT 'x', '2024-01-01' + INTERVAL id SECOND, 'right' FROM many"
+    )
     assert say("run", "--until", "caught-up").code == 0
 
 
@@ -42,7 +51,11 @@ def drift(shop: Shop) -> None:
         "UPDATE many SET note = 'drifted' WHERE id IN (5, 6, 7000)",
         "DELETE FROM many WHERE id IN (7, 11000)",
         "INSERT INTO many VALUES (20000, 'extra')",
-        "UPDATE texts SET note = 'drifted' WHERE name = 'b'",
+        "UPDATE texts SET note = 'drifted' WHERE name IN ('b', 'ß  é')",
+        "UPDATE texts SET name = 'c' WHERE name = 'C'",
+        "UPDATE pairs SET note = 'drifted' WHERE at = '2024-01-01 00:00:07'",
+        "DELETE FROM pairs WHERE at = '2024-01-01 00:00:09'",
+        "INSERT INTO pairs VALUES ('y', '2024-01-01 00:00:07.125', 'extra')",
     )
 
 
@@ -53,17 +66,20 @@ class Repairs:
     def test_rows_that_differ_are_read_again_and_then_equal(self, shop: Shop, say: Say) -> None:
         drift(shop)
         looked = say("verify", "--values")
-        assert looked.out.count("note: 'right' at the source, 'drifted' at the sink") == 4
+        assert looked.out.count("note: 'right' at the source, 'drifted' at the sink") == 6
         said = say("verify", "--repair", "--yes", "--wait")
         assert said.code == 0, said.err + said.out
-        many, texts = f"{shop.database}.many", f"{shop.database}.texts"
+        many, texts, pairs = (f"{shop.database}.{name}" for name in ("many", "texts", "pairs"))
         assert f"to repair {many}: 4 ranges of its key (about 5 rows)" in said.out
-        assert f"to repair {texts}: the whole table, because its key has no order here" in said.out
+        assert f"to repair {texts}: 4 rows by their keys (about 3 rows)" in said.out
+        assert f"to repair {pairs}: 3 rows by their keys (about 2 rows)" in said.out
         assert "5 rows written, 1 deleted" in said.out
         found = {each["tables"][0]: each for each in requests(say)}
         assert found[many]["rows"] == 5
-        assert (found[many]["ranges"], found[texts]["ranges"]) == (4, 0)
-        assert len(found) == 2
+        assert (found[many]["ranges"], found[many]["keys"]) == (4, None)
+        assert (found[texts]["keys"], found[pairs]["keys"]) == (4, 3)
+        assert (found[texts]["rows"], found[pairs]["rows"]) == (4, 2)
+        assert len(found) == 3
         assert say("verify", "--settle-s", "0").code == 0
 
     @pytest.mark.usefixtures("copied")
@@ -129,3 +145,30 @@ def test_a_repair_is_refused_where_none_is_asked_for(shop: Shop, say: Say) -> No
 def requests(say: Say) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = say("requests", "--json").form["requests"]
     return found
+
+
+class TestAtMariaDb:
+    """MySQL has no such types."""
+
+    @pytest.fixture
+    def mysql_server(self, mariadb_server: SqlServer) -> SqlServer:
+        return mariadb_server
+
+    @pytest.fixture
+    def mysql_sink(self, mariadb_server: SqlServer) -> SqlServer:
+        return mariadb_server
+
+    @pytest.mark.usefixtures("copied")
+    def test_rows_of_a_uuid_are_read_again_by_their_keys(self, shop: Shop, say: Say) -> None:
+        shop.at_source("CREATE TABLE named (id UUID PRIMARY KEY, note VARCHAR(9))")
+        shop.at_source("INSERT INTO named SELECT UUID(), 'right' FROM many LIMIT 500")
+        assert say("run", "--until", "caught-up").code == 0
+        at_sink(
+            shop,
+            "UPDATE named SET note = 'drifted' ORDER BY id LIMIT 3",
+            "DELETE FROM named ORDER BY id DESC LIMIT 1",
+            "INSERT INTO named VALUES ('00000000-0000-4000-8000-000000000001', 'extra')",
+        )
+        said = say("verify", "--repair", "--yes", "--wait", "--table", f"{shop.database}.named")
+        assert said.code == 0, said.err + said.out
+        assert "named: 5 rows by their keys (about 4 rows)" in said.out

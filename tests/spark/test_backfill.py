@@ -14,7 +14,7 @@ import pytest
 
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.requests import Request, RequestKind, Scope
-from airflow_cdc_provider.core.splits import Chosen, Condition, Interval
+from airflow_cdc_provider.core.splits import Chosen, Condition, Interval, KeyList
 from tests.spark.pipelines import Pipeline
 from tests.spark.test_driver_stream import pipeline, started, stopped
 from tests.spark.test_resync import asked, is_done
@@ -87,3 +87,34 @@ def test_chosen_rows_are_the_sources_again_under_load_whoever_was_killed(
         assert stopped(pipeline, process)
     pipeline.assert_equal()
     assert all(asked(pipeline, each).splits > 5 for each in requests)
+
+
+def test_listed_rows_are_the_sources_again_under_load_whoever_was_killed(
+    pipeline: Pipeline,
+) -> None:
+    drift(pipeline)
+    names = [(f"Name {number}",) for number in range(4_001) if number % 10 in {3, 4}]
+    listed = KeyList(("name",), (*names, ("AAA extra",), ("zzz extra",)))
+    pairs = [(o, n) for o in range(1, 6) for n in range(1_000) if n % 10 in {3, 6}]
+    several = KeyList(("o", "n"), (*pairs, (900, 901), (901, 1)))
+    requests = [
+        ask(pipeline, "orders", Interval("id", -10, 200_000)),
+        ask(pipeline, "names", listed),
+        ask(pipeline, "parts", several),
+    ]
+
+    def all_done() -> bool:
+        return all(is_done(pipeline, each) for each in requests)
+
+    with writing(pipeline, every_s=0.02):
+        for _ in range(2):
+            _, process = started(pipeline, request_split_rows=20)
+            with ended(pipeline, process):
+                wait_until(lambda: asked(pipeline, requests[0]).splits > 0 or all_done())
+                process.kill()
+    _, process = started(pipeline)
+    with ended(pipeline, process):
+        with writing(pipeline, every_s=0.02):
+            wait_until(all_done)
+        assert stopped(pipeline, process)
+    pipeline.assert_equal()

@@ -52,7 +52,13 @@ from airflow_cdc_provider.columns.source_port import Boundaries, Cuts, SplitRead
 from airflow_cdc_provider.core.errors import SplitTooBigError
 from airflow_cdc_provider.core.keys import KeyPart, KeyRange
 from airflow_cdc_provider.core.requests import Scope
-from airflow_cdc_provider.core.splits import Chosen, Condition, Interval, SnapshotSplit
+from airflow_cdc_provider.core.splits import (
+    Chosen,
+    Condition,
+    Interval,
+    KeyList,
+    SnapshotSplit,
+)
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.requests.ranges import left_of, splits_of
@@ -143,9 +149,11 @@ def pieces_of(
     by_index = None
     if isinstance(scope.chosen, Interval):
         by_index = _by_column(schema, scope.chosen, done, cuts)
+    elif isinstance(scope.chosen, KeyList):
+        by_index = _by_list(schema, scope.chosen, done)
     elif scope.chosen is not None and not (done or scope.ranges):
         by_index = _at_once(schema, scope.chosen, cuts)
-    yield from by_index or _by_key(schema, scope, done, boundaries)
+    yield from _by_key(schema, scope, done, boundaries) if by_index is None else by_index
 
 
 def _by_column(
@@ -167,6 +175,16 @@ def _at_once(
     if cuts(schema, condition) is None:
         return None
     return iter([_piece(schema, _WHOLE, condition)])
+
+
+def _by_list(
+    schema: TableSchema, listed: KeyList, done: Sequence[SnapshotSplit]
+) -> Iterator[SnapshotSplit]:
+    """Yield one piece of what is left; one that was too big has joined as parts of its list."""
+    joined = {key for s in done if isinstance(s.chosen, KeyList) for key in s.chosen.keys}
+    left = tuple(key for key in listed.keys if key not in joined)
+    if left:
+        yield _piece(schema, _WHOLE, replace(listed, keys=left))
 
 
 def _by_key(

@@ -14,7 +14,7 @@ from airflow_cdc_provider.columns.rows import SplitRows
 from airflow_cdc_provider.columns.source_port import SplitReader, SplitReading
 from airflow_cdc_provider.core.errors import SplitTooBigError
 from airflow_cdc_provider.core.keys import KeyRange
-from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.splits import KeyList, SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.requests.side_by_side import ReaderRoom
@@ -92,6 +92,10 @@ class ReadAhead:
 
 def halves_of(job: Job, split: SnapshotSplit) -> tuple[SnapshotSplit, SnapshotSplit]:
     """Cut a split that is too big in two."""
+    if isinstance(split.chosen, KeyList) and len(split.chosen.keys) > 1:
+        keys, half = split.chosen.keys, len(split.chosen.keys) // 2
+        one, other = (replace(split.chosen, keys=part) for part in (keys[:half], keys[half:]))
+        return replace(split, chosen=one), replace(split, chosen=other)
     middle = job.source().middle_of(split)
     return (
         replace(split, keys=KeyRange(split.keys.start, middle)),

@@ -6,18 +6,19 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from airflow_cdc_provider.columns.verify_port import Hashes, Sum, TablePair, TableSide
-from airflow_cdc_provider.core.keys import Key, KeyRange, comparable
+from airflow_cdc_provider.core.keys import Key, KeyRange, comparable, shown_key
 from airflow_cdc_provider.core.verify_report import (
     ColumnDifference,
     Difference,
     DifferenceKind,
     TableVerdict,
-    shown_key,
 )
 from airflow_cdc_provider.engine.verify.differing import Place, ranges_around
 
 _MOST_RANGES = 100
 """Each takes a transaction of its own to be read again."""
+_MOST_KEYS = 2_000
+"""Servers look that many up by the key's index; for more they may read the whole table."""
 _MOST_CANDIDATES = 100_000
 _SAMPLES = 20
 
@@ -114,6 +115,7 @@ class Comparison:
             truncated=self.truncated,
             seconds=self.seconds,
             differing=self._differing(),
+            differing_keys=self._differing_keys(),
         )
 
     def _differing(self) -> tuple[KeyRange, ...]:
@@ -121,6 +123,11 @@ class Comparison:
             wrong = {key: self.places[key] for key in self.confirmed}
             return ranges_around(wrong, _MOST_RANGES)
         return (KeyRange(),) if self.truncated or self.confirmed else ()
+
+    def _differing_keys(self) -> tuple[Key, ...]:
+        if self.truncated or self.places or len(self.confirmed) > _MOST_KEYS:
+            return ()
+        return tuple(self.confirmed)
 
     def _confirm(self, key: Key, here: str | None, there: str | None) -> None:
         kind = DifferenceKind.DIFFERENT

@@ -1,9 +1,10 @@
 """Repair: rows that verify has found different are read again, in one request a table.
 
-A request has some ranges of the key with all rows that differ and few others. Where ranges cannot
-be told, because the key's order is the server's own or so much differs that the comparison ended
-early, it has the whole table. Rows that differ only until the stream has passed are none of these:
-verify waits for it, and where no stream is at work it refuses to call them different.
+A request has some ranges of the key with all rows that differ and few others. Where the key's order
+is the server's own, as a text's, it lists the keys. Where so many rows differ that the comparison
+ended early, or too many to be listed, it has the whole table. Rows that differ only until the
+stream has passed are none of these: verify waits for it, and where no stream is at work it refuses
+to call them different.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from airflow_cdc_provider.core.requests import Request, Scope, new_id
 from airflow_cdc_provider.core.verify_report import TableVerdict, VerifyReport
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.estimating import Estimate, estimate
-from airflow_cdc_provider.pipeline.steps.requests import ask_resync
+from airflow_cdc_provider.pipeline.steps.requests import ask_resync, planned_schema
+from airflow_cdc_provider.pipeline.steps.sink import source_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class Repair:
 
 def repairs(run: Run, report: VerifyReport) -> tuple[Repair, ...]:
     """Return what makes the compared tables equal; nothing is asked for."""
-    scopes = {verdict: _scope(verdict) for verdict in report.tables if verdict.differing}
+    scopes = {verdict: _scope(run, verdict) for verdict in report.tables if verdict.differing}
     return tuple(Repair(verdict, scope, estimate(run, scope)) for verdict, scope in scopes.items())
 
 
@@ -48,6 +50,9 @@ def ask_repairs(run: Run, found: Sequence[Repair]) -> tuple[Request, ...]:
     )
 
 
-def _scope(verdict: TableVerdict) -> Scope:
-    is_whole = KeyRange() in verdict.differing
-    return Scope((verdict.table,), () if is_whole else verdict.differing)
+def _scope(run: Run, verdict: TableVerdict) -> Scope:
+    if KeyRange() not in verdict.differing:
+        return Scope((verdict.table,), verdict.differing)
+    schema = planned_schema(run, verdict.table)
+    listed = source_of(run).key_list(schema, verdict.differing_keys)
+    return Scope((verdict.table,), (), listed)

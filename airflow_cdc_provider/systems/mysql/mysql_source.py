@@ -28,7 +28,7 @@ from airflow_cdc_provider.core.keys import Key, KeyPart
 from airflow_cdc_provider.core.logged_events import LogView
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.schema_changes import Difference
-from airflow_cdc_provider.core.splits import Chosen, Condition, SnapshotSplit
+from airflow_cdc_provider.core.splits import Chosen, Condition, KeyList, SnapshotSplit
 from airflow_cdc_provider.core.statement_effect import StatementEffect
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.table_facts import TableFacts
@@ -40,7 +40,7 @@ from airflow_cdc_provider.systems.mysql.dialect.conditions import condition_of
 from airflow_cdc_provider.systems.mysql.dialect.create_statement import without_counter
 from airflow_cdc_provider.systems.mysql.dialect.definition_changes import difference
 from airflow_cdc_provider.systems.mysql.dialect.definition_steps import definition_behind_first
-from airflow_cdc_provider.systems.mysql.dialect.key_text import clock_of, key_of, value_of
+from airflow_cdc_provider.systems.mysql.dialect.key_text import clock_of, key_list, key_of, value_of
 from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition, own
 from airflow_cdc_provider.systems.mysql.preflight.preflight import source_look
 from airflow_cdc_provider.systems.mysql.server.capabilities import (
@@ -180,6 +180,9 @@ class MySqlSource:
 
     def condition_of(self, schema: TableSchema, text: str) -> Condition:
         return condition_of(schema, text)
+
+    def key_list(self, schema: TableSchema, keys: Sequence[Key]) -> KeyList | None:
+        return key_list(schema, keys)
 
     def middle_of(self, split: SnapshotSplit) -> Key:
         with closing(connect(self.endpoint, purpose="cutting a split")) as connection:

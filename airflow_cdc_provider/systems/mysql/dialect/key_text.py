@@ -1,4 +1,4 @@
-"""Keys that people write, in the form that the servers' own keys have here.
+"""Keys that people write or that verify names, in the form that the servers' own keys have here.
 
 A bound that means one thing to the server and another to code would leave rows out, so whatever
 is not plainly a value of its column is refused: a blank beside it, a number out of range, a
@@ -13,7 +13,8 @@ from datetime import datetime
 from decimal import Context, Decimal
 from typing import assert_never
 
-from airflow_cdc_provider.core.keys import Key, KeyKind, KeyPart
+from airflow_cdc_provider.core.keys import Key, KeyKind, KeyPart, bounding_whole
+from airflow_cdc_provider.core.splits import KeyList
 from airflow_cdc_provider.core.table_schema import Column, ColumnType, TableSchema
 from airflow_cdc_provider.core.windows import Clock
 
@@ -33,6 +34,8 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})(\.[0-9]{1,6})?)?"
 )
+_SAY_THEIR_VALUE = frozenset({"uuid", "inet4", "inet6"})
+"""Types that cannot bound a range, and whose texts the server takes for their values."""
 _EXACT = Context(prec=100)  # the servers keep 65 digits
 _STAMPS = "1970-01-01 00:00:01", "2038-01-19 03:14:07"
 """What every server's TIMESTAMP can hold, in UTC."""
@@ -46,6 +49,13 @@ def key_of(schema: TableSchema, texts: Sequence[str]) -> Key:
     columns = map(schema.column, names)
     pairs = zip(columns, schema.key_kinds, texts, strict=False)
     return tuple(_part(column, kind, text) for column, kind, text in pairs)
+
+
+def key_list(schema: TableSchema, keys: Sequence[Key]) -> KeyList | None:
+    """Return what finds the rows of keys that verify named; None if one column does not."""
+    types = {schema.column(name).type.name for name in schema.primary_key}
+    say = bounding_whole(schema.key_kinds) or types <= _SAY_THEIR_VALUE
+    return KeyList(schema.primary_key, tuple(keys)) if keys and say else None
 
 
 def clock_of(column: Column) -> Clock | None:

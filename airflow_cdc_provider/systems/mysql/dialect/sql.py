@@ -12,7 +12,13 @@ from typing import assert_never
 
 from airflow_cdc_provider.core.identifiers import quote_identifier
 from airflow_cdc_provider.core.keys import Key, KeyPart, KeyRange
-from airflow_cdc_provider.core.splits import Chosen, Condition, Interval, SnapshotSplit
+from airflow_cdc_provider.core.splits import (
+    Chosen,
+    Condition,
+    Interval,
+    KeyList,
+    SnapshotSplit,
+)
 
 
 def literal(part: KeyPart) -> str:
@@ -67,6 +73,10 @@ def chosen_predicate(chosen: Chosen) -> str:
             return f"({text})"
         case Interval(column, _, _):
             return range_predicate((column,), chosen.values)
+        case KeyList((column,), keys):
+            return f"{quote_identifier(column)} IN ({', '.join(literal(key[0]) for key in keys)})"
+        case KeyList(columns, keys):
+            return f"({' OR '.join(_equal(columns, key) for key in keys)})"
         case _:
             assert_never(chosen)
 
@@ -74,6 +84,12 @@ def chosen_predicate(chosen: Chosen) -> str:
 def behind_predicate(columns: Sequence[str], key: Key) -> str:
     """Write the condition for keys behind all that begin with `key`."""
     return _bound(columns, key, strict=">", last=">")
+
+
+def _equal(columns: Sequence[str], key: Key) -> str:
+    # MariaDB finds no index range for (a, b) IN (...)
+    pairs = zip(columns, key, strict=True)
+    return f"({' AND '.join(f'{quote_identifier(c)} = {literal(part)}' for c, part in pairs)})"
 
 
 def _bound(columns: Sequence[str], key: Key, *, strict: str, last: str) -> str:

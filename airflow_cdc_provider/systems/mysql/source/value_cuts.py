@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, assert_never, cast
 
 from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
 from airflow_cdc_provider.core.keys import KeyPart
-from airflow_cdc_provider.core.splits import Chosen, Condition, Interval
+from airflow_cdc_provider.core.splits import Chosen, Condition, Interval, KeyList
 from airflow_cdc_provider.systems.mysql.dialect.sql import (
     behind_predicate,
     chosen_predicate,
@@ -32,6 +32,8 @@ def value_cuts(
 ) -> Iterator[KeyPart] | None:
     """Yield values that leave about so many rows between them; None without an index."""
     match chosen:
+        case KeyList():
+            return iter(())
         case Condition():
             return iter(()) if _are_few(connection, table, chosen, rows) else None
         case Interval():
