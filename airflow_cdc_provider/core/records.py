@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase, Wanted
 from airflow_cdc_provider.core.positions import LogPosition
@@ -69,6 +70,8 @@ class TableState:
     rows: int = 0
     bytes: int = 0
     error: str = ""
+    changed_us: int = field(default=0, compare=False)
+    """When its definition or where it stands last changed."""
 
     @property
     def table(self) -> TableId:
@@ -120,6 +123,10 @@ class NoteKind(StrEnum):
     """What the last try to begin ended with, and at which step; None where one got past it."""
     OVERRIDES = "overrides"
     """What persons decided against refusals: who, when, why, and what is read again for it."""
+    OUTAGES = "outages"
+    """What keeps a job from going forward, and the process that is at it; see `Outage`."""
+    VERIFIED = "verified"
+    """What comparing found last of each table: when it began, and whether rows differed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +135,18 @@ class Note:
 
     at_us: int
     form: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """Something that keeps a job from going forward until it is over, such as a server away."""
+
+    error: CdcError
+    since_us: int
+    tries: int = 0
+    """How often it was tried again; 0 where nothing is tried but an answer is waited for."""
+    next_us: int = 0
+    """When it is tried next, 0 where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

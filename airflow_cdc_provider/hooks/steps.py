@@ -193,6 +193,14 @@ class CdcSteps:
 
         return verify(self.run, tables=tables, settle_s=settle_s, catch_up=catch_up, values=values)
 
+    def to_verify(self) -> tuple[TableId, ...]:
+        """Return the tables that changed in more than rows since they were last found equal."""
+        from airflow_cdc_provider.pipeline.steps.verified import (  # noqa: PLC0415 - see above
+            to_verify,
+        )
+
+        return to_verify(self.run)
+
     def repairs(self, report: VerifyReport) -> tuple[Repair, ...]:
         """Return what makes the compared tables equal that the stream does not leave alone."""
         from airflow_cdc_provider.pipeline.steps.repairing import (  # noqa: PLC0415 - see above

@@ -47,7 +47,7 @@ from airflow_cdc_provider.operators.steps import (
     CdcPreflightOperator,
 )
 from airflow_cdc_provider.operators.tables_dag import tables_dag
-from airflow_cdc_provider.operators.verify import CdcVerifyOperator
+from airflow_cdc_provider.operators.verify import BY_FILE, CdcVerifyOperator
 from airflow_cdc_provider.operators.verify_dag import Repair, verify_dag
 from airflow_cdc_provider.pipeline.file.folder import FolderFile, read_folder
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
@@ -77,6 +77,7 @@ def cdc_dags(  # noqa: PLR0913 - each is one a DAG's author may set
     resync: bool = True,
     tables: bool = True,
     backfill_schedule: str | BaseTimetable | None = BACKFILL_SCHEDULE,
+    verify: str = BY_FILE,
     verify_schedule: str | None = None,
     verify_repair: Repair = "never",
     default_args: Mapping[str, Any] | None = None,
@@ -95,6 +96,8 @@ def cdc_dags(  # noqa: PLR0913 - each is one a DAG's author may set
     :param tables: make `<pipeline>__tables`, too, a form to add, remove and reset single tables.
     :param backfill_schedule: cron, in UTC, or timetable of `<pipeline>__backfill`, which files with
         `backfill` have; None leaves it to be triggered.
+    :param verify: when a run of `<pipeline>__sync` compares both sides: `after_snapshot`, `always`,
+        `never`, or `by_file`, what the file's `verify` says.
     :param verify_schedule: cron of `<pipeline>__verify`; None leaves it to be triggered.
     :param verify_repair: what becomes of rows that differ: `never`, `ask` or `always`.
     :param default_args: arguments of all tasks, over ours.
@@ -108,7 +111,7 @@ def cdc_dags(  # noqa: PLR0913 - each is one a DAG's author may set
         schedules = {"continuous": continuous_schedule, "bounded": schedule}
         when = schedules.get(file.mode)  # a run of what may be continuous would begin at once again
         common: dict[str, Any] = {"default_args": default_args, "tags": tags}
-        dags = [_dag(parts, schedule=when, **common)]
+        dags = [_dag(parts, schedule=when, verify=verify, **common)]
         if resync and parts.is_compared:
             dags.append(resync_dag_of(parts, **common))
         if tables and parts.is_compared:
@@ -137,6 +140,7 @@ def sync_dag(
     pipeline: LoadedPipeline | str | Path,
     *,
     schedule: str | None = None,
+    verify: str = BY_FILE,
     default_args: Mapping[str, Any] | None = None,
     tags: Iterable[str] = (),
 ) -> DAG:
@@ -145,16 +149,19 @@ def sync_dag(
 
     :param pipeline: the pipeline file, or its path.
     :param schedule: when it runs; None leaves it to be triggered.
+    :param verify: when a run compares both sides; see `cdc_dags`.
     :param default_args: arguments of all tasks, over ours.
     :param tags: more tags for the DAG.
     """
-    return _dag(Parts.of(pipeline), schedule=schedule, default_args=default_args, tags=tags)
+    common: dict[str, Any] = {"default_args": default_args, "tags": tags}
+    return _dag(Parts.of(pipeline), schedule=schedule, verify=verify, **common)
 
 
 def _dag(
     tasks: Parts,
     *,
     schedule: str | None,
+    verify: str,
     default_args: Mapping[str, Any] | None,
     tags: Iterable[str],
 ) -> DAG:
@@ -167,10 +174,12 @@ def _dag(
         allowed_run_types=_RUN_TYPES,
         params={
             "verify": Param(
-                default=True,
-                type="boolean",
+                default=verify,
+                type=["string", "boolean"],  # runs of before said true or false
+                examples=[BY_FILE, "after_snapshot", "always", "never"],
                 title="Verify",
-                description="Compare source and sink, both ways, once the tables are consistent.",
+                description="When to compare the rows of source and sink, both ways: by_file is "
+                "what the pipeline file's key `verify` says.",
             )
         },
     ) as dag:
@@ -191,7 +200,8 @@ def sync_group(
     :param pipeline: the pipeline file, or its path.
     :param group_id: name of the group; the pipeline's if None.
     :param prefix_group_id: put the group's name before the names of its tasks.
-    :param verify: whether to verify; a template by default, over the DAG's parameter `verify`.
+    :param verify: when to verify, see `cdc_dags`, or true or false; a template by default, over
+        the DAG's parameter `verify`.
     """
     tasks = Parts.of(pipeline)
     with TaskGroup(group_id or tasks.name, prefix_group_id=prefix_group_id) as group:

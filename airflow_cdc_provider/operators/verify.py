@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 
-from airflow_cdc_provider.core.errors import PipelineFileError
+from airflow_cdc_provider.core.errors import PipelineFileError, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.hooks.steps import CdcSteps
 from airflow_cdc_provider.operators.jobs import CdcJobOperator
@@ -20,7 +20,13 @@ from airflow_cdc_provider.views.summaries import verify_summary
 if TYPE_CHECKING:
     from airflow_cdc_provider.core.verify_report import VerifyReport
 
-_NO = frozenset({"", "0", "false", "no", "none"})
+BY_FILE = "by_file"
+_MEANS = {
+    BY_FILE: BY_FILE,
+    "after_snapshot": "after_snapshot",
+    **dict.fromkeys(("always", "true", "1", "yes"), "always"),
+    **dict.fromkeys(("never", "", "0", "false", "no", "none"), "never"),
+}
 
 
 class CdcVerifyOperator(CdcJobOperator):
@@ -34,7 +40,8 @@ class CdcVerifyOperator(CdcJobOperator):
     :param refused: why the task may do nothing; it then fails with these words.
     :param tables: only these tables, as `database.table`; all of them if None (templated).
     :param settle_s: seconds that a stream at work gets, each time, to bring differing rows.
-    :param enabled: skip the task if this is false or renders to a word for it (templated).
+    :param enabled: true, false, or a word of the file's key `verify`; `by_file` is what the file
+        says. Of `after_snapshot` the task is skipped where no table is to be compared (templated).
     """
 
     template_fields: Sequence[str] = ("pipeline", "tables", "enabled")
@@ -54,12 +61,12 @@ class CdcVerifyOperator(CdcJobOperator):
         self._report: VerifyReport | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
-        if _is_no(self.enabled):
+        if self._is_unwanted:
             raise AirflowSkipException("this run was asked not to verify")
         with self.opened() as steps:
             steps.require_not_ended()
             report = steps.verify(
-                tables_of(self.task_id, self.tables),
+                self._wanted(steps),
                 settle_s=self.settle_s,
                 catch_up=None if steps.is_paused else lambda: self._catch_up(context, steps),
             )
@@ -78,9 +85,31 @@ class CdcVerifyOperator(CdcJobOperator):
 
     def lineage_work(self) -> Work | None:
         """Tell of the tables that are compared, and what was found."""
-        if _is_no(self.enabled):
+        if self._is_unwanted:
             return None
         return compared_work(tables_of(self.task_id, self.tables), self._report)
+
+    @property
+    def _is_unwanted(self) -> bool:
+        return _MEANS.get(_word(self.enabled)) == "never"
+
+    def _wanted(self, steps: CdcSteps) -> tuple[TableId, ...] | None:
+        """Return the tables to compare, None for all; skip the task if there are none."""
+        named = tables_of(self.task_id, self.tables)
+        when = _when(self.task_id, self.enabled)
+        if when == BY_FILE:
+            when = steps.run.model.verify
+        if when == "never":
+            raise AirflowSkipException("the pipeline file says `verify: never`")
+        if when == "always":
+            return named
+        left = tuple(each for each in steps.to_verify() if named is None or each in named)
+        if not left:
+            raise AirflowSkipException(
+                "all tables were found equal since they were read; the file's `verify: always`, or "
+                "the run's parameter, compares them again"
+            )
+        return left
 
     def _catch_up(self, context: Context, steps: CdcSteps) -> None:
         self.log.info("rows differ and no stream is at work: catching up before they count")
@@ -95,8 +124,20 @@ def compared_work(tables: Collection[TableId] | None, report: VerifyReport | Non
     return Work(deeds.keys(), deeds, writes=False)
 
 
-def _is_no(enabled: str | bool) -> bool:  # noqa: FBT001 - what a template rendered
-    return str(enabled).strip().lower() in _NO
+def _word(enabled: str | bool) -> str:  # noqa: FBT001 - what a template rendered
+    return str(enabled).strip().lower()
+
+
+def _when(task_id: str, enabled: str | bool) -> str:  # noqa: FBT001 - see above
+    word = _word(enabled)
+    if word not in _MEANS:
+        raise RefusedError(
+            f"{str(enabled)[:80]!r} does not say when to verify",
+            where=f"task {task_id}",
+            risk="none: nothing was compared",
+            remedy="write by_file, after_snapshot, always or never",
+        )
+    return _MEANS[word]
 
 
 def tables_of(task_id: str, names: Sequence[str] | None) -> tuple[TableId, ...] | None:

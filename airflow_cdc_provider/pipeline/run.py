@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, CdcError, LeaseHeldError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import LEASE_S, Phase
+from airflow_cdc_provider.core.owners import is_gone, this_process
 from airflow_cdc_provider.core.records import PipelineState
 from airflow_cdc_provider.pipeline.connections import DsnOf, Servers, resolve_servers
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
 from airflow_cdc_provider.pipeline.file.model import PipelineFile
 from airflow_cdc_provider.state.looking import look_at_store
-from airflow_cdc_provider.state.owners import is_gone, this_process
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
 
 if TYPE_CHECKING:

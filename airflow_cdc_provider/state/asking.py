@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import Wanted
+from airflow_cdc_provider.core.owners import is_gone
 from airflow_cdc_provider.core.requests import Request, RequestKind, Scope, new_id
-from airflow_cdc_provider.state.owners import is_gone
 from airflow_cdc_provider.state.store import SqlStateStore
 
 _HEEDED_BY_STREAMS = frozenset({RequestKind.PAUSE, RequestKind.RESUME})

@@ -82,6 +82,7 @@ def table_of(row: Row[Any], counts: Mapping[str, int]) -> TableState:
         rows=counts.get("rows", 0),
         bytes=counts.get("bytes", 0),
         error=row.error,
+        changed_us=row.updated_us,
     )
 
 

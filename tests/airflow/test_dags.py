@@ -281,7 +281,7 @@ def test_a_dag_survives_airflows_serialization(tmp_path: Path, text: str) -> Non
     dag = dag_of(tmp_path, text)
     stored = DagSerialization.from_dict(DagSerialization.to_dict(dag))
     assert set(stored.task_dict) == set(dag.task_dict)
-    assert stored.params.dump() == {"verify": True}
+    assert stored.params.dump() == {"verify": "by_file"}
 
 
 def test_target_tables_are_assets_of_the_one_task_that_knows_them_consistent(

@@ -167,10 +167,34 @@ def test_a_connection_that_does_not_exist_is_named_with_its_line(
         task.execute(context)
 
 
-@pytest.mark.parametrize("word", ["False", "false", "no", "0", ""])
+@pytest.mark.parametrize("word", ["False", "false", "no", "0", "", "never"])
 def test_verify_is_skipped_when_it_is_not_wanted(word: str, context: Any) -> None:
     task = CdcVerifyOperator(task_id="verify", pipeline="not read", enabled=word)
     with pytest.raises(AirflowSkipException):
+        task.execute(context)
+
+
+def test_verify_refuses_a_word_that_does_not_say_when(
+    pipeline_file: Callable[..., Path], context: Any
+) -> None:
+    path = str(pipeline_file())
+    task = CdcVerifyOperator(task_id="verify", pipeline=path, enabled="sometimes")
+    with pytest.raises(
+        AirflowFailException, match="write by_file, after_snapshot, always or never"
+    ):
+        task.execute(context)
+
+
+def test_verify_does_as_the_file_says_unless_the_run_says_otherwise(
+    pipeline_file: Callable[..., Path], context: Any
+) -> None:
+    path = pipeline_file()
+    path.write_text(path.read_text() + "verify: never\n")
+    task = CdcVerifyOperator(task_id="verify", pipeline=str(path), enabled="by_file")
+    with pytest.raises(AirflowSkipException, match="verify: never"):
+        task.execute(context)
+    task = CdcVerifyOperator(task_id="verify", pipeline=str(path), enabled="always")
+    with pytest.raises(AirflowException, match="no plan"):
         task.execute(context)
 
 

@@ -176,15 +176,16 @@ def test_tasks_that_are_cleared_in_the_middle_do_only_what_is_left(
     runs: Runs, capfd: pytest.CaptureFixture[str]
 ) -> None:
     cleared = runs.cleared(capfd)
+    assert cleared.states.pop("verify") == "skipped"  # the first run has proven the tables equal
     assert set(cleared.states.values()) == {"success"}
     assert cleared.returned("snapshot")["ran"] is False
-    assert cleared.returned("verify")["equal"] is True
     if "second" not in runs.made:
         assert runs.shop.is_equal()
 
 
 def test_a_second_run_only_streams(runs: Runs, capfd: pytest.CaptureFixture[str]) -> None:
     first, second = runs.first(capfd), runs.second(capfd)
+    assert second.states.pop("verify") == "skipped"
     assert set(second.states.values()) == {"success"}
     assert second.returned("plan")["is_new"] is False
     assert second.returned("snapshot")["ran"] is False

@@ -161,9 +161,6 @@ def pause_and_resume(shop: ShopInAirflow, person: Person) -> None:
     person.seen("7-paused")
     shop.copy.shop.change(2)
     person.answer(page, "Resume", lambda: None)
-    page.get_by_role("button", name="Pause", exact=True).wait_for()
-    assert not shop.copy.is_equal
-    person.press(person.trigger(shop.dag_id("sync")), "Trigger", path="/dagRuns")
     page = person.cdc_page(shop.copy.shop.name)
     person.await_seen(page.get_by_role("heading", name="streaming"), "the stream")
     shop.wait(lambda: shop.copy.is_equal, "the change that was made meanwhile")

@@ -439,6 +439,13 @@ class PipelineFile(Section):
         '`"shop.orders": {column: created_at}`.',
         examples=[{"shop.orders": {"column": "created_at"}}],
     )
+    verify: Literal["after_snapshot", "always", "never"] = Field(
+        default="after_snapshot",
+        description="When a run of `<pipeline>__sync` compares the rows of source and sink, all of "
+        "a table's on both servers: `after_snapshot`, those of tables that were read, or got "
+        "another definition, since they were last found equal; `always`, of all tables in each "
+        "run; `never`.",
+    )
     topology: NoTopology = Field(
         default=None, description="Two-way sync: not in this release; `null`."
     )

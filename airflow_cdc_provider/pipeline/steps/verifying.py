@@ -29,6 +29,7 @@ from airflow_cdc_provider.pipeline.run import Run, lease_is_live
 from airflow_cdc_provider.pipeline.steps.file_changes import require_unchanged
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, open_targets, sink_of, source_of
 from airflow_cdc_provider.pipeline.steps.tables import picked_now
+from airflow_cdc_provider.pipeline.steps.verified import note_verified
 
 SETTLE_S = 120.0
 _POLL_S = 0.3
@@ -66,6 +67,8 @@ def verify(
             remedy="name a table as the source spells it",
         )
 
+    began_us = run.store.now_us()
+
     def recheck() -> None:
         may_wait = catch_up is None or _streams(run)
         if may_wait and wait_for_stream(run, timeout_s=settle_s):
@@ -79,6 +82,7 @@ def verify(
     found = compare(
         source_of(run), sink_of(run), plans, tables=tables, recheck=recheck, values=values
     )
+    note_verified(run, found, began_us)
     planned = {plan.schema.table for plan in plans}
     compared = {verdict.table for verdict in found.tables}
     with closing(open_targets(run)) as targets:

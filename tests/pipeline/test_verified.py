@@ -1,0 +1,45 @@
+"""A run compares what was not found equal since it was read or defined."""
+
+from __future__ import annotations
+
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.pipeline.run import Run, give_back
+from airflow_cdc_provider.pipeline.steps.changing_tables import reset_tables
+from airflow_cdc_provider.pipeline.steps.verified import to_verify
+from airflow_cdc_provider.pipeline.steps.verifying import verify
+from tests.pipeline.conftest import Shop
+from tests.pipeline.test_changing_tables import synced
+
+
+def names(run: Run) -> set[str]:
+    return {table.table for table in to_verify(run)}
+
+
+def test_tables_are_compared_until_they_are_equal_and_again_when_they_are_read_or_altered(
+    shop: Shop,
+) -> None:
+    shop.at_source("CREATE TABLE items (id INT PRIMARY KEY, note VARCHAR(9))")
+    run = synced(shop)
+    assert names(run) == {"orders", "items"}
+    assert verify(run, tables=[TableId(shop.database, "items")]).equal
+    assert names(run) == {"orders"}
+
+    shop.sink.execute("UPDATE orders SET note = 'drifted'", database=shop.target)
+    assert not verify(run).equal
+    assert names(run) == {"orders"}  # for it differs still
+    shop.sink.execute("UPDATE orders SET note = 'two' WHERE id = 2", database=shop.target)
+    shop.sink.execute("UPDATE orders SET note = 'one' WHERE id = 1", database=shop.target)
+    shop.sink.execute("UPDATE orders SET note = NULL WHERE id = 3", database=shop.target)
+    assert verify(run).equal
+    assert names(run) == set()
+
+    shop.at_source("UPDATE orders SET note = 'streamed'")
+    assert names(synced(shop)) == set()  # what the stream brings is no reason
+    shop.at_source("ALTER TABLE items ADD COLUMN more INT")
+    shop.at_source("INSERT INTO items VALUES (1, 'one', 1)")
+    assert names(synced(shop)) == {"items"}
+    assert verify(run).equal
+    again = shop.run()
+    reset_tables(again, [TableId(shop.database, "orders")])
+    give_back(again)
+    assert names(synced(shop)) == {"orders"}
