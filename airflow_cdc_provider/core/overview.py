@@ -29,6 +29,8 @@ class PipelineOverview:
     """Of the last minutes, oldest first."""
     last_try: Note | None = None
     """What the last try to begin ended with."""
+    outages: Note | None = None
+    """What keeps its job from going forward."""
 
     @property
     def name(self) -> PipelineName:

@@ -16,17 +16,31 @@ from typing import TypeVar
 from airflow_cdc_provider.core.backoff import BackOff
 from airflow_cdc_provider.core.errors import CdcError, RetryableError
 from airflow_cdc_provider.engine.job import Job
+from airflow_cdc_provider.engine.outages import Outages, Part
 
 log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
 
 
+def outages_of(job: Job) -> Outages:
+    """Return where a job notes what fails."""
+    spec, scrub = job.spec, job.servers.secrets.scrub
+    return Outages(job.store, spec.pipeline, spec.generation, scrub=scrub)
+
+
 class Retries:
     """Makes the calls of one job's beginning and end."""
 
-    def __init__(self, job: Job, ending: threading.Event, back_off: BackOff | None = None) -> None:
+    def __init__(
+        self,
+        job: Job,
+        ending: threading.Event,
+        back_off: BackOff | None = None,
+        outages: Outages | None = None,
+    ) -> None:
         self.back_off = back_off or BackOff()
+        self.outages = outages or outages_of(job)
         self._job = job
         self._ending = ending
 
@@ -36,15 +50,27 @@ class Retries:
         failures = 0
         while True:
             try:
-                return attempt()
+                answer = attempt()
             except RetryableError as error:
                 failures += 1
                 self.require_owner()
                 if self._ending.is_set() or self.back_off.is_over(time.monotonic() - since):
                     raise
-                self.tell(f"{self._job.spec.kind.value} is tried again", error)
-                if self._ending.wait(self.back_off.wait_s(failures)):
+                if self.wait(f"{self._job.spec.kind.value} is tried again", error, failures):
                     raise
+            else:
+                if failures:
+                    self.outages.over(Part.WORK)
+                    self.outages.tell()
+                return answer
+
+    def wait(self, what: str, error: RetryableError, failures: int) -> bool:
+        """Tell of a failure and wait until it is time to try again; True if asked to end."""
+        wait_s = self.back_off.wait_s(failures)
+        self.outages.note(Part.WORK, error, tries=failures, wait_s=wait_s)
+        self.tell(what, error)
+        self.outages.tell()
+        return self._ending.wait(wait_s)
 
     def require_owner(self) -> None:
         """Raise `FencedError` if a newer owner has taken over: then that is what cut us off."""

@@ -5,13 +5,13 @@ The pipeline's name is part of each metric's, for plain StatsD knows no tags; it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from airflow.sdk.observability import stats
 
 from airflow_cdc_provider.core.lifecycle import Phase
-from airflow_cdc_provider.core.records import StreamState
+from airflow_cdc_provider.core.records import Outage, StreamState
 from airflow_cdc_provider.views.status import PipelineStatus
 
 _US = 1_000_000
@@ -32,14 +32,18 @@ def send_metrics(status: PipelineStatus) -> None:
     stream = status.stream
     if stream is not None and status.state.phase not in _TELLS_ITS_LAG:
         stream = replace(stream, lag_us=None)
-    send_stream_metrics(str(status.state.name), stream, now_us=status.at_us)
+    send_stream_metrics(str(status.state.name), stream, now_us=status.at_us, outages=status.outages)
 
 
-def send_stream_metrics(pipeline: str, stream: StreamState | None, *, now_us: int) -> None:
+def send_stream_metrics(
+    pipeline: str, stream: StreamState | None, *, now_us: int, outages: Sequence[Outage] = ()
+) -> None:
     """Send where a stream is; its lag only while it is known."""
     if stream is None:
         return
+    since_us = min((outage.since_us for outage in outages), default=now_us)
     counts: dict[str, float] = {
+        "stream.outage_seconds": max(0, now_us - since_us) / _US,
         "stream.changes": stream.changes,
         "stream.transactions": stream.transactions,
         "stream.tables_inconsistent": len(stream.inconsistent),

@@ -137,7 +137,7 @@ class CdcStreamSensor(TellsLineage, BaseSensorOperator):
             status.state,
             status.stream,
             goal=Goal(self.goal),
-            watch=Watch(since_us=now),
+            watch=Watch(since_us=now, is_gone=status.owner_gone),
             patience=self.patience,
             now_us=now,
         )

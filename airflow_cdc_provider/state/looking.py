@@ -18,10 +18,17 @@ from airflow_cdc_provider.state.reader import explained
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
 from airflow_cdc_provider.state.tables import VERSION_TABLE, metadata
 
+NO_STORE = "there is no state store yet"
+
 
 def look_at_store(dsn: str) -> SqlStateStore:
     """Open the store to look at it; an empty one stands for one that is not there."""
-    return open_store(dsn) if store_exists(dsn) else SqlStateStore(_nothing())
+    return open_store(dsn) if store_exists(dsn) else empty_store()
+
+
+def empty_store() -> SqlStateStore:
+    """Return a store that knows nothing and takes nothing."""
+    return SqlStateStore(_nothing())
 
 
 def open_present(dsn: str) -> SqlStateStore:
@@ -32,7 +39,7 @@ def open_present(dsn: str) -> SqlStateStore:
     """
     if not store_exists(dsn):
         raise RefusedError(
-            "there is no state store yet",
+            NO_STORE,
             where="state",
             risk=NOTHING_CHANGED,
             remedy="`run` the pipeline: its first run makes it",

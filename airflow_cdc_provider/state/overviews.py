@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, func, not_, select
+from sqlalchemy import ColumnElement, Connection, Row, and_, func, not_, select
 
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import LEFT_ALONE, SplitStatus, TablePhase
@@ -62,20 +62,37 @@ def find_overviews(
             troubles=tuple(troubles[row.name]),
             not_copied=later.get(row.name, ()),
             samples=tuple(sampled[row.name]),
-            last_try=None if row.form is None else Note(row.at_us, json.loads(row.form)),
+            last_try=_note(row.tried_us, row.tried),
+            outages=_note(row.outages_us, row.outages),
         )
         for row in known
     )
 
 
 def _known(connection: Connection, wanted: Sequence[str]) -> Sequence[Row[Any]]:
-    """Read the rows of those that are known, each with the note of its last try."""
-    is_its = and_(notes.c.pipeline == pipelines.c.name, notes.c.kind == NoteKind.LAST_TRY.value)
-    noted = select(pipelines, notes.c.at_us, notes.c.form).join_from(
-        pipelines, notes, is_its, isouter=True
+    """Read the rows of those that are known, each with the notes of its last try and outages."""
+    tries, outages = notes.alias(), notes.alias()
+    noted = (
+        select(
+            pipelines,
+            tries.c.at_us.label("tried_us"),
+            tries.c.form.label("tried"),
+            outages.c.at_us.label("outages_us"),
+            outages.c.form.label("outages"),
+        )
+        .join_from(pipelines, tries, _is_its(tries, NoteKind.LAST_TRY), isouter=True)
+        .join(outages, _is_its(outages, NoteKind.OUTAGES), isouter=True)
     )
     mine = noted.where(pipelines.c.name.in_(wanted)).order_by(pipelines.c.name)
     return connection.execute(mine).all()
+
+
+def _is_its(noted: Any, kind: NoteKind) -> ColumnElement[bool]:
+    return and_(noted.c.pipeline == pipelines.c.name, noted.c.kind == kind.value)
+
+
+def _note(at_us: int | None, form: str | None) -> Note | None:
+    return None if at_us is None or form is None else Note(at_us, json.loads(form))
 
 
 def _counted(

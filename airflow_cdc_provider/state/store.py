@@ -105,7 +105,7 @@ class SqlStateStore(RequestStore, ToldStore):
         self.ensure(name)
         now = self._clock()
         with self._writing() as connection:
-            mine = select(pipelines.c.generation, pipelines.c.phase)
+            mine = select(pipelines.c.generation, pipelines.c.phase, pipelines.c.lease_until_us)
             mine = mine.where(pipelines.c.name == str(name))
             current = connection.execute(mine.with_for_update()).one()
             streamed = current.phase == Phase.STREAMING.value
@@ -118,6 +118,13 @@ class SqlStateStore(RequestStore, ToldStore):
             }
             change = update(pipelines).where(pipelines.c.name == str(name))
             connection.execute(change.values(values))
+            if streamed and current.lease_until_us:
+                heard_s = max(0.0, lease_s - (current.lease_until_us - now) / 1e6)
+                text = (
+                    f"the stream was lost: its driver of generation {current.generation} did not "
+                    f"end it, and was last heard of {heard_s:.0f} s ago; {owner} takes over"
+                )
+                connection.execute(insert(events).values(_event(name, now, text, "warning")))
             return known_pipeline(connection, name)
 
     def renew_lease(
@@ -340,14 +347,13 @@ class SqlStateStore(RequestStore, ToldStore):
 
     def tell(self, name: PipelineName, text: str, *, level: str = "info") -> None:
         """Add an event."""
-        values: Values = {
-            "pipeline": str(name),
-            "at_us": self._clock(),
-            "level": level,
-            "text": text,
-        }
+        values = _event(name, self._clock(), text, level)
         with self._writing() as connection:
             connection.execute(insert(events).values(values))
+
+
+def _event(name: PipelineName, at_us: int, text: str, level: str) -> Values:
+    return {"pipeline": str(name), "at_us": at_us, "level": level, "text": text}
 
 
 def _moved(name: PipelineName, expected: Phase, found: Phase) -> StateMovedError:

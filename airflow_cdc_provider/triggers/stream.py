@@ -14,9 +14,10 @@ left who would start it again, and that is told.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -25,7 +26,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from airflow_cdc_provider.core.errors import StateUnreachableError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
-from airflow_cdc_provider.core.records import PipelineState, StreamState
+from airflow_cdc_provider.core.records import NoteKind, Outage, PipelineState, StreamState
 from airflow_cdc_provider.hooks.metrics import send_stream_metrics
 from airflow_cdc_provider.state.dsn import open_engine
 from airflow_cdc_provider.state.reader import SqlStateReader
@@ -49,6 +50,7 @@ from airflow_cdc_provider.triggers.verdict import (
     Watch,
     judge,
 )
+from airflow_cdc_provider.views.outages import driver_is_gone, outage_text, outages_of
 
 CLASS_PATH = f"{__name__}.CdcStreamTrigger"
 UNWATCHED = (
@@ -57,8 +59,19 @@ UNWATCHED = (
     "it; a run of the pipeline's DAG watches it"
 )
 _TELL_EVERY_US = 60_000_000
-Look = tuple[PipelineState | None, StreamState | None, bool]
-"""The pipeline, its stream, and whether something new is asked about its tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What is remembered of a pipeline, at one time."""
+
+    state: PipelineState | None = None
+    stream: StreamState | None = None
+    is_asked: bool = False
+    """Something new is asked about its tables."""
+    is_gone: bool = False
+    """The job's process was of this machine, and has ended."""
+    outages: tuple[Outage, ...] = ()
 
 
 class CdcStreamTrigger(BaseTrigger):
@@ -121,47 +134,52 @@ class CdcStreamTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look until there is something to tell."""
         watch = Watch(since_us=self.since_us or now_us())
-        told, stream, is_asked = "", None, False
+        told, seen = "", Look()
         while True:
             verdict, detail, generation = Verdict.WAITING, "", 0
             try:
-                state, stream, is_asked = await self._look()
+                seen = await self._look()
             except StateUnreachableError as error:
                 detail = str(error)  # the stream goes on without the state store, so do we
                 watch = replace(watch, since_us=now_us())
             else:
-                send_stream_metrics(self.pipeline, stream, now_us=now_us())
-                watch = watch.look(stream, now_us())
-                generation = 0 if state is None else state.generation
+                send_stream_metrics(
+                    self.pipeline, seen.stream, now_us=now_us(), outages=seen.outages
+                )
+                watch = watch.look(seen.stream, now_us(), is_gone=seen.is_gone)
+                generation = 0 if seen.state is None else seen.state.generation
                 verdict, detail = judge(
-                    state,
-                    stream,
+                    seen.state,
+                    seen.stream,
                     goal=Goal(self.goal),
                     watch=watch,
                     patience=self.patience,
                     now_us=now_us(),
                 )
             if verdict is Verdict.WAITING:
-                verdict, detail = self._in_time(detail, is_asked=is_asked)
+                verdict, detail = self._in_time(detail, is_asked=seen.is_asked)
             if verdict is not Verdict.WAITING:
                 at_us, standing = now_us(), self.standing
                 event = StreamEvent(self.pipeline, verdict, detail, generation, at_us, standing)
                 yield TriggerEvent(event.to_payload())  # type: ignore[no-untyped-call]
                 return
-            told = self._tell(stream, detail, told)
+            told = self._tell(seen, detail, told)
             await asyncio.sleep(self.poll_s)
 
-    def _tell(self, stream: StreamState | None, detail: str, told: str) -> str:
+    def _tell(self, seen: Look, detail: str, told: str) -> str:
         """Say how the stream is whenever that is news, and every minute."""
-        if detail == told and not self._is_time:
+        news = ", ".join((detail, *(outage.error.code for outage in seen.outages)))
+        if news == told and not self._is_time:
             return told
         self._told_us = now_us()
         parts = [f"watching {self.pipeline}", detail]
-        if stream is not None:
-            parts.append(stream_text(stream, self._told_us))
+        parts += [outage_text(outage, self._told_us) for outage in seen.outages]
+        if seen.stream is not None:
+            parts.append(stream_text(seen.stream, self._told_us))
         parts.append(standing_text(self._stand_still))
-        self.log.info("%s", ", ".join(filter(None, parts)))
-        return detail
+        level = logging.WARNING if seen.outages else logging.INFO
+        self.log.log(level, "%s", ", ".join(filter(None, parts)))
+        return news
 
     @property
     def _is_time(self) -> bool:
@@ -205,10 +223,18 @@ class CdcStreamTrigger(BaseTrigger):
 
 def _look(reader: SqlStateReader, name: PipelineName) -> Look:
     state, stream = reader.pipeline(name), reader.stream(name)
+    generation = 0 if state is None else state.generation
+    noted = reader.note(name, NoteKind.OUTAGES)
     streams = state is not None and (state.phase, state.wanted) == (Phase.STREAMING, Wanted.RUN)
     # one that waits for something is looked at again as seldom as the source is
     is_asked = streams and any(not each.error for each in reader.table_requests(name))
-    return state, stream, is_asked
+    return Look(
+        state,
+        stream,
+        is_asked,
+        driver_is_gone(noted, generation),
+        outages_of(noted, generation) if streams else (),
+    )
 
 
 def _tell_unwatched(dsn: str, name: PipelineName) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from airflow_cdc_provider.core.lifecycle import Phase, Wanted
+from airflow_cdc_provider.core.lifecycle import LEASE_S, Phase, Wanted
 from airflow_cdc_provider.core.records import PipelineState, StreamState
 
 _US = 1_000_000
@@ -49,8 +49,10 @@ class Verdict(StrEnum):
 
 START_S = 300.0
 """Patience with a job that was started, to begin streaming."""
-STALE_S = 120.0
-"""Patience with a heartbeat, which comes every two seconds."""
+STALE_S = LEASE_S
+"""Patience with a heartbeat, which comes every two seconds, whatever the servers do."""
+GONE_S = 5.0
+"""Patience with a process of this machine that is not there any more; it speaks every second."""
 STALL_S = 3600.0
 """Patience with a position that does not move while something waits at the source. A transaction
 that takes longer to apply would never get through, so this is generous."""
@@ -74,15 +76,18 @@ class Watch:
     position: str = ""
     moved_us: int = 0
     """When the position was first seen to be this one, or nothing was waiting."""
+    is_gone: bool = False
+    """The job's process was of this machine, and has ended."""
 
-    def look(self, stream: StreamState | None, now_us: int) -> Watch:
+    def look(self, stream: StreamState | None, now_us: int, *, is_gone: bool = False) -> Watch:
         """Return what is known after another look."""
+        seen = replace(self, is_gone=is_gone)
         if stream is None:
-            return replace(self, moved_us=now_us)
+            return replace(seen, moved_us=now_us)
         position = str(stream.position)
         if position != self.position or stream.lag_us == 0 or not self.moved_us:
-            return replace(self, position=position, moved_us=now_us)
-        return self
+            return replace(seen, position=position, moved_us=now_us)
+        return seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +143,9 @@ def judge(
     if state.wanted is Wanted.STOP:
         is_over = state.phase is not Phase.STREAMING or is_silent
         return (Verdict.STOPPED, "") if is_over else (Verdict.WAITING, "it is asked to stop")
+    word_s = (now_us - max(state.lease_until_us - int(LEASE_S * _US), watch.since_us)) / _US
+    if watch.is_gone and state.phase is Phase.STREAMING and word_s > GONE_S:
+        return Verdict.LOST, f"its process is gone, the last word is {word_s:.0f} s old"
     if is_silent:
         return Verdict.LOST, _silent(state, silence_s)
     stalled_s = (now_us - watch.moved_us) / _US if watch.moved_us else 0.0

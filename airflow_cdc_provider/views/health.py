@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase, Wanted
 from airflow_cdc_provider.core.requests import RequestStatus
+from airflow_cdc_provider.views.outages import outage_text
 from airflow_cdc_provider.views.progress import progress_line
 from airflow_cdc_provider.views.status import PipelineStatus
 
@@ -24,6 +25,7 @@ def problems(
     if status.state.wanted is Wanted.STOP:
         return ()
     found = [f"the pipeline failed: {status.state.error}"] if _has_failed(status) else []
+    found += [outage_text(outage, status.at_us) for outage in status.outages]
     found += [
         f"{table.source} stands alone: {table.error or 'its stream leaves it'}"
         for table in status.tables

@@ -10,12 +10,13 @@ from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import LEFT_ALONE, Phase, SplitStatus, TablePhase, Wanted
 from airflow_cdc_provider.core.overview import PipelineOverview, TableOverview
+from airflow_cdc_provider.core.owners import is_gone
 from airflow_cdc_provider.core.records import NoteKind, PipelineEvent, PipelineState, Sample
 from airflow_cdc_provider.core.requests import Request, RequestStatus
 from airflow_cdc_provider.core.stopped_tables import with_way_back
-from airflow_cdc_provider.state.owners import is_gone
 from airflow_cdc_provider.state.reader import SqlStateReader
 from airflow_cdc_provider.views.in_airflow import way_in_airflow
+from airflow_cdc_provider.views.outages import driver_is_gone, outage_error, outages_of
 from airflow_cdc_provider.views.remarks import refusal_of
 from airflow_cdc_provider.views.requests import in_order, request_form
 from airflow_cdc_provider.views.status import SILENT_S, PipelineStatus
@@ -41,8 +42,15 @@ def list_row(name: str, found: PipelineOverview | None, now_us: int) -> Form:
 
 def _row(seen: PipelineOverview, now_us: int) -> Form:
     state = seen.state
-    gone = is_gone(state.owner)
-    status = PipelineStatus(state, (), seen.stream, (), now_us, owner_gone=gone)
+    status = PipelineStatus(
+        state,
+        (),
+        seen.stream,
+        (),
+        now_us,
+        owner_gone=is_gone(state.owner) or driver_is_gone(seen.outages, state.generation),
+        noted_outages=outages_of(seen.outages, state.generation),
+    )
     age_s = status.heartbeat_age_s
     return {
         "pipeline": str(state.name),
@@ -54,6 +62,7 @@ def _row(seen: PipelineOverview, now_us: int) -> Form:
         "last_lag_s": status.last_lag_s,
         "heartbeat_age_s": age_s,
         "stale": _is_stale(status),
+        "held_up": bool(status.outages),
         **_rates_of(status, seen.samples, now_us),
         "tables": sum(seen.tables.values()),
         "consistent": seen.tables.get(TablePhase.CONSISTENT, 0),
@@ -61,7 +70,7 @@ def _row(seen: PipelineOverview, now_us: int) -> Form:
         "open_requests": sum(seen.requests.values()),
         "waiting_requests": seen.requests.get(RequestStatus.WAITING, 0),
         "problem": None,
-        "problems": [*_doubts(status), *_problems(seen)],
+        "problems": [*_doubts(status), *_outages(status), *_problems(seen)],
     }
 
 
@@ -75,6 +84,13 @@ def _is_stale(status: PipelineStatus) -> bool:
 def _doubts(status: PipelineStatus) -> list[Form]:
     what = f"nobody may be at work: {status.doubt}"
     return [_remark("", what, _RUN_AGAIN)] if status.doubt else []
+
+
+def _outages(status: PipelineStatus) -> list[Form]:
+    return [
+        {"table": "", "level": "error", **_facts(outage_error(outage, status.at_us), "")}
+        for outage in status.outages
+    ]
 
 
 def _problems(seen: PipelineOverview) -> list[Form]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from time import monotonic
 
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
+from airflow_cdc_provider.views.outages import outage_text
 from airflow_cdc_provider.views.status import PipelineStatus
 
 _SHORTLY_S = 15.0
@@ -76,6 +77,7 @@ def progress_line(
     """Say in one line where the pipeline is."""
     parts = [f"{status.state.name}: {doing or status.summary}"]
     parts += filter(None, ("" if doing else status.doubt,))
+    parts += [outage_text(outage, status.at_us) for outage in status.outages]
     if status.state.phase in {Phase.PLANNING, Phase.SNAPSHOT}:
         parts.append(f"splits {_splits(status)}")
         parts.append(f"{status.rows:,} rows{_rate(rows_per_s)}")

@@ -9,9 +9,11 @@ from typing import Any
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import LEASE_S, LEFT_ALONE, Phase, TablePhase, Wanted
+from airflow_cdc_provider.core.owners import is_gone
 from airflow_cdc_provider.core.ports import StateReader
 from airflow_cdc_provider.core.records import (
     NoteKind,
+    Outage,
     PipelineEvent,
     PipelineState,
     StreamState,
@@ -19,7 +21,12 @@ from airflow_cdc_provider.core.records import (
 )
 from airflow_cdc_provider.core.requests import Request, RequestStatus
 from airflow_cdc_provider.core.stopped_tables import with_way_back
-from airflow_cdc_provider.state.owners import is_gone
+from airflow_cdc_provider.views.outages import (
+    HELD_UP,
+    driver_is_gone,
+    outage_forms,
+    outages_of,
+)
 from airflow_cdc_provider.views.remarks import overrides_of, refusal_of
 from airflow_cdc_provider.views.requests import request_form
 
@@ -98,6 +105,8 @@ class PipelineStatus:
     """What ended the last try to begin, until one gets past it."""
     overrides: tuple[Mapping[str, Any], ...] = ()
     """What persons decided against refusals of this pipeline, oldest first."""
+    noted_outages: tuple[Outage, ...] = ()
+    """What kept the owner's job from going forward, when it was last heard of."""
 
     @property
     def rows(self) -> int:
@@ -168,6 +177,11 @@ class PipelineStatus:
         return f"{gone}the last word is {age_s:.0f} s old"
 
     @property
+    def outages(self) -> tuple[Outage, ...]:
+        """Return what keeps who is at work from going forward; who is gone waits for nothing."""
+        return self.noted_outages if self.is_owned and not self.doubt else ()
+
+    @property
     def is_left(self) -> bool:
         """Tell whether work was begun and, as far as is known here, nobody goes on with it."""
         return self.state.phase in _AT_WORK and (not self.is_owned or bool(self.doubt))
@@ -185,7 +199,7 @@ class PipelineStatus:
         if self.is_left:
             nobody = "nobody may be at work" if self.is_owned else "nobody is at work"
             return f"{phase.value} ({nobody})"
-        return phase.value
+        return f"{phase.value}, {HELD_UP}" if self.outages else phase.value
 
     def to_json(self) -> Mapping[str, Any]:
         """Return the form for `--json`, which only grows."""
@@ -202,6 +216,7 @@ class PipelineStatus:
             "doubt": self.doubt,
             "error": self.state.error,
             "problem": None if self.refusal is None else self.refusal.to_json(),
+            "outages": outage_forms(self.outages),
             "consistent": self.is_consistent,
             "rows": self.rows,
             "splits_finished": self.splits_finished,
@@ -237,6 +252,7 @@ def status(store: StateReader, name: PipelineName, *, now_us: int) -> PipelineSt
     """Look at what is remembered of a pipeline."""
     state = store.pipeline(name) or PipelineState(name, Wanted.RUN, Phase.NEW, 0)
     requests, stream = store.requests(name, only_open=True), store.stream(name)
+    noted = store.note(name, NoteKind.OUTAGES)
     return PipelineStatus(
         state=state,
         tables=tuple(
@@ -248,7 +264,8 @@ def status(store: StateReader, name: PipelineName, *, now_us: int) -> PipelineSt
         at_us=now_us,
         not_copied=tuple(map(str, store.not_copied(name))),
         requests=requests,
-        owner_gone=is_gone(state.owner),
+        owner_gone=is_gone(state.owner) or driver_is_gone(noted, state.generation),
         refusal=refusal_of(store.note(name, NoteKind.LAST_TRY)),
         overrides=overrides_of(store.note(name, NoteKind.OVERRIDES)),
+        noted_outages=outages_of(noted, state.generation),
     )

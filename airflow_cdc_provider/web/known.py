@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow.models.dag import DagModel, DagTag  # noqa: TID251 - the API server's own tables
+from airflow.models.dagrun import DagRun  # noqa: TID251
 from airflow.models.serialized_dag import SerializedDagModel  # noqa: TID251
-from sqlalchemy import func, select
+from sqlalchemy import exists, func, select
 from sqlalchemy.orm import Session
 
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, CdcError, PipelineFileError
@@ -24,18 +25,35 @@ from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.pipeline.file.shown import ShownPipeline
 
 TAG = "cdc"
+_NO_SCHEDULE = frozenset({None, "", "None"})
+_UNENDED = ("queued", "running")
 _STREAMING = "CdcStreamOperator"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownDag:
+    """The DAG that runs a pipeline, as Airflow has it now."""
+
+    dag_id: str
+    is_paused: bool = False
+    begins_alone: bool = False
+    """A schedule begins its runs."""
+    next_run_us: int | None = None
+    """When a schedule begins the next one, if that is known."""
+    has_run: bool = False
+    """A run of it waits or is under way."""
+    was_run: bool = True
+    """There is a run of it, or there was one."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownPipeline:
     """One pipeline and the DAG that runs it, by whose permissions it is looked at."""
 
-    dag_id: str
+    dag: KnownDag
     shown: ShownPipeline
     file: str
     """Path of the pipeline file, as the DAG processor saw it."""
-    dag_paused: bool
     resync_dag: str | None = None
     """The DAG whose form asks for a resync, if there is one."""
     problem: CdcError | None = None
@@ -44,6 +62,10 @@ class KnownPipeline:
     @property
     def name(self) -> str:
         return self.shown.name
+
+    @property
+    def dag_id(self) -> str:
+        return self.dag.dag_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +84,15 @@ class KnownPipelines:
 
     def find(self, session: Session, readable: Collection[str]) -> tuple[KnownPipeline, ...]:
         """Return the pipelines of the DAGs that someone may read, by name."""
-        every = dict(_tagged(session))
+        every = _tagged(session)
         for gone in self._read.keys() - every.keys():
             self._read.pop(gone, None)
-        tagged = {dag_id: paused for dag_id, paused in every.items() if dag_id in readable}
+        tagged = {dag_id: dag for dag_id, dag in every.items() if dag_id in readable}
         self._refresh(session, tagged)
         found = [each for dag_id in tagged for each in self._of_dag(dag_id, tagged)]
         return tuple(sorted(found, key=lambda each: (each.name, each.dag_id)))
 
-    def _refresh(self, session: Session, tagged: Mapping[str, bool]) -> None:
+    def _refresh(self, session: Session, tagged: Collection[str]) -> None:
         hashes = dict(_hashes(session, tagged))
         stale = [key for key, text in hashes.items() if self._read.get(key, ("",))[0] != text]
         if not stale:
@@ -78,7 +100,7 @@ class KnownPipelines:
         for dag in SerializedDagModel.get_latest_serialized_dags(dag_ids=stale, session=session):
             self._read[dag.dag_id] = (dag.dag_hash, tuple(_streaming_tasks(dag.data or {})))
 
-    def _of_dag(self, dag_id: str, tagged: Mapping[str, bool]) -> Iterator[KnownPipeline]:
+    def _of_dag(self, dag_id: str, tagged: Mapping[str, KnownDag]) -> Iterator[KnownPipeline]:
         for task in self._read.get(dag_id, ("", ()))[1]:
             problem = None
             shown = task.shown
@@ -88,10 +110,9 @@ class KnownPipelines:
                 problem = _unread(task.pipeline)
             resync = resync_dag_id(dag_id, shown.name)
             yield KnownPipeline(
-                dag_id,
+                tagged[dag_id],
                 shown,
                 task.pipeline,
-                tagged[dag_id],
                 resync if resync in tagged else None,
                 problem,
             )
@@ -102,13 +123,32 @@ def resync_dag_id(dag_id: str, pipeline: str) -> str:
     return f"{dag_id.removesuffix('__sync') if dag_id.endswith('__sync') else pipeline}__resync"
 
 
-def _tagged(session: Session) -> list[tuple[str, bool]]:
+def _tagged(session: Session) -> dict[str, KnownDag]:
+    """Return the DAGs with the tag, by id."""
+    run = exists().where(DagRun.dag_id == DagModel.dag_id)
+    unended = run.where(DagRun.state.in_(_UNENDED))
+    of_dag = DagModel.dag_id, DagModel.is_paused, DagModel.timetable_summary
     query = (
-        select(DagModel.dag_id, DagModel.is_paused)
+        select(
+            *of_dag,
+            DagModel.next_dagrun_create_after,
+            unended.label("has_run"),
+            run.label("was_run"),
+        )
         .join(DagTag, DagTag.dag_id == DagModel.dag_id)
         .where(DagTag.name == TAG, DagModel.is_stale.is_(False))
     )
-    return [(dag_id, bool(paused)) for dag_id, paused in session.execute(query)]
+    return {
+        dag_id: KnownDag(
+            dag_id,
+            bool(paused),
+            summary not in _NO_SCHEDULE,
+            None if next_run is None else int(next_run.timestamp() * 1e6),
+            bool(has_run),
+            bool(was_run),
+        )
+        for dag_id, paused, summary, next_run, has_run, was_run in session.execute(query)
+    }
 
 
 def _hashes(session: Session, dag_ids: Collection[str]) -> list[tuple[str, str]]:

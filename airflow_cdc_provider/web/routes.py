@@ -25,6 +25,7 @@ from airflow_cdc_provider.views.page import list_row, pipeline_form, sample_form
 from airflow_cdc_provider.views.requests import request_form
 from airflow_cdc_provider.web.guards import READS_DAG, may_run, readable_dags, writes
 from airflow_cdc_provider.web.known import KnownPipeline, KnownPipelines, resync_dag_id
+from airflow_cdc_provider.web.nobody import with_nobody
 from airflow_cdc_provider.web.stores import OpenStores
 
 Form = dict[str, Any]
@@ -98,7 +99,7 @@ def every_pipeline(session: SessionDep, readable: Readable) -> Form:
     rows: list[Form] = []
     for known in _KNOWN.find(session, readable):
         try:
-            of_stores.setdefault(_store(known), []).append(known)
+            of_stores.setdefault(_looked_at(known), []).append(known)
         except CdcError as error:
             rows.append(_row(known, unseen_row(known.name, error)))
     for store, pipelines in of_stores.items():
@@ -118,12 +119,19 @@ def _rows(store: SqlStateStore, pipelines: list[KnownPipeline]) -> list[Form]:
 
 
 def _row(known: KnownPipeline, row: Form) -> Form:
-    return {"dag_id": known.dag_id, "dag_paused": known.dag_paused, **row}
+    dag = known.dag
+    form = {
+        "dag_id": dag.dag_id,
+        "dag_paused": dag.is_paused,
+        "dag_has_run": dag.has_run,
+        "next_run_us": None if dag.is_paused else dag.next_run_us,
+    }
+    return {**form, **with_nobody(row, dag)}
 
 
 def one_pipeline(known: Known, user: GetUserDep) -> Form:
     """Return all that the page shows of one pipeline, but its samples."""
-    store = _store(known)
+    store = _looked_at(known)
     form = pipeline_form(store, PipelineName(known.name), now_us=store.now_us(), events=_EVENTS)
     return {
         **_row(known, form),
@@ -136,7 +144,7 @@ def one_pipeline(known: Known, user: GetUserDep) -> Form:
 
 def samples(known: Known) -> Form:
     """Return lag, changes and rows of the last day."""
-    store = _store(known)
+    store = _looked_at(known)
     since_us = store.now_us() - _DAY_US
     return {"samples": sample_forms(store.samples(PipelineName(known.name), since_us))}
 
@@ -190,6 +198,13 @@ def approve(known: Known, request_id: str, _body: Nothing, user: GetUserDep) -> 
     approved = store.approve_request(name, request_id)
     store.tell(name, f"request {request_id} approved by {_person(user)}")
     return request_form(approved)
+
+
+def _looked_at(known: KnownPipeline) -> SqlStateStore:
+    """Return the store to look at; that of a pipeline that never ran may be missing."""
+    if known.problem is not None:
+        raise known.problem
+    return _STORES.of(known.shown, was_run=known.dag.was_run)
 
 
 def _store(known: KnownPipeline) -> SqlStateStore:

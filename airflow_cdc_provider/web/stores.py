@@ -10,7 +10,7 @@ from airflow_cdc_provider.core.errors import NOTHING_CHANGED, CdcError, RefusedE
 from airflow_cdc_provider.hooks.dsn import AirflowDsns
 from airflow_cdc_provider.pipeline.file.model import Reference
 from airflow_cdc_provider.pipeline.file.shown import ShownPipeline
-from airflow_cdc_provider.state.looking import open_present
+from airflow_cdc_provider.state.looking import NO_STORE, empty_store, open_present
 from airflow_cdc_provider.state.store import SqlStateStore
 
 _ASKED_EVERY_S = 30.0
@@ -27,11 +27,22 @@ class OpenStores:
     _dsns: dict[ShownPipeline, tuple[float, str]] = field(default_factory=dict, repr=False)
     _stores: dict[str, SqlStateStore] = field(default_factory=dict, repr=False)
     _failed: dict[ShownPipeline, tuple[float, CdcError]] = field(default_factory=dict)
+    _empty: SqlStateStore = field(default_factory=empty_store)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def of(self, shown: ShownPipeline) -> SqlStateStore:
-        """Return the store of a pipeline; refuse one that is not there yet."""
-        place = replace(shown, name="")
+    def of(self, shown: ShownPipeline, *, was_run: bool = True) -> SqlStateStore:
+        """Return the store of a pipeline; refuse one that is not there.
+
+        Of a pipeline that never ran an empty one stands for it: its first run makes it.
+        """
+        try:
+            return self._of_place(replace(shown, name=""))
+        except CdcError as error:
+            if was_run or error.what != NO_STORE:
+                raise
+            return self._empty
+
+    def _of_place(self, place: ShownPipeline) -> SqlStateStore:
         with self._lock:
             tried_s, error = self._failed.get(place, (0.0, None))
         if error is not None and time.monotonic() - tried_s < _TRIED_EVERY_S:

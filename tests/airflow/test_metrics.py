@@ -10,6 +10,9 @@ import pytest
 from airflow.sdk._shared.observability.metrics.base_stats_logger import NoStatsLogger
 from airflow.sdk.observability import stats
 
+from airflow_cdc_provider.core.errors import SinkUnreachableError
+from airflow_cdc_provider.core.owners import this_process
+from airflow_cdc_provider.core.records import NoteKind
 from airflow_cdc_provider.hooks.metrics import send_metrics
 from airflow_cdc_provider.views.status import status
 from tests.airflow.conftest import SHOP, beat, streaming
@@ -48,6 +51,19 @@ def test_a_lag_that_is_not_known_is_not_sent(store: SqlStateStore, sent: Sent) -
     beat(store, streaming(store), lag_us=None)
     send_metrics(status(store, SHOP, now_us=store.now_us()))
     assert "cdc.stream.lag_seconds.shop" not in sent
+
+
+def test_an_outage_is_sent_with_how_long_it_lasts(store: SqlStateStore, sent: Sent) -> None:
+    generation = streaming(store)
+    beat(store, generation, lag_us=0)
+    send_metrics(status(store, SHOP, now_us=store.now_us()))
+    assert sent["cdc.stream.outage_seconds.shop"] == 0
+    outage = {"error": SinkUnreachableError("away").to_json(), "tries": 0, "next_us": 0}
+    outage |= {"part": "sink", "since_us": store.now_us() - 5_000_000}
+    form = {"generation": generation, "process": this_process(), "outages": [outage]}
+    store.keep_note(SHOP, NoteKind.OUTAGES, form)
+    send_metrics(status(store, SHOP, now_us=store.now_us()))
+    assert 5 <= sent["cdc.stream.outage_seconds.shop"] < 10
 
 
 def test_whoever_watches_a_stream_sends_its_metrics(

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_cdc_provider.core.errors import RefusedError
+from airflow_cdc_provider.core.errors import RefusedError, SinkUnreachableError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase, Wanted
+from airflow_cdc_provider.core.owners import this_process
+from airflow_cdc_provider.core.records import NoteKind
 from airflow_cdc_provider.core.requests import RequestKind
 from airflow_cdc_provider.state.asking import ask_about_tables
 from airflow_cdc_provider.triggers.stream import CLASS_PATH, UNWATCHED, CdcStreamTrigger
@@ -247,3 +249,23 @@ def test_what_was_told_of_goes_with_the_event(store: SqlStateStore, state_dsn: s
 def test_a_missing_environment_variable_is_named(state_dsn: str) -> None:
     with pytest.raises(RefusedError, match="NO_SUCH_DSN"):
         event_of(trigger(state_dsn, state={"dsn_env": "NO_SUCH_DSN"}))
+
+
+def test_an_outage_is_told_in_the_tasks_log_and_as_a_metric(
+    store: SqlStateStore, state_dsn: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    generation = planned(store, ORDERS)
+    beat(store, generation, lag_us=7_000_000)
+    error = SinkUnreachableError("the sink answered error 2003", where="db:3306")
+    outage = {"error": error.to_json(), "since_us": store.now_us() - 9_000_000}
+    outage |= {"part": "work", "tries": 3, "next_us": store.now_us() + 60_000_000}
+    form = {"generation": generation, "process": this_process(), "outages": [outage]}
+    store.keep_note(SHOP, NoteKind.OUTAGES, form)
+    _, lines = watched(state_dsn, capfd)
+    (line,) = lines
+    assert line.startswith("[warning")
+    assert "the sink answered error 2003 (CDC-SNK-001), since " in line
+    assert re.search(r"for (9|10) s, tried 3 times, next in (59|60) s, lag 7.0 s", line)
+    store.keep_note(SHOP, NoteKind.OUTAGES, {**form, "generation": generation - 1})
+    _, lines = watched(state_dsn, capfd)
+    assert [line for line in lines if "2003" in line] == []

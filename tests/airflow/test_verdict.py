@@ -53,6 +53,17 @@ def test_a_stream_without_a_heartbeat_is_lost() -> None:
     assert verdict(stream=silent) is Verdict.LOST
 
 
+def test_a_stream_whose_process_is_gone_from_this_machine_is_lost_within_seconds() -> None:
+    gone = replace(LONG_AGO, is_gone=True)
+    said = replace(STATE, lease_until_us=NOW + 57 * S)  # three seconds ago, for a minute
+    assert verdict(state=said, watch=gone) is Verdict.WAITING
+    silent = replace(STATE, lease_until_us=NOW + 54 * S)
+    assert verdict(state=silent, watch=gone) is Verdict.LOST
+    assert verdict(state=silent, watch=replace(gone, since_us=NOW - 4 * S)) is Verdict.WAITING
+    assert verdict(state=silent) is Verdict.WAITING
+    assert verdict(state=replace(silent, wanted=Wanted.STOP), watch=gone) is Verdict.WAITING
+
+
 def test_an_old_heartbeat_does_not_count_against_a_stream_that_was_just_started() -> None:
     silent = replace(ALIVE, heartbeat_us=NOW - 5000 * S)
     assert verdict(stream=silent, watch=Watch(since_us=NOW - S)) is Verdict.WAITING

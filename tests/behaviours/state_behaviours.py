@@ -214,6 +214,19 @@ class StateStoreBehaviour:
         told = store.stream(SHOP)
         assert told is not None
         assert told.generation == generation
+        (event,) = store.events(SHOP)
+        assert event.level == "warning"
+        assert "the stream was lost: its driver of generation 1 did not end it" in event.text
+        assert event.text.endswith("me takes over")
+
+    def test_a_stream_that_gave_its_lease_back_was_not_lost(self, store: SqlStateStore) -> None:
+        generation = store.take_over(SHOP, "me").generation
+        phases = (Phase.NEW, Phase.PLANNING, Phase.SNAPSHOT, Phase.HANDED_OFF, Phase.STREAMING)
+        for before, after in pairwise(phases):
+            store.move(SHOP, generation, expected=before, to=after)
+        store.release_lease(SHOP, generation)
+        store.take_over(SHOP, "me")
+        assert store.events(SHOP) == ()
 
     def test_a_plan_comes_back_equal(self, store: SqlStateStore) -> None:
         _, splits = self.planned(store)

@@ -27,11 +27,20 @@ def test_at_the_end_of_the_log_nothing_is_behind_however_long_it_stands() -> Non
     assert lag.at(place(10), place(20), 5, 70 * SECOND) == 5
 
 
-def test_without_the_end_of_the_log_the_last_changes_lag_is_told() -> None:
+def test_who_was_at_the_end_may_be_behind_since_that_was_last_known() -> None:
+    lag = Lag()
+    assert lag.at(place(10), place(10), 5, 1 * SECOND) == 0
+    assert lag.at(place(10), None, 5, 4 * SECOND) == 3 * SECOND
+    assert lag.at(place(10), None, 5, 61 * SECOND) == 60 * SECOND
+    assert lag.at(place(10), place(10), 5, 62 * SECOND) == 0
+
+
+def test_without_the_end_of_the_log_a_stream_that_stands_is_further_and_further_behind() -> None:
     lag = Lag()
     assert lag.at(place(10), None, 5, 0) == 5
-    assert lag.at(place(10), None, 5, 60 * SECOND) == 5
-    assert lag.at(place(10), None, None, 60 * SECOND) is None
+    assert lag.at(place(10), None, 5, 60 * SECOND) == 60 * SECOND
+    assert lag.at(place(20), None, 7, 61 * SECOND) == 7
+    assert lag.at(place(10), None, None, 62 * SECOND) is None
 
 
 def test_before_the_first_change_no_lag_is_known() -> None:

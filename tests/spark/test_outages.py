@@ -6,6 +6,7 @@ The jobs run in this process, without a Spark. Servers are stopped, or cannot be
 from __future__ import annotations
 
 import itertools
+import json
 import logging
 import time
 from collections.abc import Callable, Iterator
@@ -34,6 +35,12 @@ from airflow_cdc_provider.engine.snapshot.snapshot_run import run_snapshot
 from airflow_cdc_provider.engine.stream.follow import OpenFollower, run_stream
 from airflow_cdc_provider.engine.stream.own_follower import OwnFollower
 from airflow_cdc_provider.systems import registry
+from airflow_cdc_provider.views.health import problems
+from airflow_cdc_provider.views.overview import Shown, overview_lines
+from airflow_cdc_provider.views.page import list_row
+from airflow_cdc_provider.views.progress import progress_line
+from airflow_cdc_provider.views.reports import status_lines
+from airflow_cdc_provider.views.status import PipelineStatus, status
 from tests.servers.given import SqlServer
 from tests.servers.proxy import NONE, CuttingProxy, Fault
 from tests.servers.throwaway import MySqlServer, ThrowawayServer
@@ -298,3 +305,80 @@ def test_a_stream_cut_off_by_a_newer_owner_says_so_and_blames_no_server(
             running.result(timeout=60)
     told = [event.text for event in pipeline.store.events(pipeline.name)]
     assert not [text for text in told if "the server runs" in text]
+
+
+def seen(pipeline: Pipeline) -> PipelineStatus:
+    return status(pipeline.store, pipeline.name, now_us=pipeline.store.now_us())
+
+
+def row_of(pipeline: Pipeline) -> dict[str, Any]:
+    """Return the row of the page's list."""
+    now_us = pipeline.store.now_us()
+    (found,) = pipeline.store.overviews([pipeline.name], now_us)
+    return list_row(str(pipeline.name), found, now_us)
+
+
+@contextmanager
+def streaming(pipeline: Pipeline) -> Iterator[Future[JobResult]]:
+    """Stream without an end; at the end it is asked to stop, and has."""
+    made = job(pipeline, JobKind.STREAM)
+    continuous = replace(made, spec=replace(made.spec, stream_mode=StreamMode.CONTINUOUS))
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run_stream, continuous, OwnFollower, back_off=QUICK)
+        try:
+            yield running
+        finally:
+            pipeline.store.want(pipeline.name, Wanted.STOP)
+            running.result(timeout=60)
+
+
+CODES = {"source": "CDC-SRC-001", "sink": "CDC-SNK-001"}
+
+
+@pytest.mark.parametrize("how", [Fault(refuse=True), Fault(hang=True)], ids=["gone", "hangs"])
+@pytest.mark.parametrize("side", ["source", "sink"])
+def test_an_outage_is_told_as_one_with_a_lag_that_grows_until_it_is_over(
+    outages: Outages, side: str, how: Fault
+) -> None:
+    pipeline, way = handed_off(outages.pipeline), outages.ways[side]
+    with streaming(pipeline):
+        wait_until(lambda: arrived(pipeline, 1))
+        wait_until(lambda: seen(pipeline).lag_s == 0)
+        assert (seen(pipeline).outages, row_of(pipeline)["problems"]) == ((), [])
+        way.fault = how
+        if how.refuse:
+            way.cut()
+        change(pipeline, 2)
+        began = time.monotonic()
+        wait_until(lambda: [each.error.code for each in seen(pipeline).outages] == [CODES[side]])
+        wait_until(lambda: (seen(pipeline).lag_s or 0) > 6)
+        assert time.monotonic() - began < 20
+        assert_told(pipeline, CODES[side])
+        way.fault = NONE
+        way.cut()
+        wait_until(lambda: arrived(pipeline, 2))
+        wait_until(lambda: not seen(pipeline).outages and seen(pipeline).lag_s == 0)
+        assert row_of(pipeline)["problems"] == []
+    events = [event.text for event in pipeline.store.events(pipeline.name)]
+    assert any(text.startswith("over, after ") for text in events), events
+    assert not seen(pipeline).outages
+    pipeline.assert_equal()
+
+
+def assert_told(pipeline: Pipeline, code: str) -> None:
+    """Check what each of those says that people look at."""
+    found, row = seen(pipeline), row_of(pipeline)
+    assert (found.heartbeat_age_s or 0) < 5
+    assert found.summary == "streaming, held up"
+    assert code in progress_line(found)
+    assert any(code in text for text in problems(found)), problems(found)
+    assert any(code in line for line in status_lines(found))
+    (outage,) = json.loads(json.dumps(found.to_json()))["outages"]
+    assert outage["error"]["code"] == code
+    assert (row["held_up"], row["stale"]) == (True, False)
+    assert row["lag_s"] > 6
+    first = row["problems"][0]
+    assert (first["code"], first["level"]) == (code, "error")
+    assert "since" in first["what"]
+    (shown,) = [line for line in overview_lines([Shown("a", "b", found)]) if "problem" in line]
+    assert code in shown

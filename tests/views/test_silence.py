@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from airflow_cdc_provider.core.lifecycle import LEASE_S
+from airflow_cdc_provider.core.owners import this_process
+from airflow_cdc_provider.core.records import NoteKind
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
 from airflow_cdc_provider.views.overview import Shown, overview_lines
 from airflow_cdc_provider.views.page import list_row
@@ -25,7 +27,7 @@ _OWNER = """\
 import sys, time
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.records import StreamState
-from airflow_cdc_provider.state.owners import this_process
+from airflow_cdc_provider.core.owners import this_process
 from airflow_cdc_provider.state.store import open_store
 from tests.behaviours.state_behaviours import SHOP, at, plan_of
 store = open_store(sys.argv[1])
@@ -101,6 +103,21 @@ def test_one_that_was_killed_is_not_shown_as_at_work(
     shown = row(store)
     assert (shown["stale"], shown["lag_s"], shown["rows_per_s"]) == (True, None, None)
     assert seen.doubt in str(shown["problems"])
+
+
+def test_a_killed_process_is_known_whatever_its_owner_is_called(store: SqlStateStore) -> None:
+    generation = store.take_over(SHOP, "airflow dag shop__sync").generation
+    with subprocess.Popen(["/bin/true"]) as ended:
+        pass
+    process = this_process().replace(f" {os.getpid()} ", f" {ended.pid} ")
+    note = {"generation": generation, "process": this_process(), "outages": []}
+    store.keep_note(SHOP, NoteKind.OUTAGES, note)
+    assert (look(store).doubt, row(store)["problems"]) == ("", [])
+    store.keep_note(SHOP, NoteKind.OUTAGES, {**note, "process": process})
+    assert look(store).doubt == "its process is gone, the last word is 0 s old"
+    assert "nobody may be at work" in str(row(store)["problems"])
+    store.take_over(SHOP, "airflow dag shop__sync")  # the next one has noted nothing yet
+    assert look(store).doubt == ""
 
 
 def test_one_that_is_silent_may_be_dead_wherever_it_was(store: SqlStateStore) -> None:

@@ -368,6 +368,39 @@ def test_pause_is_asked_once_and_noted_with_who_asked(
     assert "admin in Airflow" in store.events(SHOP)[0].text
 
 
+def test_resume_begins_a_run_of_the_dag_where_nobody_is_at_work(
+    tab: Tab, served: Served, store: SqlStateStore, page: Page
+) -> None:
+    runs = f"/api/v2/dags/{SHOP_DAG}/dagRuns"
+    generation = streaming(store)
+    store.move(SHOP, generation, expected=Phase.STREAMING, to=Phase.STOPPED)
+    store.release_lease(SHOP, generation)
+    store.want(SHOP, Wanted.STOP)
+    tab.goto(f"{served.url}/cdc/page{of(SHOP)}")
+    begun: list[str] = []
+    try:
+        for button in ("Resume", "Run now"):
+            tab.get_by_role("button", name=button).click()
+            dialog = tab.get_by_role("dialog")
+            dialog.get_by_text(f"A run of the DAG {SHOP_DAG} begins.").or_(
+                dialog.get_by_text(f"Begin a run of the DAG {SHOP_DAG} now?")
+            ).wait_for()
+            dialog.get_by_role("button", name=button).click()
+            dialog.wait_for(state="detached")
+            (run,) = page.airflow("GET", f"{runs}?state=queued").json()["dag_runs"]
+            tab.get_by_text(f"run {run['dag_run_id']} of {SHOP_DAG} begins").wait_for()
+            assert store.ensure(SHOP).wanted is Wanted.RUN
+            begun.append(run["dag_run_id"])
+            tab.get_by_role("button", name="Run now").wait_for(state="detached")
+            page.airflow("DELETE", f"{runs}/{run['dag_run_id']}")
+            tab.get_by_text("nothing runs it: its DAG has no schedule").wait_for()
+            shot(tab, "nobody")
+        assert tab.get_by_role("link", name=SHOP_DAG).get_attribute("href") == f"../dags/{SHOP_DAG}"
+    finally:
+        for run_id in begun:
+            page.airflow("DELETE", f"{runs}/{run_id}")
+
+
 def test_a_request_is_cancelled_and_one_that_waits_is_approved(
     tab: Tab, served: Served, lively: SqlStateStore
 ) -> None:

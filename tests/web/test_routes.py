@@ -22,6 +22,9 @@ from airflow_cdc_provider.core.records import NoteKind, TablePlan
 from airflow_cdc_provider.core.requests import RequestKind, RequestStatus
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
+from airflow_cdc_provider.views.page import list_row
+from airflow_cdc_provider.web.known import KnownDag
+from airflow_cdc_provider.web.nobody import with_nobody
 from tests.behaviours.request_behaviours import request_of
 from tests.behaviours.state_behaviours import ORDERS, at, counted, plan_of, report_of, splits_of
 from tests.web.conftest import SHOP, SHOP_DAG, Page, pipeline_dags, streaming
@@ -38,6 +41,43 @@ def test_a_pipeline_that_has_not_run_is_listed_as_new(page: Page, store: SqlStat
         0,
         None,
     )
+
+
+def test_a_pipeline_that_is_wanted_and_that_nothing_runs_says_so(
+    page: Page, store: SqlStateStore
+) -> None:
+    generation = streaming(store)
+    assert page.row(str(SHOP))["problems"] == []
+    store.move(SHOP, generation, expected=Phase.STREAMING, to=Phase.STOPPED)
+    store.release_lease(SHOP, generation)
+    (problem,) = page.row(str(SHOP))["problems"]
+    assert problem["level"] == "error"
+    assert problem["what"].startswith("it is wanted to run, and nothing runs it: its DAG has no")
+    store.want(SHOP, Wanted.STOP)
+    assert page.row(str(SHOP))["problems"] == []
+    store.want(SHOP, Wanted.RUN)
+    runs = f"/api/v2/dags/{SHOP_DAG}/dagRuns"
+    run = page.airflow("POST", runs, {"logical_date": None, "conf": {}}).json()
+    try:
+        row = page.row(str(SHOP))
+        assert (row["problems"], row["dag_has_run"], row["next_run_us"]) == ([], True, None)
+    finally:
+        page.airflow("DELETE", f"{runs}/{run['dag_run_id']}")
+
+
+def test_a_pipeline_between_scheduled_runs_says_when_the_next_one_is(
+    page: Page, store: SqlStateStore
+) -> None:
+    name = "web_hourly"
+    row = list_row(name, None, store.now_us())
+    stopped = {**row, "phase": "stopped", "problems": []}
+    hourly = KnownDag("web_hourly__sync", begins_alone=True, next_run_us=5)
+    assert with_nobody(stopped, hourly)["problems"] == []
+    (problem,) = with_nobody(stopped, replace(hourly, is_paused=True))["problems"]
+    assert problem["remedy"] == "switch the DAG web_hourly__sync on, or pause the pipeline"
+    assert with_nobody({**stopped, "owner": "somebody"}, KnownDag("d"))["problems"] == []
+    for phase in ("new", "failed"):
+        assert with_nobody({**stopped, "phase": phase}, KnownDag("d"))["problems"] == []
 
 
 def test_the_list_says_what_each_pipeline_does_and_what_is_wrong(
@@ -244,19 +284,26 @@ def test_an_error_says_what_where_at_risk_and_what_to_do(page: Page, store: SqlS
     assert all(error[fact] for fact in ("where", "risk", "remedy"))
 
 
-def test_a_store_that_is_not_there_is_a_row_with_its_reason_and_is_not_made(
+def test_a_store_that_is_not_there_is_not_made_and_its_row_says_whether_it_should_be(
     page: Page, store: SqlStateStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     missing = tmp_path / "missing.db"
     monkeypatch.setenv("AIRFLOW_CONN_WEB_MISSING", f"sqlite:///{missing}")
     pipeline_dags(tmp_path, ["web_missing"], state="conn_id: web_missing", only_sync=True)
     pipeline_dags(tmp_path, ["web_nowhere"], state="conn_id: web_nowhere", only_sync=True)
-    assert "no state store yet" in page.row("web_missing")["problem"]["what"]
+    row = page.row("web_missing")
+    assert (row["summary"], row["problem"], row["problems"]) == ("new", None, [])
+    one = page.get("/api/pipelines/web_missing__sync/web_missing").json()
+    assert (one["phase"], one["table_list"], one["stream"]) == ("new", [], None)
     assert "no connection 'web_nowhere'" in page.row("web_nowhere")["problem"]["what"]
     assert page.row(str(SHOP))["problem"] is None
     assert not missing.exists()
     answer = page.post("/api/pipelines/web_missing__sync/web_missing/wanted", {"wanted": "stop"})
     assert (answer.status_code, missing.exists()) == (400, False)
+    runs = "/api/v2/dags/web_missing__sync/dagRuns"
+    run = page.airflow("POST", runs, {"logical_date": None, "conf": {}}).json()["dag_run_id"]
+    page.airflow("PATCH", f"{runs}/{run}", {"state": "failed"})
+    assert "no state store yet" in page.row("web_missing")["problem"]["what"]
 
 
 def test_a_store_that_does_not_answer_is_tried_once_for_all_its_pipelines(

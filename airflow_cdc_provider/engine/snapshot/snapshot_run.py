@@ -106,14 +106,18 @@ def _own_and_read(
         on_restart=begin_again,
         stop=job.stop,
     ):
+        retries = Retries(job, ending, back_off)
+        retries.outages.tell()  # which process is at work
         try:
-            each = Retries(job, ending, back_off).call(lambda: _begin(job))
+            each = retries.call(lambda: _begin(job))
             if each is not None:
                 _read(job, assigner, readers, each, ending)
         except RetryableError as error:
             if not ending.is_set():
                 raise
             log.warning("asked to stop, so this is not waited for: %s", error)
+        finally:
+            retries.outages.end()
     return assigner, again.is_set()
 
 

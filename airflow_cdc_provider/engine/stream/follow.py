@@ -107,7 +107,12 @@ def _own_and_follow(
         on_restart=following.begin_again,
         stop=job.stop,
     ):
-        _follow_to_the_end(job, following, follower, Retries(job, following.ending, back_off))
+        retries = Retries(job, following.ending, back_off)
+        retries.outages.tell()  # which process is at work
+        try:
+            _follow_to_the_end(job, following, follower, retries)
+        finally:
+            retries.outages.end()
 
 
 def _follow_to_the_end(
@@ -117,7 +122,7 @@ def _follow_to_the_end(
         before = retries.call(lambda: _begin(job, following))
         following.before = following.before or before
         with (
-            _beating(job, following),
+            Heartbeat(job, following, retries.outages),
             _requests(job, following),
             TableLooks(job, following),
         ):
@@ -171,16 +176,6 @@ def _leave(job: Job) -> None:
         )
 
 
-def _beating(job: Job, following: Following) -> Heartbeat:
-    return Heartbeat(
-        job.store,
-        job.source(),
-        job.sink(),
-        on_fenced=following.end,
-        passed_over=following.passed_over,
-    )
-
-
 def _requests(job: Job, following: Following) -> AbstractContextManager[object]:
     """Carry out what is asked, beside the stream."""
     if job.spec.stream_mode is StreamMode.CONTINUOUS:
@@ -219,12 +214,14 @@ class _Tries:
                 before, start = start, stream.start
                 if start != before:
                     failures = 0
+                self._following.began_s = began
                 if self._follow(stream):
                     return
                 _pass_over(self._job, self._following)
             except SparkLostError:
                 raise  # no query of this process will ever start again
             except RetryableError as error:
+                self._following.began_s = None
                 self._retries.require_owner()
                 now = time.monotonic()
                 if now - began >= _HEALTHY_S:  # a position that stands still says nothing then
@@ -233,8 +230,7 @@ class _Tries:
                 failures += 1
                 if self._retries.back_off.is_over(now - failing_since):
                     raise
-                self._retries.tell("stream restarts from the ledger", error)
-                self._following.ending.wait(self._retries.back_off.wait_s(failures))
+                self._retries.wait("stream restarts from the ledger", error, failures)
             except CdcError as error:
                 self._leave_alone(error)
         if self._following.fenced is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -17,6 +18,7 @@ from airflow_cdc_provider.core.stopped_tables import StoppedTable
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.stream.passed_over import PassedOver
 
+_STEADY_S = 5.0
 ERROR = "error"
 """The kind of a row that tells why a micro-batch of Spark's failed."""
 
@@ -52,6 +54,8 @@ class Following:
     """What earlier runs had committed; None until this one has begun."""
     committed: tuple[StreamSplit, StreamCounts] | None = None
     """What the ledger had when it was last read."""
+    began_s: float | None = None
+    """When the try that is under way began, by the monotonic clock; None while none is."""
 
     def end(self, fenced: FencedError | None) -> None:
         """Ask the follower to end."""
@@ -72,6 +76,11 @@ class Following:
             caught_up=self.caught_up,
             before=self.before,
         )
+
+    def goes_on(self) -> bool:
+        """Tell whether the try that is under way has not failed for a while."""
+        began_s = self.began_s
+        return began_s is not None and time.monotonic() - began_s > _STEADY_S
 
     @property
     def has_end(self) -> bool:

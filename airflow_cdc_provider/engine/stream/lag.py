@@ -1,7 +1,8 @@
 """How far the sink is behind the source, told also while nothing is committed.
 
 The ledger knows how old the last change was when it was committed. While more waits and the
-position stands, that says less and less: then the lag is at least as long as it has stood.
+position stands, that says less and less: then the lag is at least as long as it has stood. The same
+holds while the source does not say where its log ends: who was at the end may be behind since.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ class Lag:
     ) -> int | None:
         """Return the lag, 0 where nothing waits; `last_us` is the last change's, None before it.
 
-        Where the end of the source's log is not known, the last change's is all that is. Before the
+        Where the end of the source's log is not known, more may wait since it last was. Before the
         first change nothing is known: the place of a first position need not be.
         """
-        if source_end is None or position.reaches(source_end):
-            self._position = None
-            return last_us if source_end is None else 0
+        if source_end is not None and position.reaches(source_end):
+            self._position, self._since_us = None, now_us
+            return 0
+        if source_end is None and self._position is None and self._since_us:
+            self._position = position  # it was at the end when that was last known
         if position != self._position:
             self._position, self._since_us = position, now_us
             return last_us

@@ -24,7 +24,7 @@ function notice(text) {
 }
 
 /** Ask, do it if the answer is yes, then bring the page up to date. */
-export function ask(question, verb, act, again) {
+export function ask(question, verb, act, again, done = "noted in the pipeline’s state") {
   const problem = h("div", { role: "alert" });
   const yes = h("button", { type: "submit", class: "primary" }, verb);
   const no = h("button", { type: "button" }, "Do nothing");
@@ -41,9 +41,9 @@ export function ask(question, verb, act, again) {
     event.preventDefault();
     yes.disabled = true;
     try {
-      await act();
+      const told = await act();
       dialog.close();
-      notice(`${verb}: noted in the pipeline’s state.`);
+      notice(`${verb}: ${typeof told === "string" ? told : done}.`);
       await again();
     } catch (error) {
       problem.replaceChildren(facts(error.facts ?? { what: String(error) }));
@@ -162,11 +162,27 @@ export function resyncForm(it, again) {
 
 const valueOf = (label) => label.querySelector("input").value.trim() || null;
 
-async function started(dagId, choice, isDry) {
+/** The details of a DAG that is switched on. */
+async function switchedOn(dagId) {
   const details = await get(`${dag(dagId)}/details`);
   if (details.is_paused) {
     throw { facts: { what: `The DAG ${dagId} is paused, so no run of it begins.`, remedy: "Switch it on in Airflow’s list of DAGs, then ask again." } };
   }
+  return details;
+}
+
+/** Begin a run of a pipeline’s DAG, unless one waits or is under way; says what there is now. */
+export async function runNow(it) {
+  await switchedOn(it.dag_id);
+  const runs = `${dag(it.dag_id)}/dagRuns`;
+  const unended = await get(`${runs}?state=queued&state=running&limit=1`);
+  if (unended.total_entries) return `run ${unended.dag_runs[0].dag_run_id} of ${it.dag_id} is under way`;
+  const run = await post(runs, { logical_date: null, conf: {} });
+  return `run ${run.dag_run_id} of ${it.dag_id} begins`;
+}
+
+async function started(dagId, choice, isDry) {
+  const details = await switchedOn(dagId);
   const picked = details.params?.tables?.schema?.items?.enum;
   const isPicked = (name) => picked === undefined || picked.includes(name);
   const { tables, ...rows } = choice;

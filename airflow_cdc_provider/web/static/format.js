@@ -39,7 +39,7 @@ const day = new Intl.DateTimeFormat("en-GB", {
 export const moment = (us) => day.format(new Date(us / 1000));
 
 const WORDS = {
-  new: "new",
+  new: "never run",
   handed_off: "handed off",
   catching_up: "catching up",
 };

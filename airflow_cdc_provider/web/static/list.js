@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { h, part } from "./dom.js";
 import { compact, rate, seconds } from "./format.js";
-import { age, badges, bar, lastLag } from "./parts.js";
+import { age, badges, bar, lagTone, lastLag } from "./parts.js";
 
 /** Build the view; returns what brings it up to date. */
 export function listView(page) {
@@ -75,7 +75,7 @@ function line(row) {
     { "data-pipeline": row.pipeline },
     cell("Pipeline", name),
     cell("State", badges(row)),
-    cell("Lag", h("span", { title: lastLag(row) + age(row), class: row.stale ? "warn" : "" }, seconds(row.lag_s))),
+    cell("Lag", h("span", { title: lastLag(row) + age(row), class: lagTone(row) }, seconds(row.lag_s))),
     cell("Changes/s", rate(row.changes_per_s)),
     cell("Rows/s", rate(row.rows_per_s)),
     cell("Tables", tables(row)),

@@ -12,6 +12,10 @@ const TONES = {
   new: "idle",
 };
 
+/** A link to Airflow's own pages; Airflow lets no frame of its leave them, so there it is a name. */
+export const airflowLink = (path, text) =>
+  window.top === window.self ? h("a", { href: `../${path}` }, text) : text;
+
 /** What a pipeline does, in a word, with its tone. */
 export function badge(text, tone = TONES[text] ?? "busy") {
   return h("span", { class: `badge ${tone}` }, words(text));
@@ -20,7 +24,7 @@ export function badge(text, tone = TONES[text] ?? "busy") {
 /** The badges of a pipeline's row. */
 export function badges(row) {
   return [
-    badge(row.summary, row.stale ? "warn" : undefined),
+    badge(row.summary, row.held_up ? "bad" : row.stale ? "warn" : undefined),
     row.stale ? badge("stale", "warn") : null,
     row.wanted === "stop" && row.summary !== "paused" ? badge("pause wanted", "warn") : null,
     row.wanted === "restart" ? badge("restart wanted", "warn") : null,
@@ -127,7 +131,7 @@ export const lastLag = (row) =>
   row.lag_s === null && row.last_lag_s !== null && row.last_lag_s !== undefined
     ? `${seconds(row.last_lag_s)} ${row.phase === "streaming" ? "when last at work" : "at the end of its last run"}, `
     : "";
-export const lagTone = (row) => (row.stale ? "warn" : "");
+export const lagTone = (row) => (row.held_up ? "bad" : row.stale ? "warn" : "");
 export const rowsOf = (table) =>
   `${compact(table.rows)} of about ${compact(Math.max(table.rows, table.estimated_rows))} rows`;
 export const age = (row) =>

@@ -1,11 +1,11 @@
 // One pipeline: what it does, its tables, requests and events, and buttons that ask.
 
 import { get, pipelinePath, post } from "./api.js";
-import { ask, resyncForm, tableForm } from "./ask.js";
+import { ask, resyncForm, runNow, tableForm } from "./ask.js";
 import { charts } from "./chart.js";
 import { h, part } from "./dom.js";
 import { bytes, compact, count, moment, rate, seconds, words } from "./format.js";
-import { age, badge, badges, bar, facts, lastLag, legend, rowsOf, strip, tile } from "./parts.js";
+import { age, airflowLink, badge, badges, bar, facts, lagTone, lastLag, legend, rowsOf, strip, tile } from "./parts.js";
 
 const SAMPLES_EVERY_MS = 10_000;
 const MOST_TABLES = 100;
@@ -59,50 +59,67 @@ export function pipelineView(page, row, again) {
 }
 
 const HEADED = [
-  "pipeline", "dag_id", "dag_paused", "summary", "phase", "wanted", "stale", "owner",
-  "resync_dag", "may_write", "may_resync",
+  "pipeline", "dag_id", "dag_paused", "summary", "phase", "wanted", "stale", "held_up", "owner",
+  "resync_dag", "may_write", "may_resync", "dag_has_run", "next_run_us",
 ];
 
 /** What the heading shows: its buttons stay the same while numbers change. */
 const headed = (it) => Object.fromEntries(HEADED.map((name) => [name, it[name]]));
 
 function heading(it, path, again, latest) {
-  const wish = (wanted, text, question) =>
+  const button = (key, text, question, act) =>
     h(
       "button",
       {
         type: "button",
-        "data-key": wanted,
+        "data-key": key,
         disabled: !it.may_write,
         title: it.may_write ? null : `Airflow does not let you run the DAG ${it.dag_id}.`,
-        onclick: () => ask(question, text, () => post(`${path}/wanted`, { wanted }), again),
+        onclick: () => ask(question, text, act, again),
       },
       text,
     );
+  // who is at work hears of it; where nobody is, a run of the DAG has to begin
+  const wish = (wanted, text, question) =>
+    button(wanted, text, question, async () => {
+      await post(`${path}/wanted`, { wanted });
+      return wanted === "stop" || it.owner ? null : runNow(it);
+    });
   const name = it.pipeline;
+  const isPaused = it.wanted === "stop";
+  const begins = it.owner ? "" : ` A run of the DAG ${it.dag_id} begins.`;
   const resuming = wish(
     "run",
     "Resume",
-    `Let ${name} run again, from its last committed position? The next run of its DAG starts it.`,
+    `Let ${name} run again, from its last committed position?${begins}`,
   );
   const pausing = wish(
     "stop",
     "Pause",
     `Pause ${name}? It stops behind the transaction it is at, and nothing is lost.`,
   );
-  const isPaused = it.wanted === "stop";
   const restarting = wish(
     "restart",
     "Restart",
-    `Let ${name} begin again from the sink’s ledger? What it ended with is tried once more.`,
+    `Let ${name} begin again from the sink’s ledger? What it ended with is tried once more.${begins}`,
   );
+  const isIdle = !isPaused && it.phase !== "failed" && !it.owner && !it.dag_has_run;
+  const running = button("now", "Run now", `Begin a run of the DAG ${it.dag_id} now?`, () => runNow(it));
   return [
     h("h1", {}, name, " ", badges(it)),
-    h("p", { class: "quiet" }, `DAG ${it.dag_id}`, it.owner ? `, at work: ${it.owner}` : ""),
+    h(
+      "p",
+      { class: "quiet" },
+      "DAG ",
+      airflowLink(`dags/${encodeURIComponent(it.dag_id)}`, it.dag_id),
+      it.owner ? `, at work: ${it.owner}` : "",
+      !it.owner && it.next_run_us ? `, next run ${moment(it.next_run_us)}` : "",
+    ),
     h(
       "p",
       { class: "buttons" },
       isPaused || it.phase === "failed" ? resuming : null,
+      isIdle ? running : null,
       isPaused ? null : pausing,
       restarting,
       resyncing(it, again, latest),
@@ -130,7 +147,7 @@ function resyncing(it, again, latest) {
 }
 
 function facing(it) {
-  const tone = it.stale ? "warn" : "";
+  const tone = lagTone(it);
   return [
     tile("Lag", seconds(it.lag_s), it.stream ? lastLag(it) + age(it) : "no stream yet", tone),
     tile("Changes/s", rate(it.changes_per_s), it.stream ? `${compact(it.stream.changes)} in all` : ""),

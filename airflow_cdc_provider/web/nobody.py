@@ -1,0 +1,35 @@
+"""A pipeline that is wanted to run while nothing runs it, and nothing will."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_cdc_provider.core.lifecycle import Phase, Wanted
+from airflow_cdc_provider.web.known import KnownDag
+
+Form = dict[str, Any]
+_RUN_NOW = "Run now on the pipeline's page, or a run of the DAG {dag_id}"
+_SWITCH_ON = "switch the DAG {dag_id} on, or pause the pipeline"
+
+
+def with_nobody(row: Form, dag: KnownDag) -> Form:
+    """Return a pipeline's row; where nobody runs it who should, with that as its first problem.
+
+    One that never ran waits for its first run, and one that failed says why it does not run.
+    """
+    is_wanted = row.get("wanted") == Wanted.RUN.value and not row["owner"]
+    if not is_wanted or row["phase"] in {Phase.NEW.value, Phase.FAILED.value} or dag.has_run:
+        return row
+    if dag.is_paused:
+        why, remedy = "its DAG is paused", _SWITCH_ON
+    elif not dag.begins_alone:
+        why, remedy = "its DAG has no schedule, and no run of it is under way", _RUN_NOW
+    else:
+        return row
+    problem = {
+        "table": "",
+        "level": "error",
+        "what": f"it is wanted to run, and nothing runs it: {why}",
+        "remedy": remedy.format(dag_id=dag.dag_id),
+    }
+    return {**row, "problems": [problem, *row["problems"]]}
