@@ -16,9 +16,12 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import Fact, LogPosition, TransactionPoint
+from airflow_cdc_provider.core.row_counts import RowCounts
 from airflow_cdc_provider.core.statement_effect import StatementEffect
 
 if TYPE_CHECKING:
@@ -56,6 +59,12 @@ class TableChanges:
 
     def __len__(self) -> int:
         return len(self.op)
+
+    @property
+    def counts(self) -> RowCounts:
+        """Return how many rows were inserted, updated and deleted."""
+        kinds = np.bincount(self.op.to_numpy(zero_copy_only=False), minlength=4)
+        return RowCounts(int(kinds[Op.INSERT]), int(kinds[Op.UPDATE]), int(kinds[Op.DELETE]))
 
     def take(self, places: pa.Array) -> TableChanges:
         """Return the changes at some places, given in order."""

@@ -21,6 +21,7 @@ import pyarrow as pa
 from airflow_cdc_provider.columns.arrow_arrays import as_arrow, binaries_of
 from airflow_cdc_provider.columns.changes import Op, TableChanges
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.row_counts import RowCounts
 
 Value = int | float | bytes | None
 Row = tuple[Value, ...]
@@ -44,6 +45,12 @@ class FewTable:
     table: TableId
     schema: pa.Schema
     changes: Sequence[FewChange]
+
+    @property
+    def counts(self) -> RowCounts:
+        """Return how many rows were inserted, updated and deleted."""
+        kinds = [change.op for change in self.changes]
+        return RowCounts(kinds.count(Op.INSERT), kinds.count(Op.UPDATE), kinds.count(Op.DELETE))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
@@ -21,6 +21,7 @@ from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.row_counts import NO_ROWS, RowCounts
 from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stopped_tables import StoppedTable
@@ -194,6 +195,10 @@ class TableChangeCount:
     """Row changes of the stream, rows that joined it, and changes of the table's definition."""
     position: LogPosition
     """Where in the log the last of them was, or is about to be, committed."""
+    rows: RowCounts = NO_ROWS
+    """Row changes of the stream alone, before they were merged."""
+    changed_us: int = field(default=0, compare=False)
+    """When the last of them was committed at the source, or joined; 0 before the first."""
 
 
 class SinkLedger(Protocol):

@@ -55,3 +55,9 @@ class TableOverview:
     cells: Cells = ()
     rows: int = 0
     bytes: int = 0
+    inserts: int | None = None
+    """Rows that the stream has inserted since midnight, UTC; None where nothing is known."""
+    updates: int | None = None
+    deletes: int | None = None
+    changed_us: int | None = None
+    """When the stream changed a row last; None where it never did."""

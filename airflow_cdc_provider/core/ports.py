@@ -21,6 +21,7 @@ from airflow_cdc_provider.core.records import (
     ToldTable,
 )
 from airflow_cdc_provider.core.requests import Request, RequestStatus
+from airflow_cdc_provider.core.row_counts import NO_COUNTS, TableCounts
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit
 
@@ -229,9 +230,18 @@ class StateStore(StateReader, Protocol):
         """Store the stream split."""
 
     def beat(
-        self, name: PipelineName, generation: int, stream: StreamState, *, is_last: bool = False
+        self,
+        name: PipelineName,
+        generation: int,
+        stream: StreamState,
+        *,
+        counts: Mapping[TableId, TableCounts] = NO_COUNTS,
+        is_last: bool = False,
     ) -> None:
-        """Store the stream's progress and heartbeat; of the last there is a sample in any case."""
+        """Store the stream's progress and heartbeat, and the counts of tables that were looked at.
+
+        Of the last heartbeat there is a sample in any case.
+        """
 
     def tell(self, name: PipelineName, text: str, *, level: str = "info") -> None:
         """Add an event."""

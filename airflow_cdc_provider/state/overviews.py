@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -19,9 +20,11 @@ from airflow_cdc_provider.core.lifecycle import LEFT_ALONE, SplitStatus, TablePh
 from airflow_cdc_provider.core.overview import Cells, PipelineOverview, TableOverview
 from airflow_cdc_provider.core.records import Note, NoteKind, Sample
 from airflow_cdc_provider.core.requests import RequestStatus
+from airflow_cdc_provider.core.row_counts import TableCounts
 from airflow_cdc_provider.state.request_rows import OPEN
 from airflow_cdc_provider.state.rows import pipeline_of, stream_of
 from airflow_cdc_provider.state.samples import FINE_S, sample_of
+from airflow_cdc_provider.state.table_counts import find_counts
 from airflow_cdc_provider.state.tables import (
     notes,
     pipelines,
@@ -138,13 +141,32 @@ def _sampled(
     return found
 
 
-def find_tables(connection: Connection, name: PipelineName) -> tuple[TableOverview, ...]:
-    """Read a pipeline's tables by name, with their splits counted."""
+def find_tables(
+    connection: Connection, name: PipelineName, now_us: int
+) -> tuple[TableOverview, ...]:
+    """Read a pipeline's tables by name, with their splits and today's row changes counted."""
     counted, cells = _split_counts(connection, name), _cells(connection, name)
+    changed = dict(find_counts(connection, name, now_us))
     mine = select(tables).where(tables.c.pipeline == str(name)).order_by(tables.c.source_table)
     return tuple(
-        _table_of(row, counted.get(row.source_table, []), cells.get(row.source_table, ()))
+        _with_counts(
+            _table_of(row, counted.get(row.source_table, []), cells.get(row.source_table, ())),
+            changed.get(row.source_table),
+        )
         for row in connection.execute(mine)
+    )
+
+
+def _with_counts(table: TableOverview, counts: TableCounts | None) -> TableOverview:
+    if counts is None:
+        return table
+    rows = counts.rows
+    return replace(
+        table,
+        inserts=rows.inserts,
+        updates=rows.updates,
+        deletes=rows.deletes,
+        changed_us=counts.changed_us or None,
     )
 
 

@@ -212,10 +212,10 @@ class SqlStateReader:
         with self._reading() as connection:
             return find_overviews(connection, names, now_us)
 
-    def table_overviews(self, name: PipelineName) -> tuple[TableOverview, ...]:
+    def table_overviews(self, name: PipelineName, now_us: int) -> tuple[TableOverview, ...]:
         """Return the plan's tables by name, their splits counted."""
         with self._reading() as connection:
-            return find_tables(connection, name)
+            return find_tables(connection, name, now_us)
 
     def pipelines(self) -> tuple[PipelineState, ...]:
         """Return every pipeline this store knows, by name."""

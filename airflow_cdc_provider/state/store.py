@@ -5,10 +5,10 @@ Every write but what people ask is fenced by the pipeline's generation, as `stat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, and_, case, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError as DuplicateRowError
 
 from airflow_cdc_provider.core.codec import dumps, stream_to_text
@@ -23,6 +23,7 @@ from airflow_cdc_provider.core.lifecycle import (
     check_move,
 )
 from airflow_cdc_provider.core.records import PipelineState, PlanOrigin, StreamState, TablePlan
+from airflow_cdc_provider.core.row_counts import NO_COUNTS, TableCounts
 from airflow_cdc_provider.core.schema_codec import plan_to_json, schema_to_json
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit
@@ -40,6 +41,7 @@ from airflow_cdc_provider.state.split_rows import (
     mark,
     values_of,
 )
+from airflow_cdc_provider.state.table_counts import write_counts
 from airflow_cdc_provider.state.tables import (
     EVERYTHING,
     OF_A_PLAN,
@@ -301,15 +303,19 @@ class SqlStateStore(RequestStore, ToldStore):
         phase: TablePhase,
         error: str = "",
     ) -> None:
-        """Store where a table stands."""
-        self._change_table(name, generation, table, {"phase": phase.value, "error": error})
+        """Store a table's phase; the time of its last change stays where nothing changes."""
+        columns = plan_tables.c
+        is_same = and_(columns.phase == phase.value, columns.error == error)
+        values = {"phase": phase.value, "error": error}
+        changed_us = case((is_same, columns.updated_us), else_=self._clock())
+        self._change_table(name, generation, table, {**values, "updated_us": changed_us})
 
     def _change_table(
         self, name: PipelineName, generation: int, table: TableId, values: Values
     ) -> None:
         columns = plan_tables.c
         mine = columns.pipeline == str(name), columns.source_table == str(table)
-        change = update(plan_tables).where(*mine).values(**values, updated_us=self._clock())
+        change = update(plan_tables).where(*mine).values({"updated_us": self._clock(), **values})
         with self._fenced(name, generation) as connection:
             if connection.execute(change).rowcount == 0:
                 raise StateMovedError(
@@ -335,15 +341,25 @@ class SqlStateStore(RequestStore, ToldStore):
             connection.execute(insert(hand_offs).values(values))
 
     def beat(
-        self, name: PipelineName, generation: int, stream: StreamState, *, is_last: bool = False
+        self,
+        name: PipelineName,
+        generation: int,
+        stream: StreamState,
+        *,
+        counts: Mapping[TableId, TableCounts] = NO_COUNTS,
+        is_last: bool = False,
     ) -> None:
-        """Store the stream's progress and heartbeat; of the last there is a sample in any case."""
+        """Store the stream's progress and heartbeat, and the counts of tables that were looked at.
+
+        Of the last heartbeat there is a sample in any case.
+        """
         values = {**stream_values(stream), "generation": generation}
         change = update(streams).where(streams.c.pipeline == str(name)).values(values)
         with self._fenced(name, generation) as connection:
             if connection.execute(change).rowcount == 0:
                 connection.execute(insert(streams).values(pipeline=str(name), **values))
             self._sample_beat(connection, name, stream, is_last=is_last)
+            write_counts(connection, name, counts, self._clock())
 
     def tell(self, name: PipelineName, text: str, *, level: str = "info") -> None:
         """Add an event."""

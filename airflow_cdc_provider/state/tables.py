@@ -215,6 +215,20 @@ samples = Table(
     Column("rows_read", BigInteger, nullable=False),
 )
 
+table_counts = Table(
+    "cdc_table_count",
+    metadata,
+    Column("pipeline", _name(PIPELINE_LENGTH), primary_key=True),
+    Column("source_table", _name(TABLE_LENGTH), primary_key=True),
+    *(
+        Column(name, BigInteger, nullable=False)
+        for name in (
+            *("day_us", "changed_us", "inserts", "updates", "deletes"),
+            *("inserts_before", "updates_before", "deletes_before"),
+        )
+    ),
+)
+
 told_tables = Table(
     "cdc_told_table",
     metadata,
@@ -236,7 +250,7 @@ notes = Table(
     Column("form", _long_text(), nullable=False),
 )
 
-OF_A_PLAN = (plans, tables, splits, hand_offs, streams, told_tables)
+OF_A_PLAN = (plans, tables, splits, hand_offs, streams, told_tables, table_counts)
 """What a new plan replaces."""
 EVERYTHING = (*OF_A_PLAN, schemas, events, requests, samples, notes)
 """What is kept of a pipeline beside its own row."""

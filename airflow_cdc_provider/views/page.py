@@ -173,7 +173,7 @@ def pipeline_form(store: SqlStateReader, name: PipelineName, *, now_us: int, eve
         "preflight": _preflight_form(store, name),
         "table_list": [
             _table_form(table, reading, is_streamed=is_streamed)
-            for table in store.table_overviews(name)
+            for table in store.table_overviews(name, now_us)
         ],
         "not_copied": [] if seen is None else list(seen.not_copied[:_TROUBLES_SHOWN]),
         "is_handed_off": store.is_handed_off(name),
@@ -219,6 +219,10 @@ def _table_form(table: TableOverview, reading: Iterable[Request], *, is_streamed
         "estimated_rows": table.estimated_rows,
         "rows": table.rows,
         "bytes": table.bytes,
+        "inserts": table.inserts,
+        "updates": table.updates,
+        "deletes": table.deletes,
+        "changed_us": table.changed_us,
         "finished": table.splits.get(SplitStatus.FINISHED, 0),
         "splits": sum(table.splits.values()),
         "by_request": table.planning_done and not table.splits,

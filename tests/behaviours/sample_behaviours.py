@@ -11,6 +11,7 @@ from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import SplitStatus, TablePhase
 from airflow_cdc_provider.core.records import Sample, StreamState
 from airflow_cdc_provider.core.requests import RequestStatus
+from airflow_cdc_provider.core.row_counts import RowCounts, TableCounts
 from airflow_cdc_provider.state.store import SqlStateStore
 from tests.behaviours.request_behaviours import request_of
 from tests.behaviours.state_behaviours import (
@@ -215,7 +216,7 @@ class SampleBehaviour:
         store.mark_split(
             SHOP, generation, first, SplitStatus.FINISHED, report=report_of(first, rows=9)
         )
-        (table,) = store.table_overviews(SHOP)
+        (table,) = store.table_overviews(SHOP, store.now_us())
         assert (table.source, table.sink, table.rows, table.bytes) == (
             "shop.orders",
             "dr_shop.orders",
@@ -235,15 +236,54 @@ class SampleBehaviour:
         store.start_plan(SHOP, generation, "plan", [plan_of()])
         splits = splits_of(count)
         store.add_splits(SHOP, generation, splits)
-        (planned,) = store.table_overviews(SHOP)
+        (planned,) = store.table_overviews(SHOP, store.now_us())
         for each in splits[1:]:
             store.mark_split(SHOP, generation, each, SplitStatus.READING)
-        (mixed,) = store.table_overviews(SHOP)
+        (mixed,) = store.table_overviews(SHOP, store.now_us())
         assert [sum(cell.values()) for cell in planned.cells] == [
             sum(cell.values()) for cell in mixed.cells
         ]
         assert planned.splits == {SplitStatus.PLANNED: count}
         assert sum(mixed.splits.values()) == count
+
+    def test_what_is_changed_in_a_table_is_counted_from_midnight(
+        self, store: SqlStateStore, clock: Clock
+    ) -> None:
+        generation = store.take_over(SHOP, "me").generation
+        store.start_plan(SHOP, generation, "plan", [plan_of()])
+        orders = plan_of().schema.table
+        clock.now_us = 86_400_000_000 * 20_000 + 5
+        seen: list[tuple[int | None, int | None, int | None, int | None]] = []
+
+        def look() -> None:
+            (table,) = store.table_overviews(SHOP, store.now_us())
+            seen.append((table.inserts, table.updates, table.deletes, table.changed_us))
+
+        def beat(rows: RowCounts, changed_us: int) -> None:
+            counts = {orders: TableCounts(rows, changed_us)}
+            store.beat(SHOP, generation, StreamState(at(100)), counts=counts)
+            look()
+
+        look()
+        beat(RowCounts(), 0)
+        beat(RowCounts(5, 2, 1), 70)
+        store.beat(SHOP, generation, StreamState(at(100)))  # nothing was counted
+        look()
+        clock.now_us = 86_400_000_000 * 20_001
+        look()
+        beat(RowCounts(5, 4, 1), 90)
+        beat(RowCounts(6, 4, 1), 95)
+        beat(RowCounts(1, 0, 0), 99)  # a new plan counts anew
+        assert seen == [
+            (None, None, None, None),
+            (0, 0, 0, None),
+            (5, 2, 1, 70),
+            (5, 2, 1, 70),
+            (0, 0, 0, 70),
+            (0, 2, 0, 90),
+            (1, 2, 0, 95),
+            (1, 0, 0, 99),
+        ]
 
     def test_the_number_of_a_split_that_was_cut_keeps_its_place(self, store: SqlStateStore) -> None:
         generation = store.take_over(SHOP, "me").generation
@@ -251,6 +291,6 @@ class SampleBehaviour:
         splits = splits_of(3)
         store.add_splits(SHOP, generation, splits)
         store.mark_split(SHOP, generation, splits[1], SplitStatus.CUT)
-        (table,) = store.table_overviews(SHOP)
+        (table,) = store.table_overviews(SHOP, store.now_us())
         assert table.cells == ({SplitStatus.PLANNED: 1}, {}, {SplitStatus.PLANNED: 1})
         assert table.splits == {SplitStatus.PLANNED: 2}

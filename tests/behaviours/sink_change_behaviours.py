@@ -20,6 +20,7 @@ from airflow_cdc_provider.core.errors import (
     TableChangedError,
 )
 from airflow_cdc_provider.core.quiet_log import QuietLog
+from airflow_cdc_provider.core.row_counts import RowCounts
 from airflow_cdc_provider.core.splits import FinishedSplit
 from airflow_cdc_provider.core.stream_split import hand_off
 from tests.behaviours.sink_world import Change, Row, SinkWorld, altering, delete, insert, update
@@ -48,14 +49,17 @@ class ChangeSinkBehaviours:
         sink = world.changes()
         batch = world.batch([insert(2, "b"), delete(1, "a")], [insert(3, "c")])
         sink.apply(batch)
-        assert world.ledger.table_changes() == {orders: TableChangeCount(3, at(120))}
+        first = TableChangeCount(3, at(120), RowCounts(inserts=2, deletes=1))
+        assert world.ledger.table_changes() == {orders: first}
+        assert world.ledger.table_changes()[orders].changed_us == 7
         sink.apply(batch)
         sink.apply(world.batch(start=120, end=200))
-        assert world.ledger.table_changes() == {orders: TableChangeCount(3, at(120))}
+        assert world.ledger.table_changes() == {orders: first}
         sink.apply(world.batch([delete(2, "b")], start=200, end=None))
-        assert world.ledger.table_changes() == {orders: TableChangeCount(3, at(120))}
-        sink.apply(world.batch([insert(4, "d")], start=200, end=220))
-        assert world.ledger.table_changes() == {orders: TableChangeCount(5, at(220))}
+        assert world.ledger.table_changes() == {orders: first}
+        sink.apply(world.batch([insert(4, "d"), update((3, "c"), (3, "C"))], start=200, end=220))
+        second = TableChangeCount(6, at(220), RowCounts(inserts=3, updates=1, deletes=2))
+        assert world.ledger.table_changes() == {orders: second}
         world.ledger.start_plan("another")
         assert world.ledger.table_changes() == {}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from airflow_cdc_provider.core.errors import CdcError, LeaseHeldError, PreflightError
@@ -54,6 +56,29 @@ def test_a_stream_asks_for_the_reach_once_in_a_while(
     change(shop, "orders", ["UPDATE orders SET note = 'more'"])
     catch_up(shop)
     assert len(asked) == 2  # before the stream, which has something to do, and in it
+
+
+def test_a_stream_counts_what_it_changed_in_each_table_today(shop: Shop) -> None:
+    begin(shop, ["orders"])
+    change(
+        shop,
+        "orders",
+        [
+            "INSERT INTO orders (id, note) VALUES (901, 'a'), (902, 'b')",
+            "UPDATE orders SET note = 'c' WHERE id = 901",
+            "DELETE FROM orders WHERE id = 902",
+        ],
+    )
+    started_us = time.time_ns() // 1000
+    run = catch_up(shop)
+    (table,) = run.store.table_overviews(run.name, run.store.now_us())
+    assert (table.inserts, table.updates, table.deletes) == (2, 1, 1)
+    assert table.changed_us is not None
+    assert 0 <= started_us - table.changed_us < 60_000_000
+    change(shop, "orders", ["DELETE FROM orders WHERE id = 901"])
+    run = catch_up(shop)
+    (table,) = run.store.table_overviews(run.name, run.store.now_us())
+    assert (table.inserts, table.updates, table.deletes) == (2, 1, 2)
 
 
 def test_that_the_reach_cannot_be_told_ends_no_run(

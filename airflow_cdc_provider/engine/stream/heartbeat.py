@@ -12,8 +12,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 from airflow_cdc_provider.columns.sink_port import SinkLedger, StreamCounts
 from airflow_cdc_provider.columns.source_port import KnowsReach, LogEnd
@@ -28,6 +29,7 @@ from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.ports import StateStore
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import NoteKind, StreamState
+from airflow_cdc_provider.core.row_counts import NO_COUNTS, TableCounts
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.outages import Outages, Part
@@ -39,6 +41,7 @@ log = logging.getLogger(__name__)
 
 
 _REACH_EVERY_S = 60.0
+_COUNTS_EVERY_S = 10.0
 _SOON_S = 1.0
 """A server that answers at all answers a look in much less."""
 _LAST_LOOK_S = 10.0
@@ -68,6 +71,15 @@ def note_reach(
         log.warning("the log's reach is not known: pipeline=%s cause=%s", name, error)
 
 
+@dataclass(frozen=True, slots=True)
+class _SinkLook:
+    """What a look into the sink's ledger found."""
+
+    split: StreamSplit
+    counts: StreamCounts
+    tables: Mapping[TableId, TableCounts]
+
+
 class Heartbeat:
     """Beats while it is open; a context manager."""
 
@@ -85,6 +97,7 @@ class Heartbeat:
         self._log_end: LogEnd | None = None
         self._told_consistent: set[TableId] = set()
         self._next_reach_s = 0.0
+        self._next_counts_s = 0.0
         self._sink_look = Looker("cdc-sink-look", self._look_at_sink)
         self._source_look = Looker("cdc-source-look", self._look_at_source)
         self._closing = threading.Event()
@@ -126,11 +139,12 @@ class Heartbeat:
         self._note_outages()
         seen = self._sink_look.answer
         if seen is not None:
-            split, counts = seen
             owner = self._sink.owner
-            told = self._state(split, counts)
-            self._store.beat(owner.pipeline, owner.generation, told, is_last=is_last)
-            self._tell_tables(split)
+            told = self._state(seen.split, seen.counts)
+            self._store.beat(
+                owner.pipeline, owner.generation, told, counts=seen.tables, is_last=is_last
+            )
+            self._tell_tables(seen.split)
         self._outages.tell()
 
     def _note_outages(self) -> None:
@@ -149,7 +163,7 @@ class Heartbeat:
 
     # --- looks, each in its own thread --------------------------------------------------------
 
-    def _look_at_sink(self) -> tuple[StreamSplit, StreamCounts] | None:
+    def _look_at_sink(self) -> _SinkLook | None:
         try:
             if self._ledger is None:
                 self._ledger = self._sink.open_ledger()
@@ -161,13 +175,25 @@ class Heartbeat:
             if split is None:
                 return None
             # what is consistent at this very position
-            return split.passed(split.start), self._ledger.counts()
+            told = split.passed(split.start), self._ledger.counts()
+            return _SinkLook(*told, self._count_tables(self._ledger))
         except CdcError:
             opened, self._ledger = self._ledger, None
             if opened is not None:
                 with suppress(CdcError):
                     opened.close()
             raise
+
+    def _count_tables(self, ledger: SinkLedger) -> Mapping[TableId, TableCounts]:
+        """Return what was changed in each table; nothing where that was asked just before."""
+        now_s = time.monotonic()
+        if now_s < self._next_counts_s and not self._closing.is_set():
+            return NO_COUNTS
+        self._next_counts_s = now_s + _COUNTS_EVERY_S
+        return {
+            table: TableCounts(count.rows, count.changed_us)
+            for table, count in ledger.table_changes().items()
+        }
 
     def _look_at_source(self) -> LogPosition:
         try:
@@ -188,8 +214,7 @@ class Heartbeat:
         if seen is None or now_s < self._next_reach_s or not isinstance(log_end, KnowsReach):
             return
         self._next_reach_s = now_s + _REACH_EVERY_S
-        split, _ = seen
-        note_reach(self._store, self._sink.owner.pipeline, log_end, split.start)
+        note_reach(self._store, self._sink.owner.pipeline, log_end, seen.split.start)
 
     # --- what they saw ------------------------------------------------------------------------
 

@@ -15,7 +15,6 @@ middle of a transaction: then the batch ends before that transaction.
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -37,6 +36,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition, TransactionPoint
 from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.row_counts import RowCounts, added
 from airflow_cdc_provider.core.statement_effect import StatementEffect
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
 
@@ -57,7 +57,7 @@ class Work:
     """What of a batch is to be applied from one position."""
 
     tables: tuple[TableWork, ...]
-    changes_of: Mapping[TableId, int]
+    changes_of: Mapping[TableId, RowCounts]
     """Each table's row changes before they were merged; tables without any are left out."""
     transactions: int
     committed_us: int
@@ -78,7 +78,7 @@ class FewWork:
     """What of a batch of few changes is to be applied where nothing of it is left out."""
 
     tables: tuple[FewTableWork, ...]
-    changes_of: Mapping[TableId, int]
+    changes_of: Mapping[TableId, RowCounts]
     transactions: int
     committed_us: int
 
@@ -227,7 +227,7 @@ class Selection:
         if not isinstance(tables, FewTables) or position != self.batch.start:
             return None
         works: list[FewTableWork] = []
-        counts: Counter[TableId] = Counter()
+        counts: dict[TableId, RowCounts] = {}
         for few in tables.few:
             progress = stream.progress_of(few.table)
             if progress is None:
@@ -240,7 +240,7 @@ class Selection:
             if merged is None:
                 return None
             works.append(FewTableWork(plan, few.schema, merged))
-            counts[few.table] += len(few.changes)
+            counts = added(counts, {few.table: few.counts})
         points = self.batch.transactions
         works.sort(key=lambda work: work.plan.schema.table)
         last_us = points[-1].committed_us if points else 0
@@ -289,9 +289,9 @@ class Selection:
     def _select(self, position: LogPosition, stream: StreamSplit) -> Work:
         parts = self.kept(position, stream)
         points = self.points_beyond(position)
-        counts: Counter[TableId] = Counter()
+        counts: dict[TableId, RowCounts] = {}
         for plan, kept in parts:
-            counts[plan.schema.table] += len(kept)
+            counts = added(counts, {plan.schema.table: kept.counts})
         return Work(
             tables=_merged(parts),
             changes_of=counts,

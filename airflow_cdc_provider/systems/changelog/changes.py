@@ -16,9 +16,8 @@ the last, and only the last one commits.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from pathlib import Path
 
 from airflow_cdc_provider.columns.changes import ChangeBatch
@@ -34,6 +33,7 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.quiet_log import QuietLog
+from airflow_cdc_provider.core.row_counts import RowCounts, added
 from airflow_cdc_provider.core.statement_effect import StatementKind
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.stream.selection import CapturedTables, Selection
@@ -56,14 +56,14 @@ class _Pending:
     sealed: dict[str, list[SealedFile]] = field(default_factory=dict)
     passed: Passed = field(default_factory=Passed)
     has_parts: bool = False
-    changes_of: Counter[TableId] = field(default_factory=Counter)
+    changes_of: dict[TableId, RowCounts] = field(default_factory=dict)
     transactions: int = 0
     committed_us: int = 0
 
     @property
     def changes(self) -> int:
         """Return how many row changes it has."""
-        return self.changes_of.total()
+        return sum(counts.total for counts in self.changes_of.values())
 
     def seal(self) -> None:
         """Seal all files."""
@@ -187,7 +187,13 @@ class ChangelogChangeSink:
                     for folder, files in pending.sealed.items()
                 },
                 "changes": pending.changes,
-                "changes_of": {str(table): n for table, n in sorted(pending.changes_of.items())},
+                "changes_of": {
+                    str(table): counts.total for table, counts in sorted(pending.changes_of.items())
+                },
+                "rows_of": {
+                    str(table): astuple(counts)
+                    for table, counts in sorted(pending.changes_of.items())
+                },
                 "transactions": pending.transactions,
                 "source_committed_us": pending.committed_us,
             }
@@ -202,7 +208,8 @@ class ChangelogChangeSink:
         tables = [events_of(changes, plan.schema.primary_key) for plan, changes in kept]
         points = selection.points_beyond(pending.position)
         for plan, changes in kept:
-            pending.changes_of[plan.schema.table] += len(changes)
+            counts = {plan.schema.table: changes.counts}
+            pending.changes_of = added(pending.changes_of, counts)
         pending.transactions += len(points) - (1 if pending.has_parts and points else 0)
         pending.committed_us = max(pending.committed_us, points[-1].committed_us if points else 0)
         if not tables and not pending.passed.total:

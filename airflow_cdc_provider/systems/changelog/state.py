@@ -6,8 +6,8 @@ written down, so that not all of them are read again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
 from airflow_cdc_provider.columns.sink_port import TableChangeCount
@@ -23,6 +23,7 @@ from airflow_cdc_provider.core.codec import (
 )
 from airflow_cdc_provider.core.errors import IntegrityError, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.row_counts import RowCounts
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.systems.changelog.files import SealedFile
@@ -125,10 +126,16 @@ class LogState:
         counts.source_committed_us = max(counts.source_committed_us, record["source_committed_us"])
         counts.committed_us = record["at_us"]
         position = position_from_json(record["position"])
+        rows_of = record.get("rows_of", {})
         for name, count in record.get("changes_of", {}).items():
             table = TableId.parse(name)
-            before = self.changed[table].changes if table in self.changed else 0
-            self.changed[table] = TableChangeCount(before + count, position)
+            before = self.changed.get(table, TableChangeCount(0, position))
+            self.changed[table] = TableChangeCount(
+                before.changes + count,
+                position,
+                before.rows + RowCounts(*rows_of.get(name, ())),
+                max(before.changed_us, record["source_committed_us"]),
+            )
 
     def files(self, folder: str) -> Iterator[SealedFile]:
         """Yield a folder's files in the order in which they are to be read."""
@@ -168,7 +175,13 @@ class LogState:
             "stream": None if self.stream is None else stream_to_text(self.stream),
             "counts": asdict(self.counts),
             "changed": [
-                [str(table), each.changes, position_to_json(each.position)]
+                [
+                    str(table),
+                    each.changes,
+                    position_to_json(each.position),
+                    astuple(each.rows),
+                    each.changed_us,
+                ]
                 for table, each in self.changed.items()
             ],
             "changes": {
@@ -189,10 +202,7 @@ class LogState:
             splits={each.split.split_id: each for each in published},
             stream=None if form["stream"] is None else stream_from_text(form["stream"]),
             counts=Counts(**form["counts"]),
-            changed={
-                TableId.parse(table): TableChangeCount(changes, position_from_json(position))
-                for table, changes, position in form.get("changed", ())
-            },
+            changed=dict(_counted(*each) for each in form.get("changed", ())),
             changes={
                 folder: [SealedFile(**each) for each in files]
                 for folder, files in form["changes"].items()
@@ -217,6 +227,18 @@ def _published_from(form: Record) -> PublishedSplit:
         form["folder"],
         tuple(SealedFile(**each) for each in form["files"]),
     )
+
+
+def _counted(
+    table: str,
+    changes: int,
+    position: Record,
+    rows: Sequence[int] = (),
+    changed_us: int = 0,
+) -> tuple[TableId, TableChangeCount]:
+    """Read a table's counts; logs of older releases have no rows and no time."""
+    place = position_from_json(position)
+    return TableId.parse(table), TableChangeCount(changes, place, RowCounts(*rows), changed_us)
 
 
 def targets_to(targets: dict[TableId, TableId]) -> dict[str, str]:

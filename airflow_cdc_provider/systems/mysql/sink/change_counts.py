@@ -7,16 +7,20 @@ ahead of the others: what it counted holds where the stream's position covers th
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from airflow_cdc_provider.columns.sink_port import Owner, TableChangeCount
 from airflow_cdc_provider.core.codec import position_from_json
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.row_counts import RowCounts
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
-from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, pipeline_is
+from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, NOW_US, pipeline_is
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.sink.slot_rows import position_literal
+
+_COUNTED = "changes", "inserts", "updates", "deletes"
+_ADDED = ", ".join(f"{each} = {each} + VALUES({each})" for each in _COUNTED)
 
 
 def count_changes(
@@ -24,34 +28,50 @@ def count_changes(
 ) -> None:
     """Add to what is counted, in the transaction that makes the changes."""
     if changes:
-        session.execute(counted_sql(owner, changes, position))
+        rows = [
+            f"{literal(str(table))}, {count}, 0, 0, 0, {NOW_US if count else 0}"
+            for table, count in sorted(changes.items())
+        ]
+        session.execute(_counted_sql(owner, rows, position))
 
 
-def counted_sql(owner: Owner, changes: Mapping[TableId, int], position: LogPosition) -> str:
-    """Return the statement that adds to what is counted."""
+def counted_rows_sql(
+    owner: Owner, rows: Mapping[TableId, RowCounts], position: LogPosition, committed_us: int
+) -> str:
+    """Return the statement that counts row changes of the stream."""
+    counted = [
+        f"{literal(str(table))}, {each.total}, "
+        f"{each.inserts}, {each.updates}, {each.deletes}, {committed_us}"
+        for table, each in sorted(rows.items())
+    ]
+    return _counted_sql(owner, counted, position)
+
+
+def _counted_sql(owner: Owner, counted: Sequence[str], position: LogPosition) -> str:
     pipeline, at = literal(str(owner.pipeline)), position_literal(position)
-    rows = ", ".join(
-        f"({pipeline}, {literal(str(table))}, {count}, {at})"
-        for table, count in sorted(changes.items())
-    )
+    rows = ", ".join(f"({pipeline}, {at}, {each})" for each in counted)
     return (
-        f"INSERT INTO {LEDGER}.changed_table (pipeline, table_name, changes, position) "
-        f"VALUES {rows} ON DUPLICATE KEY UPDATE changes = changes + VALUES(changes), "
-        "position = VALUES(position)"
+        f"INSERT INTO {LEDGER}.changed_table "
+        f"(pipeline, position, table_name, {', '.join(_COUNTED)}, changed_us) VALUES {rows} "
+        f"ON DUPLICATE KEY UPDATE {_ADDED}, position = VALUES(position), "
+        "changed_us = GREATEST(changed_us, VALUES(changed_us))"
     )
 
 
 def read_changes(session: SinkSession, owner: Owner) -> dict[TableId, TableChangeCount]:
     """Return what is counted."""
     rows = session.rows(
-        f"SELECT table_name, changes, position FROM {LEDGER}.changed_table "
-        f"WHERE {pipeline_is(owner.pipeline)} AND changes > 0"
+        f"SELECT table_name, position, changed_us, {', '.join(_COUNTED)} "
+        f"FROM {LEDGER}.changed_table WHERE {pipeline_is(owner.pipeline)} AND changes > 0"
     )
     return {
         TableId.parse(table): TableChangeCount(
-            int(changes), position_from_json(json.loads(position))
+            int(changes),
+            position_from_json(json.loads(position)),
+            RowCounts(*map(int, kinds)),
+            int(changed_us),
         )
-        for table, changes, position in rows
+        for table, position, changed_us, changes, *kinds in rows
     }
 
 

@@ -21,15 +21,18 @@ JSON type would order and print them anew.
 
 from __future__ import annotations
 
-from airflow_cdc_provider.core.errors import RefusedError
+from collections.abc import Sequence
+
+from airflow_cdc_provider.core.errors import CdcError, RefusedError
 from airflow_cdc_provider.core.identifiers import LEDGER_DATABASE, PipelineName
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
 LEDGER = f"`{LEDGER_DATABASE}`"
 NOW_US = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED)"
-VERSION = 6
-"""Tables are only added: a ledger of an older version gets what it lacks."""
+VERSION = 7
+"""Tables and counts are only added: a ledger of an older version gets what it lacks, and a stream
+of an older release that runs goes on."""
 
 _NAME = "VARCHAR(63) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
 _TABLE_NAME = "VARCHAR(260) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
@@ -37,6 +40,10 @@ _SINK_NAME = "VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
 _REQUEST = "VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
 _TEXT = "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
 _COUNT = "BIGINT UNSIGNED NOT NULL DEFAULT 0"
+
+_LATER = {"changed_table": ("inserts", "updates", "deletes", "changed_us")}
+"""Counts that a table of an older version lacks."""
+_LATER_COUNTS = ", ".join(f"`{name}` {_COUNT}" for name in _LATER["changed_table"])
 
 _TABLES = {
     "ledger_version": "`version` INT UNSIGNED NOT NULL PRIMARY KEY",
@@ -117,6 +124,7 @@ _TABLES = {
         `table_name` {_TABLE_NAME},
         `changes` {_COUNT},
         `position` {_TEXT},
+        {_LATER_COUNTS},
         PRIMARY KEY (`pipeline`, `table_name`)""",
     "target": f"""
         `database_name` {_SINK_NAME},
@@ -165,6 +173,30 @@ def create_ledger(session: SinkSession) -> None:
     session.execute(f"CREATE DATABASE IF NOT EXISTS {LEDGER} CHARACTER SET utf8mb4")
     for name, columns in _TABLES.items():
         session.execute(f"CREATE TABLE IF NOT EXISTS {LEDGER}.`{name}` ({columns}\n) ENGINE=InnoDB")
+    for name, counts in _LATER.items():
+        _add_counts(session, name, counts)
     # last, so that a ledger with this version's row is whole
     session.execute(f"INSERT IGNORE INTO {LEDGER}.ledger_version VALUES ({VERSION})")
     session.execute(f"DELETE FROM {LEDGER}.ledger_version WHERE version < {VERSION}")
+
+
+def _add_counts(session: SinkSession, table: str, counts: Sequence[str]) -> None:
+    """Add the counts that a table lacks, unless another session adds them at the same time."""
+    lacking = _lacking(session, table, counts)
+    if not lacking:
+        return
+    columns = ", ".join(f"ADD COLUMN `{name}` {_COUNT}" for name in lacking)
+    try:
+        session.execute(f"ALTER TABLE {LEDGER}.`{table}` {columns}")
+    except CdcError:
+        if _lacking(session, table, counts):
+            raise
+
+
+def _lacking(session: SinkSession, table: str, counts: Sequence[str]) -> list[str]:
+    found = session.rows(
+        "SELECT column_name FROM information_schema.columns "
+        f"WHERE table_schema = {literal(LEDGER_DATABASE)} AND table_name = {literal(table)}"
+    )
+    there = {str(row[0]) for row in found}
+    return [name for name in counts if name not in there]

@@ -13,7 +13,6 @@ without its beginning. Whoever opens the sink again begins at the ledger's posit
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -26,6 +25,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.row_counts import RowCounts, added
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.stream.selection import (
     FewWork,
@@ -58,7 +58,7 @@ class SlotOutcome:
     """What a slot has committed of a batch."""
 
     end: LogPosition
-    changes_of: Mapping[TableId, int] = field(default_factory=dict)
+    changes_of: Mapping[TableId, RowCounts] = field(default_factory=dict)
     transactions: int = 0
     committed_us: int = 0
     stopped_by: CdcError | None = None
@@ -69,7 +69,7 @@ class SlotOutcome:
     @property
     def changes(self) -> int:
         """Return how many row changes it had, before they were merged."""
-        return sum(self.changes_of.values())
+        return sum(counts.total for counts in self.changes_of.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,9 @@ class SlotWriter:
             f"committed_us = {NOW_US} WHERE {self._row}"
         ]
         if self._slot == 0 and outcome.changes_of:
-            counted = change_counts.counted_sql(self._owner, outcome.changes_of, outcome.end)
+            counted = change_counts.counted_rows_sql(
+                self._owner, outcome.changes_of, outcome.end, outcome.committed_us
+            )
             statements.append(counted)
         return statements
 
@@ -364,7 +366,7 @@ def _sum(one: SlotOutcome, other: SlotOutcome) -> SlotOutcome:
     """Count two parts together; the parts of one transaction count it once."""
     return replace(
         other,
-        changes_of=Counter(one.changes_of) + Counter(other.changes_of),
+        changes_of=added(one.changes_of, other.changes_of),
         transactions=one.transactions
         + other.transactions
         - (1 if one.transactions and other.transactions else 0),

@@ -48,3 +48,23 @@ def test_an_older_ledger_gets_what_it_lacks_and_keeps_its_rows(
         assert [tuple(row) for row in rows] == [("shop", 3)]
     with pytest.raises(RefusedError, match=f"has version {later}, this release knows"):
         create_ledger(session)
+
+
+def test_counts_are_added_to_an_older_ledger_and_a_running_older_stream_goes_on(
+    session: SinkSession,
+) -> None:
+    create_ledger(session)
+    counts = ledger_schema._LATER["changed_table"]
+    dropped = ", ".join(f"DROP COLUMN `{name}`" for name in counts)
+    session.execute(f"ALTER TABLE airflow_cdc.changed_table {dropped}")
+    session.execute("UPDATE airflow_cdc.ledger_version SET version = 6")
+    before = (
+        "INSERT INTO airflow_cdc.changed_table (pipeline, table_name, changes, position) "
+        "VALUES ('shop', 'a.b', 3, '{}') ON DUPLICATE KEY UPDATE "
+        "changes = changes + VALUES(changes), position = VALUES(position)"
+    )
+    session.execute(before)
+    create_ledger(session)
+    session.execute(before)
+    found = session.rows(f"SELECT changes, {', '.join(counts)} FROM airflow_cdc.changed_table")
+    assert [tuple(row) for row in found] == [(6, 0, 0, 0, 0)]
