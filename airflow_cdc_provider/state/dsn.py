@@ -20,6 +20,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from airflow_cdc_provider.core.dsn import Dsn, DsnError, parse_dsn
 from airflow_cdc_provider.core.endpoint import LOOPBACK, Endpoint
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
+from airflow_cdc_provider.state.patience import ANSWER_S, CONNECT_S, limit_psycopg
 
 BUSY_TIMEOUT_MS = 30_000
 _BEGIN = "cdc_sqlite_begin"
@@ -28,18 +29,24 @@ _POSTGRES_MODES = {"verify-full", "verify-ca", "disable"}
 _POSTGRES_FIX = "write verify-full, verify-ca or disable, and sslrootcert=/path for your own CA"
 
 
-def open_engine(dsn: str) -> Engine:
-    """Make an engine; nothing connects yet. No error repeats the DSN, which holds a password."""
+def open_engine(dsn: str, answer_s: float = ANSWER_S) -> Engine:
+    """Make an engine; nothing connects yet. No error repeats the DSN, which holds a password.
+
+    `answer_s` are the seconds that a server has for an answer.
+    """
     try:
         if dsn.lower().startswith("sqlite:"):
             return _sqlite_engine(make_url(dsn))
         parts = parse_dsn(dsn)
         kind, _, driver = parts.scheme.partition("+")
         if kind in {"mysql", "mariadb"}:  # by PyMySQL, whichever driver is named
-            return _mysql_engine(f"mysql://{dsn.partition('://')[2]}")
+            return _mysql_engine(f"mysql://{dsn.partition('://')[2]}", answer_s)
         if kind in {"postgres", "postgresql"}:
             url = postgres_url(parts, driver or _postgres_driver())
-            return create_engine(url, pool_pre_ping=True, hide_parameters=True)
+            engine = create_engine(url, pool_pre_ping=True, hide_parameters=True)
+            if engine.driver == "psycopg":
+                limit_psycopg(engine, answer_s)
+            return engine
         return create_engine(_url(parts, parts.scheme), pool_pre_ping=True, hide_parameters=True)
     except DsnError as error:
         raise _unusable(str(error)) from None
@@ -75,7 +82,7 @@ def begin_writing(connection: Connection) -> Connection:
     return connection.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
 
 
-def _mysql_engine(dsn: str) -> Engine:
+def _mysql_engine(dsn: str, answer_s: float) -> Engine:
     try:
         endpoint = Endpoint.parse(dsn)
     except ValueError as error:
@@ -101,7 +108,7 @@ def _mysql_engine(dsn: str) -> Engine:
     )
     return create_engine(
         url,
-        connect_args=_mysql_arguments(endpoint),
+        connect_args=_mysql_arguments(endpoint, answer_s),
         pool_pre_ping=True,
         hide_parameters=True,
         # The fence is a conditional UPDATE; under REPEATABLE READ the rows read after it could
@@ -110,13 +117,13 @@ def _mysql_engine(dsn: str) -> Engine:
     )
 
 
-def _mysql_arguments(endpoint: Endpoint) -> dict[str, Any]:
+def _mysql_arguments(endpoint: Endpoint, answer_s: float) -> dict[str, Any]:
     arguments: dict[str, Any] = {
         "password": endpoint.password.encode(),  # PyMySQL would write text as Latin-1
         "charset": "utf8mb4",
-        "connect_timeout": 10,
-        "read_timeout": 120,
-        "write_timeout": 120,
+        "connect_timeout": min(CONNECT_S, answer_s),
+        "read_timeout": answer_s,
+        "write_timeout": answer_s,
     }
     if endpoint.unix_socket:
         arguments["unix_socket"] = endpoint.unix_socket

@@ -14,6 +14,7 @@ from sqlalchemy import Engine, StaticPool, create_engine, inspect
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.state.dsn import open_engine
 from airflow_cdc_provider.state.migrate import HEAD, stored_version
+from airflow_cdc_provider.state.patience import ANSWER_S, LOOK_S
 from airflow_cdc_provider.state.reader import explained
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
 from airflow_cdc_provider.state.tables import VERSION_TABLE, metadata
@@ -37,14 +38,14 @@ def open_present(dsn: str) -> SqlStateStore:
     For who looks at other people's pipelines: a new release must not change the tables under runs
     of the old one.
     """
-    if not store_exists(dsn):
+    if not store_exists(dsn, LOOK_S):
         raise RefusedError(
             NO_STORE,
             where="state",
             risk=NOTHING_CHANGED,
             remedy="`run` the pipeline: its first run makes it",
         )
-    engine = open_engine(dsn)
+    engine = open_engine(dsn, LOOK_S)
     found = stored_version(engine)
     if found != HEAD:
         engine.dispose()
@@ -58,9 +59,9 @@ def open_present(dsn: str) -> SqlStateStore:
     return SqlStateStore(engine)
 
 
-def store_exists(dsn: str) -> bool:
+def store_exists(dsn: str, answer_s: float = ANSWER_S) -> bool:
     """Tell whether there is a store, and make none; a server must answer."""
-    engine = open_engine(dsn)
+    engine = open_engine(dsn, answer_s)
     try:
         # to connect to a file of SQLite is to make it
         if engine.dialect.name == "sqlite" and not Path(str(engine.url.database)).exists():

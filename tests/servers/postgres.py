@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote, unquote, urlsplit
 
+import psutil
 import psycopg
 
 from tests.servers.packages import POSTGRES, library_dirs, unpacked
@@ -112,6 +113,21 @@ class PostgresServer(SqlDatabase):
                 self._server.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
         self._lock.close()
+
+    @contextmanager
+    def hung(self) -> Iterator[None]:
+        """Let none of its processes go on meanwhile."""
+        if self._server is None:
+            raise ServerSetupError("the server is not started")
+        main = psutil.Process(self._server.pid)
+        processes = [main, *main.children(recursive=True)]
+        for process in processes:
+            process.suspend()
+        try:
+            yield
+        finally:
+            for process in processes:
+                process.resume()
 
     def _make_data(self) -> None:
         data, words = self._folder / "data", self._folder / "password"

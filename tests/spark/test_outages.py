@@ -365,6 +365,28 @@ def test_an_outage_is_told_as_one_with_a_lag_that_grows_until_it_is_over(
     pipeline.assert_equal()
 
 
+@pytest.mark.parametrize("how", [Fault(refuse=True), Fault(hang=True)], ids=["gone", "hangs"])
+@pytest.mark.parametrize("side", ["source", "sink"])
+def test_an_outage_while_a_snapshot_reads_is_told_until_it_is_over(
+    outages: Outages, side: str, how: Fault
+) -> None:
+    pipeline, way = outages.pipeline, outages.ways[side]
+    way.fault = how
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(read, pipeline)
+        try:
+            wait_until(lambda: CODES[side] in {each.error.code for each in seen(pipeline).outages})
+            found, row = seen(pipeline), row_of(pipeline)
+        finally:
+            way.fault = NONE
+            way.cut()
+        running.result(timeout=60)
+    assert found.summary.endswith(", held up")
+    assert row["held_up"]
+    assert CODES[side] in {problem.get("code") for problem in row["problems"]}
+    assert (seen(pipeline).outages, row_of(pipeline)["problems"]) == ((), [])
+
+
 def assert_told(pipeline: Pipeline, code: str) -> None:
     """Check what each of those says that people look at."""
     found, row = seen(pipeline), row_of(pipeline)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -15,7 +16,8 @@ from airflow_cdc_provider.core.errors import StateUnreachableError
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
-from airflow_cdc_provider.state.looking import look_at_store
+from airflow_cdc_provider.state import looking
+from airflow_cdc_provider.state.looking import look_at_store, open_present
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
 from tests.behaviours.request_behaviours import RequestStoreBehaviour
 from tests.behaviours.sample_behaviours import SampleBehaviour
@@ -23,7 +25,7 @@ from tests.behaviours.state_behaviours import SHOP, StateStoreBehaviour
 from tests.pipeline.conftest import Shop
 from tests.pipeline.conftest import shop as shop  # the fixture
 from tests.pipeline.test_nothing_to_stream import NO_SPARK
-from tests.servers.postgres import SqlDatabase
+from tests.servers.postgres import PostgresServer, SqlDatabase
 from tests.state.test_migrations import ask_a_store_of_before, differences, migrate_by_one
 
 TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
@@ -118,3 +120,18 @@ def test_a_pipeline_runs_to_its_consistent_point_with_its_state_there(shop: Shop
         state = seen.pipeline(shop.run().name)
     assert state is not None
     assert state.phase is Phase.STOPPED  # a bounded run has caught up
+
+
+def test_a_server_that_hangs_is_an_error_within_the_limit_and_used_again_afterwards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with PostgresServer() as server, closing(open_store(server.dsn())) as made:
+        made.ensure(SHOP)
+        monkeypatch.setattr(looking, "LOOK_S", 2.0)
+        with closing(open_present(server.dsn())) as store, server.hung():
+            for _ in range(2):
+                began_s = time.monotonic()
+                with pytest.raises(StateUnreachableError, match="did not answer"):
+                    store.pipeline(SHOP)
+                assert time.monotonic() - began_s < 10
+        assert made.pipeline(SHOP) is not None

@@ -35,6 +35,7 @@ from airflow_cdc_provider.engine.job_result import JobResult, Outcome
 from airflow_cdc_provider.engine.ownership import Ownership
 from airflow_cdc_provider.engine.reconcile import reconcile
 from airflow_cdc_provider.engine.retries import Retries
+from airflow_cdc_provider.engine.server_looks import watched_servers
 from airflow_cdc_provider.engine.snapshot.assigner import SplitAssigner
 from airflow_cdc_provider.engine.snapshot.assigner_server import AssignerServer, DriverPlace
 from airflow_cdc_provider.engine.snapshot.planner import Planner
@@ -109,9 +110,10 @@ def _own_and_read(
         retries = Retries(job, ending, back_off)
         retries.outages.tell()  # which process is at work
         try:
-            each = retries.call(lambda: _begin(job))
-            if each is not None:
-                _read(job, assigner, readers, each, ending)
+            with watched_servers(job, retries.outages):
+                each = retries.call(lambda: _begin(job))
+                if each is not None:
+                    _read(job, assigner, readers, each, ending)
         except RetryableError as error:
             if not ending.is_set():
                 raise

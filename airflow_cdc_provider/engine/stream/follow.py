@@ -42,6 +42,7 @@ from airflow_cdc_provider.engine.reconcile import reconcile
 from airflow_cdc_provider.engine.requests.unread import ask_for_unread
 from airflow_cdc_provider.engine.requests.worker import RequestWorker
 from airflow_cdc_provider.engine.retries import Retries
+from airflow_cdc_provider.engine.server_looks import watched_servers
 from airflow_cdc_provider.engine.stream.coming_tables import tell_coming
 from airflow_cdc_provider.engine.stream.finished_changes import finish_changes
 from airflow_cdc_provider.engine.stream.following import Following
@@ -119,7 +120,8 @@ def _follow_to_the_end(
     job: Job, following: Following, follower: OpenFollower, retries: Retries
 ) -> None:
     try:
-        before = retries.call(lambda: _begin(job, following))
+        with watched_servers(job, retries.outages):
+            before = retries.call(lambda: _begin(job, following))
         following.before = following.before or before
         with (
             Heartbeat(job, following, retries.outages),

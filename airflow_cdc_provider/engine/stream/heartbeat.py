@@ -21,8 +21,6 @@ from airflow_cdc_provider.columns.source_port import KnowsReach, LogEnd
 from airflow_cdc_provider.core.errors import (
     CdcError,
     FencedError,
-    SinkUnreachableError,
-    SourceUnreachableError,
 )
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import TablePhase
@@ -33,32 +31,21 @@ from airflow_cdc_provider.core.row_counts import NO_COUNTS, TableCounts
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.outages import Outages, Part
+from airflow_cdc_provider.engine.server_looks import (
+    SILENT_S,
+    SOON_S,
+    ServerLook,
+    note_silence,
+)
 from airflow_cdc_provider.engine.stream.following import Following
 from airflow_cdc_provider.engine.stream.lag import Lag
-from airflow_cdc_provider.engine.stream.looker import Looker
 
 log = logging.getLogger(__name__)
 
 
 _REACH_EVERY_S = 60.0
 _COUNTS_EVERY_S = 10.0
-_SOON_S = 1.0
-"""A server that answers at all answers a look in much less."""
 _LAST_LOOK_S = 10.0
-_SILENT_S = 5.0
-"""A server that has not answered a look for so long is away."""
-_SILENCES = {
-    Part.SINK: SinkUnreachableError(
-        "the sink does not answer",
-        risk="it falls behind; nothing is lost while the source keeps its log",
-        remedy="bring it back; the stream goes on by itself",
-    ),
-    Part.SOURCE: SourceUnreachableError(
-        "the source does not answer",
-        risk="nobody knows what waits there; nothing is lost while it keeps its log",
-        remedy="bring it back; the stream goes on by itself",
-    ),
-}
 
 
 def note_reach(
@@ -93,13 +80,15 @@ class Heartbeat:
         self._outages = outages
         self._every_s = every_s
         self._lag = Lag()
-        self._ledger: SinkLedger | None = None
-        self._log_end: LogEnd | None = None
         self._told_consistent: set[TableId] = set()
         self._next_reach_s = 0.0
         self._next_counts_s = 0.0
-        self._sink_look = Looker("cdc-sink-look", self._look_at_sink)
-        self._source_look = Looker("cdc-source-look", self._look_at_source)
+        self._sink_look = ServerLook("cdc-sink-look", self._sink.open_ledger, self._look_at_sink)
+        self._source_look = ServerLook(
+            "cdc-source-look",
+            lambda: self._source.log_end(purpose="heartbeat"),
+            self._look_at_source,
+        )
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="cdc-heartbeat", daemon=True)
 
@@ -112,15 +101,13 @@ class Heartbeat:
         self._thread.join(timeout=60)
         with suppress(CdcError):  # the last words; the ledger has the truth without them
             self._beat(within_s=_LAST_LOOK_S, is_last=True)
-        for look, opened in ((self._sink_look, self._ledger), (self._source_look, self._log_end)):
-            if look.close() and opened is not None:
-                with suppress(CdcError):
-                    opened.close()
+        self._sink_look.close()
+        self._source_look.close()
 
     def _run(self) -> None:
         while True:
             try:
-                self._beat(within_s=_SOON_S)
+                self._beat(within_s=SOON_S)
             except FencedError as fenced:
                 self._following.end(fenced)
                 return
@@ -149,40 +136,25 @@ class Heartbeat:
 
     def _note_outages(self) -> None:
         """Note which server does not answer, and what does again."""
-        for part, look in ((Part.SINK, self._sink_look), (Part.SOURCE, self._source_look)):
-            if isinstance(look.error, FencedError):
-                raise look.error
-            if look.silent_s > _SILENT_S:
-                self._outages.note(part, _SILENCES[part], for_s=look.silent_s)
-            elif look.error is not None:
-                self._outages.note(part, look.error, tries=look.failures)
-            elif not look.is_looking:
-                self._outages.over(part)
+        if isinstance(self._sink_look.error, FencedError):
+            raise self._sink_look.error
+        note_silence(self._outages, Part.SINK, self._sink_look)
+        note_silence(self._outages, Part.SOURCE, self._source_look)
         if self._outages.parts() == {Part.WORK} and self._following.goes_on():
             self._outages.over(Part.WORK)
 
     # --- looks, each in its own thread --------------------------------------------------------
 
-    def _look_at_sink(self) -> _SinkLook | None:
-        try:
-            if self._ledger is None:
-                self._ledger = self._sink.open_ledger()
-            split = self._ledger.stream()
-            if split is not None and self._following.passed_over.commit_in_time(
-                self._ledger, split.start
-            ):
-                split = self._ledger.stream()
-            if split is None:
-                return None
-            # what is consistent at this very position
-            told = split.passed(split.start), self._ledger.counts()
-            return _SinkLook(*told, self._count_tables(self._ledger))
-        except CdcError:
-            opened, self._ledger = self._ledger, None
-            if opened is not None:
-                with suppress(CdcError):
-                    opened.close()
-            raise
+    def _look_at_sink(self, ledger: SinkLedger) -> _SinkLook | None:
+        split = ledger.stream()
+        passed_over = self._following.passed_over
+        if split is not None and passed_over.commit_in_time(ledger, split.start):
+            split = ledger.stream()
+        if split is None:
+            return None
+        # what is consistent at this very position
+        told = split.passed(split.start), ledger.counts()
+        return _SinkLook(*told, self._count_tables(ledger))
 
     def _count_tables(self, ledger: SinkLedger) -> Mapping[TableId, TableCounts]:
         """Return what was changed in each table; nothing where that was asked just before."""
@@ -195,18 +167,9 @@ class Heartbeat:
             for table, count in ledger.table_changes().items()
         }
 
-    def _look_at_source(self) -> LogPosition:
-        try:
-            if self._log_end is None:
-                self._log_end = self._source.log_end(purpose="heartbeat")
-            self._tell_reach(self._log_end)
-            return self._log_end.now()
-        except CdcError:
-            opened, self._log_end = self._log_end, None
-            if opened is not None:
-                with suppress(CdcError):
-                    opened.close()
-            raise
+    def _look_at_source(self, log_end: LogEnd) -> LogPosition:
+        self._tell_reach(log_end)
+        return log_end.now()
 
     def _tell_reach(self, log_end: LogEnd) -> None:
         """Note how far the source's log reaches back; once a minute, for it asks for all files."""
@@ -222,7 +185,7 @@ class Heartbeat:
         reached = self._following.passed_over.reached(split.start)
         now_us = time.time_ns() // 1000
         look = self._source_look
-        is_known = look.error is None and look.silent_s <= _SILENT_S
+        is_known = look.error is None and look.silent_s <= SILENT_S
         source_end = look.answer if is_known else None
         return StreamState(
             position=split.start,

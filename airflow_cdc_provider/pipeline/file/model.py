@@ -209,7 +209,11 @@ class SnapshotSection(Section):
 
     split_rows: int = Field(default=50_000, ge=1, description="Rows of a split, about.")
     max_connections: int = Field(
-        default=8, ge=1, le=1000, description="Connections to the source, all readers together."
+        default=8,
+        ge=1,
+        le=1000,
+        description="Connections to the source, all readers together. One more asks every two "
+        "seconds whether it answers.",
     )
     backfill: bool = Field(
         default=True,

@@ -1,0 +1,128 @@
+"""Asking source and sink whether they answer, so that an outage is known within seconds.
+
+Each is asked in a thread of its own: one that hangs holds up nobody else.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, Generic, Protocol, TypeVar
+
+from airflow_cdc_provider.core.errors import (
+    CdcError,
+    SinkUnreachableError,
+    SourceUnreachableError,
+)
+from airflow_cdc_provider.engine.job import Job
+from airflow_cdc_provider.engine.looker import Looker
+from airflow_cdc_provider.engine.outages import Outages, Part
+
+EVERY_S = 2.0
+SOON_S = 1.0
+"""A server that answers at all answers a look in much less."""
+SILENT_S = 5.0
+"""A server that has not answered a look for so long is away."""
+_SILENCES = {
+    Part.SINK: SinkUnreachableError(
+        "the sink does not answer",
+        risk="it falls behind; nothing is lost while the source keeps its log",
+        remedy="bring it back; the job goes on by itself",
+    ),
+    Part.SOURCE: SourceUnreachableError(
+        "the source does not answer",
+        risk="the sink falls behind; nothing is lost while the source keeps its log",
+        remedy="bring it back; the job goes on by itself",
+    ),
+}
+
+
+class Closes(Protocol):
+    """Something open."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+Opened = TypeVar("Opened", bound=Closes)
+Answer = TypeVar("Answer")
+
+
+class ServerLook(Looker[Answer], Generic[Opened, Answer]):
+    """Looks at one server over a connection that is kept, and opened again after a failure."""
+
+    def __init__(
+        self, name: str, open_it: Callable[[], Opened], ask: Callable[[Opened], Answer]
+    ) -> None:
+        super().__init__(name, self._look_over)
+        self._open_it = open_it
+        self._ask_it = ask
+        self._opened: Opened | None = None
+
+    def _look_over(self) -> Answer:
+        try:
+            if self._opened is None:
+                self._opened = self._open_it()
+            return self._ask_it(self._opened)
+        except CdcError:
+            self._let_go()
+            raise
+
+    def close(self) -> bool:
+        """Make no further look, and close the connection unless a look is under way."""
+        is_done = super().close()
+        if is_done:
+            self._let_go()
+        return is_done
+
+    def _let_go(self) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            with suppress(CdcError):
+                opened.close()
+
+
+def note_silence(outages: Outages, part: Part, look: Looker[Answer]) -> None:
+    """Note that a server does not answer its look, or does again."""
+    if look.silent_s > SILENT_S:
+        outages.note(part, _SILENCES[part], for_s=look.silent_s)
+    elif look.error is not None:
+        outages.note(part, look.error, tries=look.failures)
+    elif not look.is_looking:
+        outages.over(part)
+
+
+@contextmanager
+def watched_servers(job: Job, outages: Outages) -> Iterator[None]:
+    """Ask both servers every two seconds meanwhile, and note which does not answer."""
+    looks: Mapping[Part, Looker[Any]] = {
+        Part.SINK: ServerLook(
+            "cdc-sink-look", job.sink().open_ledger, lambda ledger: ledger.generation()
+        ),
+        Part.SOURCE: ServerLook(
+            "cdc-source-look", lambda: job.source().log_end(purpose="watch"), lambda end: end.now()
+        ),
+    }
+    closing = threading.Event()
+
+    def watch() -> None:
+        while not closing.wait(EVERY_S):
+            for look in looks.values():
+                look.ask()
+            until_s = time.monotonic() + SOON_S
+            for part, look in looks.items():
+                look.wait(until_s - time.monotonic())
+                note_silence(outages, part, look)
+            outages.tell()
+
+    thread = threading.Thread(target=watch, name="cdc-watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        closing.set()
+        thread.join(timeout=60)
+        for look in looks.values():
+            look.close()
