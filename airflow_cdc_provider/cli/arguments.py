@@ -91,6 +91,14 @@ REASON = Option(("--reason",), "why; it is kept with the pipeline's events", kin
 SOURCE = Option(("--source",), "the history of the source that answers now")
 EVENTS = Option(("--events",), "how many events to show", kind=int, default=20)
 VALUES = Option(("--values",), "show values, too: of changed rows, or of rows that differ")
+CHANGED = Option(("--changed",), "leave out tables that were found equal and did not change since")
+SAMPLE = Option(
+    ("--sample",),
+    "compare about so many percent of each table's splits, chosen by chance, instead of all rows",
+    kind=float,
+    default=100.0,
+)
+SEED = Option(("--seed",), "choose the same sample again; its log line has the number", kind=int)
 YES = Option(("--yes",), "do it without asking")
 TABLE = Option(
     ("--table",),
@@ -162,7 +170,7 @@ COMMANDS: Mapping[str, tuple[str, tuple[Option, ...]]] = {
     ),
     "verify": (
         "compare source and sink, both ways",
-        (FILE, JSON, TABLES, SETTLE, VALUES, REPAIR, YES, WAIT_FOR),
+        (FILE, JSON, TABLES, CHANGED, SAMPLE, SEED, SETTLE, VALUES, REPAIR, YES, WAIT_FOR),
     ),
     "log": (
         "show what stands in the source's log around a position; change nothing",

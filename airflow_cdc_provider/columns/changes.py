@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import Fact, LogPosition, TransactionPoint
@@ -63,8 +61,8 @@ class TableChanges:
     @property
     def counts(self) -> RowCounts:
         """Return how many rows were inserted, updated and deleted."""
-        kinds = np.bincount(self.op.to_numpy(zero_copy_only=False), minlength=4)
-        return RowCounts(int(kinds[Op.INSERT]), int(kinds[Op.UPDATE]), int(kinds[Op.DELETE]))
+        kinds = {each["values"]: each["counts"] for each in self.op.value_counts().to_pylist()}
+        return RowCounts(*(kinds.get(int(op), 0) for op in (Op.INSERT, Op.UPDATE, Op.DELETE)))
 
     def take(self, places: pa.Array) -> TableChanges:
         """Return the changes at some places, given in order."""

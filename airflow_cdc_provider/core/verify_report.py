@@ -76,6 +76,8 @@ class TableVerdict:
     """
     differing_keys: tuple[Key, ...] = ()
     """Their keys, where these cannot be compared in code and all of them are known and few."""
+    sampled: bool = False
+    """Only some ranges were compared; all counts are of these."""
 
     @property
     def equal(self) -> bool:
@@ -98,17 +100,18 @@ class TableVerdict:
             "unsettled": self.unsettled,
             "samples": [sample.to_json() for sample in self.samples],
             "truncated": self.truncated,
+            "sampled": self.sampled,
             "seconds": round(self.seconds, 3),
         }
 
     def __str__(self) -> str:
         if self.equal:
-            text = f"equal, {self.rows_source} rows"
+            text = f"equal, {self.rows_source} rows" + (" of a sample" if self.sampled else "")
         else:
             at_least = "at least " if self.truncated else ""
             text = (
                 f"{at_least}{self.missing} missing, {self.extra} extra, {self.different} different "
-                f"of {self.rows_source} rows"
+                f"of {self.rows_source} rows" + (" of a sample" if self.sampled else "")
             )
         return text + (f", {self.unsettled} still changing" if self.unsettled else "")
 

@@ -185,13 +185,25 @@ class CdcSteps:
         settle_s: float,
         catch_up: Callable[[], None] | None = None,
         values: bool = False,
+        only_changed: bool = False,
+        percent: float = 100.0,
     ) -> VerifyReport:
         """Compare source and sink, both ways; see the step for its arguments."""
+        from airflow_cdc_provider.pipeline.steps.verify_budget import (  # noqa: PLC0415 - see above
+            Budget,
+        )
         from airflow_cdc_provider.pipeline.steps.verifying import (  # noqa: PLC0415 - see above
             verify,
         )
 
-        return verify(self.run, tables=tables, settle_s=settle_s, catch_up=catch_up, values=values)
+        return verify(
+            self.run,
+            tables=tables,
+            settle_s=settle_s,
+            catch_up=catch_up,
+            values=values,
+            budget=Budget(only_changed, percent),
+        )
 
     def to_verify(self) -> tuple[TableId, ...]:
         """Return the tables that changed in more than rows since they were last found equal."""

@@ -86,16 +86,15 @@ class CdcComparingOperator(CdcJobOperator):
         context: Context,
         steps: CdcSteps,
         tables: tuple[TableId, ...] | None,
-        *,
-        values: bool = False,
+        **options: Any,
     ) -> VerifyReport:
-        """Compare; rows that may only be late are waited for."""
+        """Compare; rows that may only be late are waited for. For options see the step."""
         steps.require_not_ended()
         self._report = steps.verify(
             tables,
             settle_s=self.settle_s,
             catch_up=lambda: self._catch_up_when_free(context, steps),
-            values=values,
+            **options,
         )
         return self._report
 
@@ -147,7 +146,8 @@ class CdcCompareOperator(CdcComparingOperator):
 
     Fails only if they could not be compared: what becomes of a difference is for the tasks behind
     it. Skips the run while the pipeline is paused, and before its snapshot is done. With
-    `verify_asset` among its outlets, the asset's event has the counts.
+    `verify_asset` among its outlets, the asset's event has the counts. The run's parameters
+    `only_changed` and `percent` leave tables and rows out.
 
     :param pipeline: path of the pipeline's YAML file (templated).
     :param refused: why the task may do nothing; it then fails with these words.
@@ -182,10 +182,15 @@ class CdcCompareOperator(CdcComparingOperator):
                 raise AirflowSkipException(
                     f"the snapshot of {steps.run.name} is not done: nothing can be compared yet"
                 )
-            names = self.tables or context["params"].get("tables")
-            tables = tables_of(self.task_id, names or None)
-            values = self.values or bool(context["params"].get("values"))
-            report = self.compared(context, steps, tables, values=values)
+            params = context["params"]
+            report = self.compared(
+                context,
+                steps,
+                tables_of(self.task_id, self.tables or params.get("tables") or None),
+                values=self.values or bool(params.get("values")),
+                only_changed=bool(params.get("only_changed")),
+                percent=float(params.get("percent") or 100.0),
+            )
             form = self.told(context, steps, report)
             repairs = [] if report.equal else repair_forms(steps.repairs(report))
         for each in repairs:

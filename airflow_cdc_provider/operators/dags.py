@@ -80,6 +80,8 @@ def cdc_dags(  # noqa: PLR0913 - each is one a DAG's author may set
     verify: str = BY_FILE,
     verify_schedule: str | None = None,
     verify_repair: Repair = "never",
+    verify_only_changed: bool = False,
+    verify_percent: float = 100.0,
     default_args: Mapping[str, Any] | None = None,
     tags: Iterable[str] = (),
 ) -> dict[str, DAG]:
@@ -100,6 +102,9 @@ def cdc_dags(  # noqa: PLR0913 - each is one a DAG's author may set
         `never`, or `by_file`, what the file's `verify` says.
     :param verify_schedule: cron of `<pipeline>__verify`; None leaves it to be triggered.
     :param verify_repair: what becomes of rows that differ: `never`, `ask` or `always`.
+    :param verify_only_changed: let `<pipeline>__verify` leave out tables that were found equal and
+        did not change since.
+    :param verify_percent: about how many percent of each table's splits it compares.
     :param default_args: arguments of all tasks, over ours.
     :param tags: more tags for the DAGs.
     """
@@ -121,7 +126,16 @@ def cdc_dags(  # noqa: PLR0913 - each is one a DAG's author may set
         if parts.model is not None and parts.model.backfill:
             dags.append(backfill_dag(parts, schedule=backfill_schedule, **common))
         if parts.is_compared:
-            dags.append(verify_dag(parts, schedule=verify_schedule, repair=verify_repair, **common))
+            dags.append(
+                verify_dag(
+                    parts,
+                    schedule=verify_schedule,
+                    repair=verify_repair,
+                    only_changed=verify_only_changed,
+                    percent=verify_percent,
+                    **common,
+                )
+            )
         for dag in dags:
             if dag.dag_id not in made:
                 into[dag.dag_id] = made[dag.dag_id] = dag

@@ -39,11 +39,13 @@ them: then what differs in rows that are shown stands in the log.
 """
 
 
-def verify_dag(
+def verify_dag(  # noqa: PLR0913 - each is one a DAG's author may set
     pipeline: LoadedPipeline | Parts | str | Path,
     *,
     schedule: str | None = None,
     repair: Repair = "never",
+    only_changed: bool = False,
+    percent: float = 100.0,
     default_args: Mapping[str, Any] | None = None,
     tags: Iterable[str] = (),
 ) -> DAG:
@@ -53,6 +55,10 @@ def verify_dag(
     :param pipeline: the pipeline file, its path, or what was made of it.
     :param schedule: when it runs; None leaves it to be triggered.
     :param repair: what becomes of rows that differ, unless a run is told otherwise.
+    :param only_changed: leave out tables that were found equal and did not change since, unless a
+        run is told otherwise.
+    :param percent: about how many percent of each table's splits are compared, chosen by chance,
+        unless a run is told otherwise.
     :param default_args: arguments of all tasks, over ours.
     :param tags: more tags for the DAG.
     """
@@ -66,7 +72,7 @@ def verify_dag(
         default_args=default_args,
         tags=("verify", *tags),
         allowed_run_types=_RUN_TYPES,
-        params=_params(parts, repair),
+        params={**_params(parts, repair), **_budget_params(percent, only_changed=only_changed)},
         doc_md=parts.doc if parts.problem else _DOC.format(name=parts.name),
     ) as dag:
         compare = CdcCompareOperator(task_id="compare", outlets=[asset], **given)
@@ -126,5 +132,25 @@ def _params(parts: Parts, repair: Repair) -> dict[str, Param]:
             title="Show values",
             description="Write the values that differ into the log, of the rows that are shown. "
             "Whoever may read the log sees them.",
+        ),
+    }
+
+
+def _budget_params(percent: float, *, only_changed: bool) -> dict[str, Param]:
+    return {
+        "only_changed": Param(
+            default=only_changed,
+            type="boolean",
+            title="Only changed tables",
+            description="Leave out tables that were found equal and did not change since.",
+        ),
+        "percent": Param(
+            default=percent,
+            type="number",
+            exclusiveMinimum=0,
+            maximum=100,
+            title="Percent",
+            description="Compare about so many percent of each table's splits, chosen by chance. "
+            "A table without splits of the snapshot, or with a key of text, is compared whole.",
         ),
     }

@@ -21,6 +21,7 @@ from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.repairing import Repair, ask_repairs, repairs
 from airflow_cdc_provider.pipeline.steps.requests import resync_scope, who_carries_out
 from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up
+from airflow_cdc_provider.pipeline.steps.verify_budget import Budget
 from airflow_cdc_provider.pipeline.steps.verifying import verify as verify_step
 from airflow_cdc_provider.views.display import Screen
 from airflow_cdc_provider.views.reports import repair_line, verify_form, verify_lines
@@ -40,7 +41,13 @@ def verify(options: Options, lookup: Lookup, screen: Screen) -> bool:
         )
     tables = tuple(map(table_of, dict.fromkeys(options.table or ()))) or None
     with looked_at(options, lookup, screen) as run:
-        report = verify_step(run, tables=tables, settle_s=options.settle_s, values=options.values)
+        report = verify_step(
+            run,
+            tables=tables,
+            settle_s=options.settle_s,
+            values=options.values,
+            budget=_budget(options),
+        )
     screen.result(verify_form(run.name, report), verify_lines(report))
     return report.equal
 
@@ -55,6 +62,7 @@ def _repaired(options: Options, run: Run, screen: Screen) -> bool:
         catch_up=(lambda: _catch_up(run, screen)) if options.wait else None,
         refuse_late=True,
         values=options.values,
+        budget=_budget(options),
     )
     found = repairs(run, report)
     if not found:
@@ -70,6 +78,10 @@ def _repaired(options: Options, run: Run, screen: Screen) -> bool:
     repaired = [repair.verdict.table for repair in found]
     after = verify_step(run, tables=repaired, settle_s=options.settle_s)
     return _result(run, screen, after, asked)
+
+
+def _budget(options: Options) -> Budget:
+    return Budget(options.changed, options.sample, options.seed)
 
 
 def _catch_up(run: Run, screen: Screen) -> None:

@@ -39,6 +39,7 @@ from airflow_cdc_provider.engine.server_looks import (
 )
 from airflow_cdc_provider.engine.stream.following import Following
 from airflow_cdc_provider.engine.stream.lag import Lag
+from airflow_cdc_provider.engine.stream.table_counts import count_tables
 
 log = logging.getLogger(__name__)
 
@@ -154,18 +155,17 @@ class Heartbeat:
             return None
         # what is consistent at this very position
         told = split.passed(split.start), ledger.counts()
-        return _SinkLook(*told, self._count_tables(ledger))
+        return _SinkLook(*told, self._count_tables(ledger, split))
 
-    def _count_tables(self, ledger: SinkLedger) -> Mapping[TableId, TableCounts]:
+    def _count_tables(
+        self, ledger: SinkLedger, split: StreamSplit
+    ) -> Mapping[TableId, TableCounts]:
         """Return what was changed in each table; nothing where that was asked just before."""
         now_s = time.monotonic()
         if now_s < self._next_counts_s and not self._closing.is_set():
             return NO_COUNTS
         self._next_counts_s = now_s + _COUNTS_EVERY_S
-        return {
-            table: TableCounts(count.rows, count.changed_us)
-            for table, count in ledger.table_changes().items()
-        }
+        return count_tables(ledger, split)
 
     def _look_at_source(self, log_end: LogEnd) -> LogPosition:
         self._tell_reach(log_end)

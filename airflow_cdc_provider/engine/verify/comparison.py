@@ -40,6 +40,7 @@ class Comparison:
     """Of the candidates, and of what became of them, where keys can be compared in code."""
     confirmed: dict[Key, Difference] = field(default_factory=dict)
     seconds: float = 0.0
+    sampled: bool = False
 
     def count(self, here: Sum, there: Sum) -> None:
         """Count the rows of a part."""
@@ -116,6 +117,7 @@ class Comparison:
             seconds=self.seconds,
             differing=self._differing(),
             differing_keys=self._differing_keys(),
+            sampled=self.sampled,
         )
 
     def _differing(self) -> tuple[KeyRange, ...]:

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from types import MappingProxyType
 from typing import TypeVar
 
 from airflow_cdc_provider.columns.sink_port import Sink
@@ -26,7 +27,7 @@ from airflow_cdc_provider.columns.source_port import Source
 from airflow_cdc_provider.columns.verify_port import Buckets, Part, Sum, TablePair, VerifySide
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.keys import Key, KeyRange
+from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.verify_report import VerifyReport
 from airflow_cdc_provider.engine.verify.comparison import Comparison
@@ -34,6 +35,7 @@ from airflow_cdc_provider.engine.verify.comparison import Comparison
 log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 
+NO_RANGES: Mapping[TableId, Sequence[KeyRange]] = MappingProxyType({})
 _LEAF_ROWS = 4_000
 _BUCKETS_AT_ONCE = 64
 _ROUNDS = 5
@@ -49,8 +51,11 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
     recheck: Callable[[], None] | None = None,
     settle_s: float = 0.0,
     values: bool = False,
+    ranges: Mapping[TableId, Sequence[KeyRange]] = NO_RANGES,
 ) -> VerifyReport:
     """Compare the plans' tables, all or those of `tables`, by what both sides hold.
+
+    Of a table that is in `ranges` only these are compared.
 
     `recheck` waits until the stream has passed all that is committed at the source by now;
     without it `settle_s` seconds are waited instead. With `values` the rows that are shown have the
@@ -68,7 +73,7 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
         if here.digest != there.digest:
             raise _incomparable(source, sink)
         run = _Run(here, there, thread, chunk_rows)
-        found = [run.compare(plan) for plan in wanted]
+        found = [run.compare(plan, ranges.get(plan.schema.table)) for plan in wanted]
         run.settle(found, recheck or (lambda: time.sleep(settle_s)))
         if values:
             for comparison in found:
@@ -87,13 +92,14 @@ class _Run:
         self._thread = thread
         self._chunk_rows = max(1, chunk_rows)
 
-    def compare(self, plan: TablePlan) -> Comparison:
-        """Find the keys whose rows differ now."""
+    def compare(self, plan: TablePlan, ranges: Sequence[KeyRange] | None = None) -> Comparison:
+        """Find the keys whose rows differ now, of all rows or of some ranges."""
         started = time.monotonic()
         tables = self._tables(plan)
         comparison = Comparison(tables, self._source.table(tables), self._sink.table(tables))
         if all(kind.splittable for kind in tables.source.key_kinds):
-            self._by_ranges(comparison)
+            comparison.sampled = ranges is not None
+            self._by_ranges(comparison, (KeyRange(),) if ranges is None else ranges)
         else:
             self._by_buckets(comparison)
         comparison.seconds = time.monotonic() - started
@@ -153,8 +159,8 @@ class _Run:
             other = pending.result()
         return answer, other
 
-    def _by_ranges(self, comparison: Comparison) -> None:
-        for keys in self._ranges(comparison):
+    def _by_ranges(self, comparison: Comparison, wanted: Sequence[KeyRange]) -> None:
+        for keys in (part for whole in wanted for part in self._parts(comparison, whole)):
             here, there = self._sums(comparison, keys)
             before = comparison.rows_source
             comparison.count(here, there)
@@ -163,14 +169,15 @@ class _Run:
             if comparison.truncated:
                 return
 
-    def _ranges(self, comparison: Comparison) -> Iterator[KeyRange]:
-        """Yield ranges that cover every key, of about as many source rows each."""
-        start: Key | None = None
+    def _parts(self, comparison: Comparison, keys: KeyRange) -> Iterator[KeyRange]:
+        """Yield ranges that cover a range, of about as many source rows each."""
+        start = keys.start
         while True:
-            end = comparison.source.key_at(KeyRange(start), self._chunk_rows)
-            yield KeyRange(start, end)
+            end = comparison.source.key_at(KeyRange(start, keys.end), self._chunk_rows)
             if end is None:
+                yield KeyRange(start, keys.end)
                 return
+            yield KeyRange(start, end)
             start = end
 
     def _narrow(

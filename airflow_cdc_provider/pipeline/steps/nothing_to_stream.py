@@ -16,19 +16,23 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from contextlib import closing
 
 from airflow_cdc_provider.columns.sink_port import StreamCounts
 from airflow_cdc_provider.columns.source_port import KnowsReach
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.history import held_by_stream
+from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.jobspec import JobKind
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import StreamState
+from airflow_cdc_provider.core.row_counts import NO_COUNTS, TableCounts
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.job_result import JobResult, Outcome
 from airflow_cdc_provider.engine.stream.heartbeat import note_reach
+from airflow_cdc_provider.engine.stream.table_counts import count_tables
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, source_of
 
@@ -44,6 +48,7 @@ def nothing_to_stream(run: Run, generation: int) -> JobResult | None:
     started = time.monotonic()
     with closing(open_ledger(run)) as ledger:
         stored, counts, stopped = ledger.stream(), ledger.counts(), ledger.stopped()
+        changed = NO_COUNTS if stored is None else count_tables(ledger, stored)
     state = run.store.ensure(run.name)
     if stored is None or state.phase not in _MAY_STREAM:
         return None
@@ -54,7 +59,7 @@ def nothing_to_stream(run: Run, generation: int) -> JobResult | None:
     end = _end_if_reached(run, stream, stream.start.placed_by(highs))
     if end is None:
         return None
-    _tell(run, generation, stream, counts, end)
+    _tell(run, generation, _state(run, stream, counts, end), changed)
     return JobResult(
         str(run.name),
         generation,
@@ -87,27 +92,29 @@ def _end_if_reached(run: Run, stream: StreamSplit, at: LogPosition) -> LogPositi
     return None if news else end
 
 
-def _tell(
-    run: Run, generation: int, stream: StreamSplit, counts: StreamCounts, end: LogPosition
-) -> None:
-    store, name = run.store, run.name
-    flowing = {progress.table for progress in stream.tables}
-    for table in store.tables(name):
-        if table.table in flowing and table.phase is not TablePhase.CONSISTENT:
-            store.mark_table(name, generation, table.table, TablePhase.CONSISTENT)
-    told = StreamState(
+def _state(run: Run, stream: StreamSplit, counts: StreamCounts, end: LogPosition) -> StreamState:
+    return StreamState(
         position=stream.start,
         source_end=end,
         batch=counts.batches,
         changes=counts.changes,
         transactions=counts.transactions,
         lag_us=0,
-        heartbeat_us=store.now_us(),
+        heartbeat_us=run.store.now_us(),
     )
-    store.beat(name, generation, told)
+
+
+def _tell(
+    run: Run, generation: int, told: StreamState, changed: Mapping[TableId, TableCounts]
+) -> None:
+    store, name = run.store, run.name
+    for table in store.tables(name):
+        if table.table in changed and table.phase is not TablePhase.CONSISTENT:
+            store.mark_table(name, generation, table.table, TablePhase.CONSISTENT)
+    store.beat(name, generation, told, counts=changed)
     phase = store.ensure(name).phase
     if phase is not Phase.STREAMING:
         store.move(name, generation, expected=phase, to=Phase.STREAMING)
     store.move(name, generation, expected=Phase.STREAMING, to=Phase.STOPPED)
-    store.tell(name, f"nothing to stream: the sink has the source's log up to its end at {end}")
+    store.tell(name, f"nothing to stream: the sink has the log up to its end at {told.source_end}")
     store.release_lease(name, generation)

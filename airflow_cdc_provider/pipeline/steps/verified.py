@@ -14,12 +14,16 @@ from airflow_cdc_provider.core.records import NoteKind
 from airflow_cdc_provider.core.verify_report import VerifyReport
 from airflow_cdc_provider.pipeline.run import Run
 
+_CLOCKS_US = 300_000_000
+"""By how much the source's clock, which dates changes, may be behind that of the state store."""
+
 
 def note_verified(run: Run, report: VerifyReport, began_us: int) -> None:
     """Note what was found; a store that does not answer keeps nothing, and it is found again."""
     found = {
         str(each.table): {"at_us": began_us, "equal": each.equal, "rows": each.rows_source}
         for each in report.tables
+        if not (each.sampled and each.equal)
     }
     with suppress(CdcError):
         planned = {str(state.table) for state in run.store.tables(run.name)}
@@ -27,6 +31,29 @@ def note_verified(run: Run, report: VerifyReport, began_us: int) -> None:
         known = {} if before is None else before.form["tables"]
         kept = {table: known[table] for table in known if table in planned}
         run.store.keep_note(run.name, NoteKind.VERIFIED, {"tables": {**kept, **found}})
+
+
+def changed_since_verified(run: Run) -> frozenset[TableId]:
+    """Return the tables that changed in any way since they were last found equal.
+
+    A table of which that is not known counts as changed.
+    """
+    note, now_us = run.store.note(run.name, NoteKind.VERIFIED), run.store.now_us()
+    known = {} if note is None else note.form["tables"]
+    rows = {table.source: table for table in run.store.table_overviews(run.name, now_us)}
+
+    def is_same(table: TableId) -> bool:
+        last, seen = known.get(str(table)), rows.get(str(table))
+        if last is None or seen is None or seen.inserts is None:
+            return False
+        return int(last["at_us"]) - _CLOCKS_US > (seen.changed_us or 0)
+
+    changed = set(to_verify(run))
+    return frozenset(
+        state.table
+        for state in run.store.tables(run.name)
+        if state.table in changed or not is_same(state.table)
+    )
 
 
 def to_verify(run: Run) -> tuple[TableId, ...]:

@@ -30,12 +30,13 @@ from airflow_cdc_provider.pipeline.steps.file_changes import require_unchanged
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, open_targets, sink_of, source_of
 from airflow_cdc_provider.pipeline.steps.tables import picked_now
 from airflow_cdc_provider.pipeline.steps.verified import note_verified
+from airflow_cdc_provider.pipeline.steps.verify_budget import EVERY_ROW, Budget
 
 SETTLE_S = 120.0
 _POLL_S = 0.3
 
 
-def verify(
+def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
     run: Run,
     *,
     tables: Sequence[TableId] | None = None,
@@ -43,13 +44,14 @@ def verify(
     catch_up: Callable[[], None] | None = None,
     refuse_late: bool = False,
     values: bool = False,
+    budget: Budget = EVERY_ROW,
 ) -> VerifyReport:
     """Compare the plan's tables, or some of them; a file that says otherwise is refused.
 
     `settle_s` is how long the stream may take, each time, to pass what the source had. Where no
     stream is at work, `catch_up` may bring the sink to the source's end instead; without that,
     `refuse_late` refuses to call rows different that may only be late. With `values` the rows that
-    are shown have the values that differ.
+    are shown have the values that differ. A `budget` leaves tables or rows out.
     """
     plans = [state.plan for state in run.store.tables(run.name)]
     if not plans:
@@ -68,6 +70,9 @@ def verify(
         )
 
     began_us = run.store.now_us()
+    asked = [plan for plan in plans if tables is None or plan.schema.table in tables]
+    chosen = budget.tables_of(run, [plan.schema.table for plan in asked])
+    ranges = budget.ranges_of(run, [plan for plan in asked if plan.schema.table in chosen])
 
     def recheck() -> None:
         may_wait = catch_up is None or _streams(run)
@@ -80,7 +85,13 @@ def verify(
             raise _late(run)
 
     found = compare(
-        source_of(run), sink_of(run), plans, tables=tables, recheck=recheck, values=values
+        source_of(run),
+        sink_of(run),
+        plans,
+        tables=chosen,
+        recheck=recheck,
+        values=values,
+        ranges=ranges,
     )
     note_verified(run, found, began_us)
     planned = {plan.schema.table for plan in plans}
