@@ -24,7 +24,7 @@ NO_STORE = "there is no state store yet"
 
 def look_at_store(dsn: str) -> SqlStateStore:
     """Open the store to look at it; an empty one stands for one that is not there."""
-    return open_store(dsn) if store_exists(dsn) else empty_store()
+    return open_store(dsn, LOOK_S) if store_exists(dsn, LOOK_S) else empty_store()
 
 
 def empty_store() -> SqlStateStore:

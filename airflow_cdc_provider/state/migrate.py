@@ -31,10 +31,15 @@ _LOCK_TIMEOUT_S = 60
 
 def bring_up_to_date(engine: Engine) -> None:
     """Create or migrate the tables; a store of a newer release is refused."""
-    if stored_version(engine) == HEAD:
+    if is_up_to_date(engine):
         return
     with begin_writing(engine.connect()) as connection, _locked(connection):
         _upgrade(connection)
+
+
+def is_up_to_date(engine: Engine) -> bool:
+    """Tell whether the tables are there as this release has them."""
+    return stored_version(engine) == HEAD
 
 
 def stored_version(engine: Engine) -> str | None:

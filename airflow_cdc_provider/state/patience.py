@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 ANSWER_S = 30.0
 """A limit for those who write."""
+MIGRATION_S = 600.0
 LOOK_S = 5.0
 """A limit for those who look: a page must not wait for one of its stores."""
 CONNECT_S = 10

@@ -29,7 +29,8 @@ from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.state.dsn import open_engine
 from airflow_cdc_provider.state.fencing import known_pipeline
-from airflow_cdc_provider.state.migrate import bring_up_to_date
+from airflow_cdc_provider.state.migrate import bring_up_to_date, is_up_to_date
+from airflow_cdc_provider.state.patience import ANSWER_S, MIGRATION_S
 from airflow_cdc_provider.state.reader import explained
 from airflow_cdc_provider.state.request_rows import cancel_open
 from airflow_cdc_provider.state.requests import RequestStore
@@ -60,11 +61,18 @@ EVENTS_KEPT = 10_000
 """Older events of a pipeline are dropped when a new plan starts."""
 
 
-def open_store(dsn: str) -> SqlStateStore:
-    """Open the store a DSN names, with its tables up to date."""
-    engine = open_engine(dsn)
+def open_store(dsn: str, answer_s: float = ANSWER_S) -> SqlStateStore:
+    """Open the store a DSN names, with its tables up to date.
+
+    `answer_s` are the seconds that a server has for an answer; it has more to change its tables.
+    """
+    engine = open_engine(dsn, answer_s)
     with explained():
-        bring_up_to_date(engine)
+        engine.connect().close()  # a server that is away is an error here, and no older store
+        if not is_up_to_date(engine):
+            migrating = open_engine(dsn, MIGRATION_S)
+            bring_up_to_date(migrating)
+            migrating.dispose()
     return SqlStateStore(engine)
 
 

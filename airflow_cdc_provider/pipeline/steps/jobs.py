@@ -9,6 +9,7 @@ too.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shlex
 import signal
@@ -21,7 +22,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from airflow_cdc_provider.core.errors import CdcError, RetryableError
+from airflow_cdc_provider.core.errors import (
+    CdcError,
+    RetryableError,
+    SinkUnreachableError,
+    SourceUnreachableError,
+    StateUnreachableError,
+)
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.jobspec import JobKind, JobSpec
 from airflow_cdc_provider.core.table_picks import TablePicks
@@ -34,6 +41,8 @@ from airflow_cdc_provider.pipeline.steps.job_files import (
     make_job_files,
 )
 from airflow_cdc_provider.pipeline.steps.masters import require_master
+
+log = logging.getLogger(__name__)
 
 DEFAULT_MASTER = "local[*]"
 STOP_PATIENCE_S = 20.0
@@ -150,6 +159,29 @@ def _spec(
     )
 
 
+_AWAY = (StateUnreachableError, SourceUnreachableError, SinkUnreachableError)
+
+
+def patient(on_tick: Callable[[], None]) -> Callable[[], None]:
+    """Return the same, but a server that is away ends no job that only reports its progress."""
+    told = ""
+
+    def tick() -> None:
+        nonlocal told
+        try:
+            on_tick()
+        except _AWAY as error:
+            if error.what != told:
+                told = error.what
+                log.warning("progress is not known, the job goes on: cause=%s", error)
+        else:
+            if told:
+                told = ""
+                log.warning("progress is known again")
+
+    return tick
+
+
 class JobProcess:
     """A job that was started; it lives on if this object is dropped."""
 
@@ -171,7 +203,7 @@ class JobProcess:
 
         If this is interrupted the job is stopped.
         """
-        ticked = time.monotonic()
+        ticked, on_tick = time.monotonic(), patient(on_tick)
         try:
             while self.is_running:
                 time.sleep(_POLL_S)

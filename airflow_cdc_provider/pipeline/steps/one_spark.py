@@ -27,6 +27,7 @@ from airflow_cdc_provider.pipeline.steps.jobs import (
     JobEnd,
     SparkOptions,
     end_of,
+    patient,
     result_in,
     spark_environment,
     tell_start,
@@ -144,7 +145,7 @@ class _Job:
     def wait(self, *, on_tick: Callable[[], None] = lambda: None, every_s: float = 1.0) -> JobEnd:
         """Wait for the end, calling `on_tick` now and then; a failed job raises its error."""
         try:
-            result = self._answer(on_tick, every_s)
+            result = self._answer(patient(on_tick), every_s)
         except BaseException:
             self._spark.stop()
             raise

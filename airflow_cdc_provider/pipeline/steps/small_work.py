@@ -35,6 +35,7 @@ from airflow_cdc_provider.pipeline.steps.jobs import (
     STOP_PATIENCE_S,
     JobEnd,
     SparkOptions,
+    patient,
 )
 from airflow_cdc_provider.pipeline.steps.sink import (
     open_ledger,
@@ -74,6 +75,7 @@ class JobHere:
 
         If this is interrupted the job is stopped.
         """
+        on_tick = patient(on_tick)
         try:
             while not wait_for([self._ended], timeout=every_s).done:
                 on_tick()
