@@ -59,6 +59,10 @@ _HEALTHY_S = 60.0
 _MAY_START = frozenset({Phase.HANDED_OFF, Phase.STOPPED, Phase.FAILED})
 
 
+_FOR_A_DAY = BackOff(longest_s=30.0, give_up_s=86_400.0)
+"""Nobody starts a continuous stream again after a night's maintenance, and an outage is told."""
+
+
 class Follower(Protocol):
     """Reads the log and applies it, once."""
 
@@ -86,6 +90,8 @@ def run_stream(
     then its bound is the end of the log when nothing asked is left to do.
     """
     started = time.monotonic()
+    if back_off is None and job.spec.stream_mode is StreamMode.CONTINUOUS:
+        back_off = _FOR_A_DAY
     following = Following(carries_out=carries_out)
     _own_and_follow(job, following, follower, back_off)
     while following.is_again:
