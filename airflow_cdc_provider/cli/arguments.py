@@ -203,8 +203,12 @@ COMMANDS: Mapping[str, tuple[str, tuple[Option, ...]]] = {
         (FILES, JSON, STOPPED, WAIT, YES),
     ),
     "resume": (
-        "allow the pipeline to run again, or bring single tables back",
+        "allow the pipeline to run again and begin a run of its DAG, or bring single tables back",
         (FILES, JSON, STOPPED, WAIT, YES),
+    ),
+    "start": (
+        "allow the pipeline to run, and begin a run of its DAG where no process runs it",
+        (FILES, JSON, YES),
     ),
     "restart": (
         "have the pipeline's owner begin again from its last commit; clear what failed",

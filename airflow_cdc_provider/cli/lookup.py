@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from airflow_cdc_provider.pipeline.connections import DsnOf, MasterOf
 
 
@@ -15,3 +18,6 @@ class Lookup:
 
     dsn_of: DsnOf
     master_of: MasterOf
+    begin_run: Callable[[str, Path], str] | None = None
+    """Begins a run of the DAG that runs a pipeline's file, and says what came of it; None where
+    there is no Airflow."""

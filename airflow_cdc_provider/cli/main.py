@@ -58,6 +58,7 @@ MODULES: Mapping[str, str] = {
     "show": "showing",
     "pause": "pausing",
     "resume": "pausing",
+    "start": "pausing",
     "restart": "pausing",
     "reset": "control",
     "skip": "overriding",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -96,6 +98,32 @@ def test_connections_of_airflows_database_are_found_and_json_is_alone_on_standar
     said = airflow.run("cdc", words[0], str(shop), *words[1:], "--json")
     assert said.code == 0, said.err
     assert is_right(said.form)
+
+
+def test_resume_and_start_begin_a_run_of_the_dag_or_say_why_they_do_not(
+    airflow: RealAirflow, shop: Path
+) -> None:
+    def done(command: str) -> str:
+        said = airflow.run("cdc", command, str(shop), "--json")
+        assert said.code == 0, said.err
+        return str(said.form["done"])
+
+    assert "knows no DAG that runs" in done("resume")
+    (airflow.dags / "cdc.py").write_text(
+        "from airflow_cdc_provider.operators.dags import cdc_dags\n"
+        f"cdc_dags({str(shop.parent)!r}, globals())\n"
+    )
+    read = airflow.run("dags", "reserialize")
+    assert read.code == 0, read.err
+    assert "DAG cli_shop__sync is off" in done("start")
+    assert airflow.run("dags", "unpause", "cli_shop__sync").code == 0
+    assert airflow.run("cdc", "pause", str(shop), "--wait-s", "0").code == 0
+    begun = re.fullmatch(r".* Run (\S+) of cli_shop__sync begins\.", done("resume"))
+    assert begun, begun
+    for command in ("start", "restart"):
+        assert done(command).endswith(f"Run {begun[1]} of cli_shop__sync is under way.")
+    runs = airflow.run("dags", "list-runs", "cli_shop__sync", "-o", "json")
+    assert [run["run_id"] for run in json.loads(runs.out[runs.out.index("[{") :])] == [begun[1]]
 
 
 def test_all_connections_that_are_missing_are_told_at_once(
