@@ -55,3 +55,11 @@ class TableOverview:
     cells: Cells = ()
     rows: int = 0
     bytes: int = 0
+    key: tuple[str, ...] = ()
+    """Columns of its primary key."""
+    inserts: int | None = None
+    """Since midnight UTC, as are updates and deletes; None where nobody counts them."""
+    updates: int | None = None
+    deletes: int | None = None
+    changed_us: int | None = None
+    """When a change of it was last applied."""
