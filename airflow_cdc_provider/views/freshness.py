@@ -34,7 +34,8 @@ def late_lines(status: PipelineStatus) -> list[str]:
 
 def span(seconds: float) -> str:
     """Say a span of time in its two largest units."""
-    left, parts = int(seconds), []
+    left = int(seconds)
+    parts: list[str] = []
     for size, name in _SIZES:
         if left >= size and len(parts) < 2:
             parts.append(f"{left // size} {name}")

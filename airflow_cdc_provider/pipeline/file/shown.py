@@ -1,4 +1,4 @@
-"""What the CDC page must know of a pipeline to look at it: its name, where its state is, and what it is.
+"""What the CDC page must know of a pipeline: its name, where its state is, what it copies.
 
 The API server need not have the pipeline files. So the task that streams carries this in its DAG's
 serialised form, as text. It names connections or variables and holds no secret.
