@@ -24,6 +24,7 @@ from airflow_cdc_provider.views.status import SILENT_S, PipelineStatus
 from airflow_cdc_provider.views.told_facts import facts_of, remark, stopped_facts, told_facts
 
 Form = dict[str, Any]
+UNSEEN = "cannot be looked at"
 _RESUME = "`resume` with --table {table} brings it back"
 _ADD = "`add` with --table {table} copies it from now on"
 _RUN_AGAIN = "if it was killed, the next `run` goes on where it was"
@@ -34,7 +35,8 @@ _AGAIN_US = 600 * 1_000_000
 
 def unseen_row(name: str, error: CdcError) -> Form:
     """Return the row of a pipeline whose state cannot be looked at."""
-    return {"pipeline": name, "summary": "cannot be looked at", "problem": error.to_json()}
+    problem = error.to_json()
+    return {"pipeline": name, "summary": UNSEEN, "problem": problem, "problems": []}
 
 
 def list_row(

@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import pytest
 
@@ -277,7 +278,7 @@ def test_the_navigation_leads_to_the_list_and_the_list_to_a_pipeline(
     assert frame.locator("html").get_attribute("data-theme") == theme
     shot(tab, f"list-{theme}")
     row.get_by_role("link").click()
-    frame.get_by_role("heading", name="Tables (6)").wait_for()
+    frame.get_by_role("tab", name="Tables 6").wait_for()
     frame.locator(".u-wrap canvas").first.wait_for()
     assert f"pipeline={BUSY}" in tab.url
     shot(tab, f"pipeline-{theme}")
@@ -312,14 +313,16 @@ def test_numbers_follow_the_state(tab: Tab, served: Served, store: SqlStateStore
 def test_the_reach_of_the_log_and_what_preflight_found_are_shown(
     tab: Tab, served: Served, lively: SqlStateStore
 ) -> None:
-    tab.goto(f"{served.url}/cdc/page{of(BUSY)}")
+    tab.goto(f"{served.url}/cdc/page{of(BUSY)}#stream")
     kept = tab.locator("dl.position").filter(has_text="The source keeps")
     kept.wait_for()
     text = kept.inner_text()
     assert "log of the last 3 days" in text
     assert "12.9\u00a0GB in 12 files" in text
+    shot(tab, "stream")
+    tab.get_by_role("tab", name="Preflight 1").click()
     tab.locator("details.finding summary").click()
-    tab.get_by_text("`reset` the pipeline", exact=True).wait_for()
+    tab.get_by_text("reset the pipeline", exact=True).wait_for()
     tab.get_by_text("airflow cdc reset").wait_for()
     tab.get_by_text("And 2 more").wait_for()
     shot(tab, "preflight")
@@ -335,7 +338,7 @@ def test_a_position_is_said_to_be_outside_the_log_only_if_it_is_known_to_be(
         (replace(unknown, is_outside=True), "position is not in them"),
     ):
         lively.keep_note(BUSY, NoteKind.LOG_REACH, asdict(reach))
-        tab.goto(f"{served.url}/cdc/page{of(BUSY)}")
+        tab.goto(f"{served.url}/cdc/page{of(BUSY)}#stream")
         kept.get_by_text(words).wait_for()
 
 
@@ -405,6 +408,8 @@ def test_a_request_is_cancelled_and_one_that_waits_is_approved(
     tab: Tab, served: Served, lively: SqlStateStore
 ) -> None:
     frame = framed(tab, served, of(BUSY))
+    frame.get_by_role("tab", name="Requests 3 open").click()
+    shot(tab, "requests")
     for name, verb in (("nightly-1", "Cancel"), ("resync-big", "Approve")):
         frame.locator(f"[data-request='{name}']").get_by_role("button", name=verb).click()
         frame.get_by_role("dialog").get_by_role("button", name=verb).click()
@@ -412,7 +417,27 @@ def test_a_request_is_cancelled_and_one_that_waits_is_approved(
     asked = {each.request_id: each.status for each in lively.requests(BUSY)}
     assert asked["nightly-1"] is RequestStatus.CANCELLED
     assert asked["resync-big"] is RequestStatus.ASKED
-    frame.locator("[data-request='nightly-1']").get_by_text("cancelled").wait_for()
+    ended = frame.locator("[data-request='nightly-1']")
+    ended.get_by_text("cancelled").wait_for()
+    assert ended.locator(".bar").count() == 0
+
+
+@pytest.mark.parametrize(
+    ("verb", "status"),
+    [("Approve", RequestStatus.ASKED), ("Reject", RequestStatus.CANCELLED)],
+)
+def test_a_request_that_waits_is_answered_at_the_top(
+    tab: Tab, served: Served, lively: SqlStateStore, verb: str, status: RequestStatus
+) -> None:
+    tab.goto(f"{served.url}/cdc/page{of(BUSY)}")
+    question = tab.locator("[data-approval='resync-big']")
+    question.get_by_text("Let request resync-big read about 98,720 rows again?").wait_for()
+    assert "1 to approve" in tab.locator("[data-fact='Open requests']").inner_text()
+    question.get_by_role("button", name=verb).click()
+    tab.get_by_role("dialog").get_by_role("button", name=verb).click()
+    question.wait_for(state="detached")
+    (asked,) = [each for each in lively.requests(BUSY) if each.request_id == "resync-big"]
+    assert asked.status is status
 
 
 def test_a_table_begins_again_and_one_that_is_not_copied_is_added(
@@ -444,15 +469,22 @@ def test_a_resync_is_a_dry_run_first_and_only_then_asked_for(
     tab.goto(f"{served.url}/cdc/page{of(BUSY)}")
     tab.get_by_role("button", name="Resync…").click()
     dialog = tab.get_by_role("dialog")
-    dialog.get_by_label("Tables").select_option("shop.stock")
+    assert dialog.get_by_role("button", name="Dry run").is_disabled()
+    dialog.get_by_role("checkbox", name="shop.stock").check()
     assert dialog.get_by_role("button", name="Read again").is_disabled()
     dialog.get_by_role("button", name="Dry run").click()
     run_id = run_of(page, dag, dry_run=True)
     estimated(f"{BUSY}__resync", run_id)
     dialog.get_by_text("Rows at the source, about: 98,720").wait_for()
     dialog.get_by_text("shop.stock: about 98,720 rows").wait_for()
+    assert dialog.get_by_role("button", name="Read again").get_attribute("class") == "primary"
+    assert dialog.get_by_role("button", name="Dry run").get_attribute("class") == ""
+    link = dialog.get_by_role("link", name="Open the dry run")
+    assert link.get_attribute("href") == f"../dags/{BUSY}__resync/runs/{quote(run_id, safe='')}"
     shot(tab, "resync")
     dialog.get_by_text("Some rows of one table").click()
+    dialog.get_by_text("To key (id), not included").wait_for()
+    shot(tab, "resync-rows")
     dialog.get_by_label("From key").fill("7")
     assert dialog.get_by_role("button", name="Read again").is_disabled()  # not what was estimated
     dialog.get_by_label("From key").fill("")
@@ -460,7 +492,13 @@ def test_a_resync_is_a_dry_run_first_and_only_then_asked_for(
     estimated(f"{BUSY}__resync", run_of(page, dag, dry_run=True, but={run_id}))
     dialog.get_by_role("button", name="Read again").click()
     dialog.wait_for(state="detached")
-    run_of(page, dag, dry_run=False)
+    begun = run_of(page, dag, dry_run=False)
+    notice = tab.get_by_role("status").filter(has_text=f"Run {begun} of {BUSY}__resync begins")
+    shot(tab, "notice")
+    link = notice.get_by_role("link", name="Open it")
+    assert link.get_attribute("href") == f"../dags/{BUSY}__resync/runs/{quote(begun, safe='')}"
+    notice.get_by_role("button", name="Close").click()
+    notice.wait_for(state="detached")
 
 
 def run_of(page: Page, dag: str, *, dry_run: bool, but: Collection[str] = ()) -> str:
@@ -503,7 +541,7 @@ def estimated(dag_id: str, run_id: str) -> None:
 
 def test_what_a_table_is_called_is_text(tab: Tab, served: Served, lively: SqlStateStore) -> None:
     tab.goto(f"{served.url}/cdc/page{of(BUSY)}")
-    tables = tab.locator("article.table strong")
+    tables = tab.locator("tr[data-table] .name")
     tables.first.wait_for()
     assert str(TableId("shop", NASTY)) in tables.all_inner_texts()
     assert tab.locator("main img").count() == 0
@@ -517,7 +555,9 @@ def test_who_may_only_look_finds_no_button_to_press(
     for tab in opened(browser, served, "VIEWER"):
         tab.goto(f"{served.url}/cdc/page{of(SHOP)}")
         tab.get_by_role("button", name="Pause").wait_for()
-        assert tab.locator("main button:enabled").count() == 0
+        # tabs and rows that open only show
+        asking = "main button:enabled:not([role=tab]):not(.opener)"
+        assert tab.locator(asking).count() == 0
 
 
 def test_a_server_that_is_gone_is_told_and_what_is_shown_stays(

@@ -23,7 +23,7 @@ async function named() {
   const related = rows.filter((row) => dagId.startsWith(`${row.pipeline}__`));
   const found = own.length === 1 ? own : related;
   if (found.length !== 1) return null;
-  history.replaceState(null, "", address(found[0]));
+  history.replaceState(null, "", address(found[0]) + location.hash);
   return found[0];
 }
 
