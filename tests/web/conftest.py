@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import pytest
 
@@ -27,11 +28,17 @@ SHOP_DAG = "web_shop__sync"
 ROLES = ("VIEWER", "USER", "OP", "ADMIN")
 PIPELINE = """
 pipeline: {name}
-source: {{conn_id: web_source, tables: ["shop.*"]}}
+source: {{conn_id: web_source, tables: ["shop.*"], server_id: {server_id}}}
 sink: {{conn_id: web_sink, route: {{"shop.*": "copy.*"}}}}
 state: {{{state}}}
 stream: {{mode: continuous}}
 """
+
+
+def server_ids(name: str) -> str:
+    """Return ids that no other pipeline of the tests has."""
+    first = 1000 + 100 * (crc32(name.encode()) % 1_000_000)
+    return f"{first}-{first + 99}"
 
 
 def pipeline_dags(
@@ -40,6 +47,7 @@ def pipeline_dags(
     *,
     state: str = "conn_id: web_state",
     only_sync: bool = False,
+    more: str = "",
 ) -> None:
     """Have Airflow know the DAGs of pipelines, as its DAG processor would."""
     from airflow.dag_processing.bundles.manager import DagBundlesManager  # noqa: PLC0415
@@ -49,7 +57,8 @@ def pipeline_dags(
 
     for name in names:
         path = folder / f"{name}.yaml"
-        path.write_text(PIPELINE.format(name=name, state=state), encoding="utf-8")
+        text = PIPELINE.format(name=name, state=state, server_id=server_ids(name))
+        path.write_text(f"{text}{more}", encoding="utf-8")
     made = cdc_dags(folder, {})
     if only_sync:
         made = {dag_id: dag for dag_id, dag in made.items() if dag_id.endswith("__sync")}
@@ -159,3 +168,57 @@ def streaming(store: SqlStateStore, name: PipelineName = SHOP, **told: Any) -> i
     beat: dict[str, Any] = {"position": at(4), "heartbeat_us": store.now_us(), **told}
     store.beat(name, generation, StreamState(**beat))
     return generation
+
+
+ESTIMATE = """Rows of the pipeline **web_shop** are read again while its tables flow on.
+
+- ` shop.orders `: about 98,720 rows at the source, about 98,000 rows at the sink"""
+
+
+def asking_run(page: Page, dag_id: str, *, assignees: Sequence[str] = ()) -> str:
+    """Begin a run of a DAG and bring it to where its task `approve` waits for a person."""
+    from airflow.models.hitl import HITLDetail  # noqa: PLC0415, TID251 - Airflow's own tables
+    from airflow.models.taskinstance import TaskInstance  # noqa: PLC0415, TID251
+    from airflow.utils.session import create_session  # noqa: PLC0415, TID251
+
+    runs = f"/api/v2/dags/{dag_id}/dagRuns"
+    run_id = str(page.airflow("POST", runs, {"logical_date": None}).json()["dag_run_id"])
+    with create_session() as session:
+        task = (
+            session.query(TaskInstance)
+            .filter_by(dag_id=dag_id, run_id=run_id, task_id="approve")
+            .one()
+        )
+        task.state = "awaiting_input"
+        task.next_method = "execute_complete"
+        asked = HITLDetail(
+            ti_id=task.id,
+            options=["Approve", "Reject"],
+            subject="Read rows of web_shop again?",
+            body=ESTIMATE,
+            multiple=False,
+            params={},
+            assignees=[{"id": each, "name": each} for each in assignees],
+        )
+        session.add(asked)
+    return run_id
+
+
+def answer_of(dag_id: str, run_id: str) -> list[str] | None:
+    """Return what was answered to the task that asks."""
+    from airflow.models.hitl import HITLDetail  # noqa: PLC0415, TID251 - Airflow's own tables
+    from airflow.models.taskinstance import TaskInstance  # noqa: PLC0415, TID251
+    from airflow.utils.session import create_session  # noqa: PLC0415, TID251
+
+    with create_session() as session:
+        task = session.query(TaskInstance).filter_by(
+            dag_id=dag_id, run_id=run_id, task_id="approve"
+        )
+        asked = session.get(HITLDetail, task.one().id)
+        assert asked is not None
+        return asked.chosen_options
+
+
+def end_run(page: Page, dag_id: str, run_id: str) -> None:
+    """Take a run away, so that no other test sees it."""
+    page.airflow("DELETE", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}")

@@ -122,7 +122,7 @@ function lines(row) {
       cell("Requests", requests(row)),
       cell("Problems", row.problem ? "1" : row.problems.length ? String(row.problems.length) : NOTHING),
     ),
-    problem ? h("tr", { class: "why", "data-of": row.pipeline }, h("td", { colspan: 10 }, why(row, problem))) : null,
+    problem ? h("tr", { class: "why", "data-of": row.pipeline }, h("td", { colspan: 10 }, h("div", {}, why(row, problem)))) : null,
   ];
 }
 

@@ -17,6 +17,7 @@ import { tablesPart } from "./tables.js";
 import { tabs } from "./tabs.js";
 
 const SAMPLES_EVERY_MS = 10_000;
+const MOST_PROBLEMS = 4;
 const trail = () => h("nav", {}, h("a", { href: "page" }, "All pipelines"));
 
 /** Build the view; returns what brings it up to date. */
@@ -97,5 +98,13 @@ function labelled(tabbed, it) {
 
 function wrong(problems) {
   if (!problems.length) return [];
-  return [h("h2", {}, "Problems"), ...problems.map((each) => facts(each, each.table))];
+  const [first, others] = [problems.slice(0, MOST_PROBLEMS), problems.slice(MOST_PROBLEMS)];
+  const shown = (each) => facts(each, each.table);
+  return [
+    h("h2", {}, "Problems"),
+    first.map(shown),
+    others.length
+      ? h("details", {}, h("summary", { "data-key": "more problems" }, `${others.length} more`), others.map(shown))
+      : null,
+  ];
 }

@@ -7,7 +7,7 @@ import { count, moment, when } from "./format.js";
 import { badge, bar } from "./parts.js";
 import { prose } from "./prose.js";
 
-const OPEN = new Set(["waiting", "asked", "reading", "catching_up"]);
+const OPEN = new Set(["waiting", "asked", "reading"]);
 const TONES = { done: "good", failed: "bad", cancelled: "idle", waiting: "warn" };
 
 export function requests([all, mayWrite], path, again) {
@@ -49,7 +49,7 @@ function openRequest(it, mayWrite, path, again) {
     h(
       "div",
       { class: "progress" },
-      whole && it.reads_rows ? bar(it.rows, whole, `${it.rows} of about ${whole} rows`) : null,
+      whole && it.reads_rows && it.status === "reading" ? bar(it.rows, whole, `${it.rows} of about ${whole} rows`) : null,
       h(
         "span",
         { class: "quiet" },
