@@ -20,7 +20,7 @@ from airflow_cdc_provider.web.runs import DagRuns
 from airflow_cdc_provider.web.standing import Standing, standing_of, with_failed_run
 from tests.behaviours.request_behaviours import request_of
 from tests.behaviours.state_behaviours import ORDERS, plan_of, report_of, splits_of
-from tests.web.conftest import (
+from tests.web.shop import (
     PIPELINE,
     SHOP,
     SHOP_DAG,
@@ -146,7 +146,10 @@ def test_a_file_that_clashes_says_so_beside_what_still_streams(
     monkeypatch.setenv("AIRFLOW_CONN_WEB_CLASH", dsn)
     clash = open_store(dsn)
     text = PIPELINE.format(
-        name="web_two", state="conn_id: web_clash", server_id=server_ids("web_one")
+        name="web_two",
+        state="conn_id: web_clash",
+        server_id=server_ids("web_one"),
+        mode="continuous",
     )
     (tmp_path / "web_two.yaml").write_text(text, encoding="utf-8")
     pipeline_dags(tmp_path, ["web_one"], state="conn_id: web_clash", only_sync=True)
