@@ -132,7 +132,6 @@ function options(width, tone, text, seen) {
         stroke: colour(tone),
         width: 1.5,
         fill: `color-mix(in srgb, ${colour(tone)} 14%, transparent)`,
-        points: { show: false },
       },
     ],
   };

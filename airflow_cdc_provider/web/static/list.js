@@ -167,7 +167,7 @@ function why(row, problem) {
   const tone = rank(row) ? "warn" : "bad";
   return [
     h("span", { class: tone }, problem.table ? `${problem.table}: ` : "", prose(problem.what), more),
-    problem.where && row.problem ? h("span", { class: "quiet" }, " at ", prose(problem.where)) : null,
+    problem.where && row.problem && !problem.what.includes(problem.where) ? h("span", { class: "quiet" }, " at ", prose(problem.where)) : null,
     problem.remedy ? h("span", { class: "quiet" }, " – ", prose(problem.remedy)) : null,
   ];
 }

@@ -129,12 +129,14 @@ function reading(table) {
   return h("td", { colspan: 7 }, h("span", { class: "being-read" }, strip(table), h("span", { class: "quiet" }, text)));
 }
 
-const number = (value) => h("td", { class: "number" }, compact(value));
+const MOST_DIGITS = 1e9;
+const short = (value) => (value >= MOST_DIGITS ? compact(value) : count(value));
+const number = (value) => h("td", { class: value === null || value === undefined ? "number none" : "number" }, short(value));
 
 function numbers(table, lag) {
   const isFollowed = table.phase === "consistent" || table.phase === "catching_up";
   return [
-    h("td", { class: "number", title: countedWhen(table) }, compact(rowsNow(table))),
+    h("td", { class: "number", title: countedWhen(table) }, short(rowsNow(table))),
     number(table.inserts),
     number(table.updates),
     number(table.deletes),
