@@ -22,7 +22,7 @@ def late_error(status: PipelineStatus) -> CdcError | None:
         where=f"freshness of {status.state.name}",
         risk="the sink answers with rows of then; nothing is lost",
         remedy="see that a stream or the next run is at work; if it cannot keep up, give it more "
-        "writers, or raise `freshness: {target: ...}` in the pipeline file",
+        "writers, or raise freshness.target in the pipeline file",
     )
 
 
