@@ -280,11 +280,11 @@ def test_two_hundred_tables_are_rows_that_scroll_and_are_found_by_name(
     tab.get_by_label("Find a table").fill("table_199")
     rows.first.get_by_text("table_199").wait_for()
     assert rows.count() == 1
-    rows.first.get_by_role("button", name="table_199").click()
+    rows.first.get_by_role("button", name="shop.table_199", exact=True).click()
     tab.get_by_text("Copied to dr_shop.table_199, key id").wait_for()
     assert tab.get_by_role("img", name="at the stream").is_visible()
     shot(tab, f"control-opened-{theme}")
-    rows.first.get_by_role("button", name="table_199").click()
+    rows.first.get_by_role("button", name="shop.table_199", exact=True).click()
     tab.locator("tr.more").wait_for(state="detached")
 
 
