@@ -18,6 +18,7 @@ import { tabs } from "./tabs.js";
 
 const SAMPLES_EVERY_MS = 10_000;
 const MOST_PROBLEMS = 4;
+const WRONG_FILE = "CDC-CFG-002";
 const trail = () => h("nav", {}, h("a", { href: "page" }, "All pipelines"));
 
 /** Build the view; returns what brings it up to date. */
@@ -42,8 +43,8 @@ export function pipelineView(page, row, again) {
 function refused(page, row, error) {
   page.replaceChildren(
     trail(),
-    h("h1", {}, row.pipeline, " ", badge("cannot be looked at")),
-    h("p", { class: "links" }, "DAG ", airflowLink(dagPath(row.dag_id), row.dag_id)),
+    h("h1", {}, row.pipeline, " ", badge(error.facts.code === WRONG_FILE ? "broken file" : "cannot be looked at")),
+    h("p", {}, "DAG ", airflowLink(dagPath(row.dag_id), row.dag_id)),
     h("section", { class: "problems" }, facts({ ...error.facts, level: "error" })),
   );
 }
