@@ -154,6 +154,21 @@ def test_links_lead_out_of_airflows_frame(
         end_run(page, SHOP_DAG, run_id)
 
 
+def test_airflows_navigation_leads_back_to_the_list(
+    tab: Tab, served: Served, lively: SqlStateStore
+) -> None:
+    tab.goto(f"{served.url}/dags")
+    for _ in range(2):
+        tab.get_by_role("link", name="CDC").first.click()
+        frame = tab.frame_locator("iframe[title='CDC']")
+        frame.get_by_role("link", name=str(BUSY), exact=True).click()
+        frame.get_by_role("tab", name="Requests 3 open").click()
+        tab.wait_for_url("**/cdc/page?**")
+        tab.wait_for_timeout(500)  # as long as a hand takes from there to the navigation
+    tab.go_back()
+    frame.get_by_role("heading", name="CDC pipelines").wait_for()
+
+
 def task_running(run_id: str, task_id: str) -> None:
     """Say of a task that it runs."""
     from airflow.models.taskinstance import TaskInstance  # noqa: PLC0415, TID251 - its tables

@@ -3,6 +3,7 @@
 import { get } from "./api.js";
 import { h } from "./dom.js";
 import { seconds } from "./format.js";
+import { followNavigation } from "./frame.js";
 import { address, listView } from "./list.js";
 import { facts } from "./parts.js";
 import { pipelineView } from "./pipeline.js";
@@ -64,4 +65,5 @@ async function pause() {
   }
 }
 
+followNavigation();
 follow();
