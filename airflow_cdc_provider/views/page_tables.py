@@ -10,8 +10,8 @@ from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus
 from airflow_cdc_provider.core.overview import TableOverview
 from airflow_cdc_provider.core.records import Note, Sample
 from airflow_cdc_provider.core.requests import Request, RequestStatus
+from airflow_cdc_provider.views.error_facts import stopped_facts
 from airflow_cdc_provider.views.progress import seconds_left
-from airflow_cdc_provider.views.told_facts import stopped_facts
 
 Form = dict[str, Any]
 _SHORTLY_US = 30 * 1_000_000

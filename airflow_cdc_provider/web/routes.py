@@ -28,7 +28,7 @@ from airflow_cdc_provider.views.requests import request_form
 from airflow_cdc_provider.web.guards import READS_DAG, may_run, readable_dags, writes
 from airflow_cdc_provider.web.known import KnownPipeline, KnownPipelines, resync_dag_id
 from airflow_cdc_provider.web.rows import AirflowSide, approval_forms, row_of
-from airflow_cdc_provider.web.runs import telling_task
+from airflow_cdc_provider.web.runs import task_to_read
 from airflow_cdc_provider.web.stores import OpenStores
 
 Form = dict[str, Any]
@@ -145,7 +145,7 @@ def one_pipeline(known: Known, session: SessionDep, user: GetUserDep) -> Form:
         **row,
         "file": known.file,
         "approvals": approval_forms(user, side.approvals_of(known)),
-        "task": telling_task(session, known.dag_id, row["run_id"]),
+        "task": task_to_read(session, known.dag_id, row["run_id"]),
         "spark": _spark(row),
         "resync_dag": known.resync_dag,
         "may_write": may_run(user, known.dag_id),

@@ -9,7 +9,7 @@ from typing import Any
 from airflow.api_fastapi.core_api.security import GetUserDep
 from sqlalchemy.orm import Session
 
-from airflow_cdc_provider.views.told_facts import told_facts
+from airflow_cdc_provider.views.error_facts import printed_facts
 from airflow_cdc_provider.web.guards import is_asked, may_answer
 from airflow_cdc_provider.web.known import KnownPipeline, asking_dag_ids
 from airflow_cdc_provider.web.nobody import with_nobody
@@ -90,5 +90,5 @@ def _with_refusal(row: Form, refused: str) -> Form:
     """Return a row; where the pipeline's file may start nothing, with that as its first problem."""
     if not refused:
         return row
-    problem = {"table": "", "level": "error", **told_facts(refused)}
+    problem = {"table": "", "level": "error", **printed_facts(refused)}
     return {**row, "problems": [problem, *row["problems"]]}

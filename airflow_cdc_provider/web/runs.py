@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 Form = dict[str, Any]
 _WAITING = ("awaiting_input", "deferred")
-_TOLD_OF = ("failed", "up_for_retry", "running", "deferred", "awaiting_input", "queued")
+_READ_FIRST = ("failed", "up_for_retry", "running", "deferred", "awaiting_input", "queued")
 """States of a task whose log says why a run is where it is, the first ones first."""
 
 
@@ -94,13 +94,13 @@ def approvals_of(session: Session, dag_ids: Collection[str]) -> tuple[Approval, 
     )
 
 
-def telling_task(session: Session, dag_id: str, run_id: str) -> Form | None:
+def task_to_read(session: Session, dag_id: str, run_id: str) -> Form | None:
     """Return the task of a run whose log says why it is where it is: one that failed, or runs."""
     ti = TaskInstance
     query = select(ti.task_id, ti.map_index, ti.state, ti.try_number).where(
-        ti.dag_id == dag_id, ti.run_id == run_id, ti.state.in_(_TOLD_OF)
+        ti.dag_id == dag_id, ti.run_id == run_id, ti.state.in_(_READ_FIRST)
     )
-    found = sorted(session.execute(query), key=lambda row: _TOLD_OF.index(str(row.state)))
+    found = sorted(session.execute(query), key=lambda row: _READ_FIRST.index(str(row.state)))
     if not found:
         return None
     first = found[0]

@@ -59,12 +59,13 @@ def test_on_a_narrow_screen_nothing_is_wider_than_the_screen(
     tab: Tab, served: Served, lively: SqlStateStore, theme: str
 ) -> None:
     themed(tab, served, theme)
-    tab.set_viewport_size({"width": 400, "height": 800})
-    for name, search in (("list", ""), ("pipeline", of(BUSY)), ("failed", of(QUIET))):
-        tab.goto(f"{served.url}/cdc/page{search}")
-        tab.locator("main[data-state='fresh']").wait_for()
-        shot(tab, f"narrow-{name}-{theme}")
-        assert tab.evaluate("document.documentElement.scrollWidth") <= 400
+    for width in (400, 800):
+        tab.set_viewport_size({"width": width, "height": 800})
+        for name, search in (("list", ""), ("pipeline", of(BUSY)), ("failed", of(QUIET))):
+            tab.goto(f"{served.url}/cdc/page{search}")
+            tab.locator("main[data-state='fresh']").wait_for()
+            shot(tab, f"narrow-{width}-{name}-{theme}")
+            assert tab.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_numbers_follow_the_state(tab: Tab, served: Served, store: SqlStateStore) -> None:

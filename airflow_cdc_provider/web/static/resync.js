@@ -159,7 +159,7 @@ async function dryRun(dagId, choice, told, dialog) {
 }
 
 function estimated(value, link) {
-  const rows = value.rows === null ? "too many to count" : count(value.rows);
+  const rows = value.rows === null ? "more than are counted" : count(value.rows);
   const told = value.lines?.join("\n") ?? value.text;
   return h(
     "div",

@@ -17,14 +17,16 @@ def facts_of(error: CdcError, table: str = "") -> Form:
     return {**error.to_json(), "in_airflow": way}
 
 
-def told_facts(text: str, table: str = "") -> Form:
+def printed_facts(text: str, table: str = "") -> Form:
     """Return the facts of an error that was printed."""
     return facts_of(CdcError.parse(text), table)
 
 
 def stopped_facts(text: str, table: str, *, is_streamed: bool) -> Form:
     """Return a table's error; of one that is streamed with the way back."""
-    return facts_of(with_way_back(text, table), table) if is_streamed else told_facts(text, table)
+    return (
+        facts_of(with_way_back(text, table), table) if is_streamed else printed_facts(text, table)
+    )
 
 
 def remark(table: str, what: str, remedy: str) -> Form:
