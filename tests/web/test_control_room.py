@@ -330,3 +330,43 @@ def many_tables(store: SqlStateStore) -> None:
         for number, table in enumerate(tables)
     }
     store.keep_note(SHOP, NoteKind.VERIFIED, {"tables": found})
+
+
+# --- dialogs -------------------------------------------------------------------------------------
+
+
+def test_restart_is_asked_once_and_noted_for_who_is_at_work(
+    tab: Tab, served: Served, store: SqlStateStore
+) -> None:
+    streaming(store)
+    tab.goto(f"{served.url}/cdc/page{of(SHOP)}")
+    tab.get_by_role("button", name="Restart").click()
+    dialog = tab.get_by_role("dialog")
+    dialog.get_by_role("button", name="Restart").click()
+    dialog.wait_for(state="detached")
+    assert store.ensure(SHOP).wanted is Wanted.RESTART
+    tab.get_by_role("heading", name="restarting").wait_for()
+
+
+def test_tables_of_a_resync_are_found_by_name_and_stay_ticked(
+    tab: Tab, served: Served, store: SqlStateStore
+) -> None:
+    many_tables(store)
+    tab.set_viewport_size({"width": 420, "height": 800})
+    tab.goto(f"{served.url}/cdc/page{of(SHOP)}")
+    tab.get_by_role("button", name="Resync…").click()
+    dialog = tab.get_by_role("dialog")
+    dialog.get_by_text("0 of 200 tables").wait_for()
+    for number in ("007", "123"):
+        dialog.get_by_label("Find a table").fill(number)
+        dialog.get_by_role("checkbox", name=f"shop.table_{number}").check()
+    dialog.get_by_text("2 of 200 tables").wait_for()
+    assert dialog.get_by_role("checkbox").count() == 2  # what is ticked is always seen
+    dialog.get_by_text("Some rows of one table").click()
+    dialog.get_by_text("Choose one table for this.").wait_for()
+    dialog.get_by_role("checkbox", name="shop.table_007").uncheck()
+    dialog.get_by_text("From key (id), included").wait_for()
+    shot(tab, "control-resync-420")
+    assert dialog.evaluate("(it) => it.scrollWidth <= it.clientWidth")
+    dialog.get_by_role("button", name="Close").click()
+    dialog.wait_for(state="detached")

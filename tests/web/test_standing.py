@@ -250,24 +250,25 @@ def test_the_newest_run_names_the_task_whose_log_says_why(page: Page, store: Sql
     end_run(page, SHOP_DAG, run_id)
 
 
+@pytest.mark.parametrize("dag_id", [RESYNC, f"{SHOP}__verify"])
 def test_a_task_that_waits_for_a_person_is_told_to_who_may_see_it(
-    page: Page, store: SqlStateStore
+    page: Page, store: SqlStateStore, dag_id: str
 ) -> None:
     streaming(store)
-    run_id = asking_run(page, RESYNC)
+    run_id = asking_run(page, dag_id)
     try:
         assert page.row(str(SHOP))["waiting_approvals"] == 1
         (asked,) = page.get(ONE).json()["approvals"]
-        assert (asked["dag_id"], asked["run_id"], asked["task_id"]) == (RESYNC, run_id, "approve")
+        assert (asked["dag_id"], asked["run_id"], asked["task_id"]) == (dag_id, run_id, "approve")
         assert (asked["options"], asked["may_answer"]) == (["Approve", "Reject"], True)
         assert asked["subject"] == "Read rows of web_shop again?"
         (asked,) = page.get(ONE, role="VIEWER").json()["approvals"]
         assert asked["may_answer"] is False
-        path = f"/api/v2/dags/{RESYNC}/dagRuns/{run_id}/taskInstances/approve/-1/hitlDetails"
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/approve/-1/hitlDetails"
         page.airflow("PATCH", path, {"chosen_options": ["Reject"], "params_input": {}})
         assert page.get(ONE).json()["approvals"] == []
     finally:
-        end_run(page, RESYNC, run_id)
+        end_run(page, dag_id, run_id)
 
 
 def test_a_task_that_asks_somebody_else_is_not_answered_here(
