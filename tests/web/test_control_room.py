@@ -161,9 +161,9 @@ def test_airflows_navigation_leads_back_to_the_list(
     tab: Tab, served: Served, lively: SqlStateStore
 ) -> None:
     tab.goto(f"{served.url}/dags")
+    frame = tab.frame_locator("iframe[title='CDC']")
     for _ in range(2):
         tab.get_by_role("link", name="CDC").first.click()
-        frame = tab.frame_locator("iframe[title='CDC']")
         frame.get_by_role("link", name=str(BUSY), exact=True).click()
         frame.get_by_role("tab", name="Requests 3 open").click()
         tab.wait_for_url("**/cdc/page?**")
