@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(300)
 RESYNC = f"{SHOP}__resync"
+NOTHING = "\N{EN DASH}"
 
 
 @pytest.fixture
@@ -305,6 +306,48 @@ def test_two_hundred_tables_are_rows_that_scroll_and_are_found_by_name(
     shot(tab, f"control-opened-{theme}")
     rows.first.get_by_role("button", name="shop.table_199", exact=True).click()
     tab.locator("tr.more").wait_for(state="detached")
+
+
+def test_a_tables_row_shows_its_changes_of_today_and_says_nothing_of_what_is_not_counted(
+    tab: Tab, served: Served
+) -> None:
+    tab.goto(f"{served.url}/cdc/page")
+    shown = """async (tables) => {
+        const { tablesPart } = await import(new URL("static/tables.js", document.baseURI));
+        const part = tablesPart("", () => null);
+        part.show({ table_list: tables, not_copied: [], lag_s: 2 });
+        const rows = part.element.querySelectorAll("tr[data-table]");
+        return [...rows].map((row) => [...row.cells].map((cell) => cell.textContent));
+    }"""
+    common = {"phase": "consistent", "sink": "s", "requests": [], "splits": 1, "rows": 1234}
+    counted = {"inserts": 1200, "updates": 0, "deletes": 7, "changed_us": None}
+    first = {**common, "source": "shop.a", **counted}
+    second = {**common, "source": "shop.b"}
+    one, other = tab.evaluate(shown, [first, second])
+    assert one[:8] == ["shop.a", "consistent", "1,234", "1,200", "0", "7", NOTHING, "2.0 s"]
+    assert other[:8] == [
+        "shop.b",
+        "consistent",
+        "1,234",
+        NOTHING,
+        NOTHING,
+        NOTHING,
+        NOTHING,
+        "2.0 s",
+    ]
+
+
+def test_lag_changes_and_rows_have_a_plot_each(
+    tab: Tab, served: Served, lively: SqlStateStore
+) -> None:
+    tab.goto(f"{served.url}/cdc/page{of(BUSY)}")
+    plots = tab.locator("figure:visible")
+    plots.locator("canvas").nth(2).wait_for()
+    captions = plots.locator("figcaption").all_inner_texts()
+    assert [each.split(" last day")[0] for each in captions] == ["Lag", "Changes/s", "Rows/s read"]
+    assert tab.locator(".u-legend").count() == 0
+    plots.first.locator(".u-over").hover()
+    plots.first.locator(".seen").get_by_text(re.compile(r"\d\d:\d\d:\d\d")).wait_for()
 
 
 def many_tables(store: SqlStateStore) -> None:
