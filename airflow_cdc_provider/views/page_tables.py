@@ -38,7 +38,6 @@ def table_forms(
 
 
 def _table_form(table: TableOverview, reading: Iterable[Request], *, is_streamed: bool) -> Form:
-    error = stopped_facts(table.error, table.source, is_streamed=is_streamed)
     return {
         "source": table.source,
         "sink": table.sink,
@@ -56,7 +55,9 @@ def _table_form(table: TableOverview, reading: Iterable[Request], *, is_streamed
         "splits": sum(table.splits.values()),
         "by_request": table.planning_done and not table.splits,
         "strip": "".join(_cell(cell) * len([*same]) for cell, same in groupby(table.cells)),
-        "error": error if table.error else None,
+        "error": stopped_facts(table.error, table.source, is_streamed=is_streamed)
+        if table.error
+        else None,
         "requests": [
             each.request_id
             for each in reading
