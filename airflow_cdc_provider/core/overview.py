@@ -55,6 +55,8 @@ class TableOverview:
     cells: Cells = ()
     rows: int = 0
     bytes: int = 0
+    key: tuple[str, ...] = ()
+    """Columns of its primary key."""
     inserts: int | None = None
     """Rows that the stream has inserted since midnight, UTC; None where nothing is known."""
     updates: int | None = None

@@ -38,6 +38,8 @@ from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.splits import Chosen
 
+MOST_COUNTED = 100_000
+"""Rows of one side that an estimate counts; of more it may know no number."""
 _SHOWN_RANGES = 3
 _LETTERS = "23456789abcdefghjkmnpqrstuvwxyz"
 """Those that are not taken for one another."""

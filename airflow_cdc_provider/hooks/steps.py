@@ -72,7 +72,8 @@ class CdcSteps:
     def status(self) -> PipelineStatus:
         """Return what is remembered of the pipeline."""
         store = self.run.store
-        return status(store, self.run.name, now_us=store.now_us())
+        target_s = self.run.model.freshness.target_s
+        return status(store, self.run.name, now_us=store.now_us(), freshness_s=target_s)
 
     @property
     def is_paused(self) -> bool:

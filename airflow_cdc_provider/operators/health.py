@@ -18,7 +18,8 @@ class CdcHealthOperator(CdcOperator):
     """
     Fail while a pipeline has failed, leaves a table alone, waits for a person, or is late.
 
-    Asks the state store alone; one that is paused on purpose is well.
+    Asks the state store alone; one that is paused on purpose is well. A copy older than the
+    pipeline file's `freshness` is late, whatever the limits here.
 
     :param pipeline: path of the pipeline's YAML file (templated).
     :param refused: why the task may do nothing; it then fails with these words.

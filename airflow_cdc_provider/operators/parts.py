@@ -90,8 +90,9 @@ class Parts:
     def shown(self) -> str:
         """Return what the CDC page finds the pipeline by."""
         if self.model is None:
-            return ShownPipeline(self.name).to_text()
-        return ShownPipeline.of(self.model, self.path).to_text()
+            mode = "continuous" if self.is_continuous else "bounded"
+            return ShownPipeline(self.name, mode=mode, refused=self.problem).to_text()
+        return ShownPipeline.of(self.model, self.path, refused=self.problem).to_text()
 
     @property
     def table_names(self) -> tuple[str, ...]:

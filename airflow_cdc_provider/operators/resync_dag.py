@@ -135,7 +135,8 @@ def _tables(parts: Parts) -> dict[str, Param]:
             type=["null", "array"],
             items={"type": "string"},
             title="More tables" if names else "Tables",
-            description="Source tables as database.table, one on a line.",
+            description="Source tables as database.table, one on a line. The CDC page's "
+            "Resync has all tables of the pipeline in a list.",
         )
     fields["all_tables"] = Param(
         default=False,

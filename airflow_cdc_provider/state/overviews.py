@@ -173,7 +173,7 @@ def _with_counts(table: TableOverview, counts: TableCounts | None) -> TableOverv
 def _table_of(
     row: Row[Any], counted: Sequence[Row[Any]], cells: Sequence[Row[Any]]
 ) -> TableOverview:
-    sink, estimated_rows = _told_by_plan(row.plan)
+    sink, estimated_rows, key = _told_by_plan(row.plan)
     by_status = {SplitStatus(each.status): each for each in counted}
     found = {status: int(each.splits) for status, each in by_status.items()}
     finished = by_status.get(SplitStatus.FINISHED)
@@ -188,14 +188,16 @@ def _table_of(
         cells=_mixed_cells(cells) if cells else _like_cells(found),
         rows=0 if finished is None else int(finished.rows),
         bytes=0 if finished is None else int(finished.bytes),
+        key=key,
     )
 
 
 @lru_cache(maxsize=4096)
-def _told_by_plan(text: str) -> tuple[str, int]:
-    """Return a table's name at the sink and its estimated rows, of the long text of its plan."""
+def _told_by_plan(text: str) -> tuple[str, int, tuple[str, ...]]:
+    """Return a table's name at the sink, its estimated rows and its key's columns, of its plan."""
     plan = json.loads(text)
-    return plan["sink_table"], plan["estimated_rows"]
+    key = tuple(plan.get("schema", {}).get("primary_key", ()))
+    return plan["sink_table"], plan["estimated_rows"], key
 
 
 def _like_cells(counts: Mapping[SplitStatus, int]) -> Cells:

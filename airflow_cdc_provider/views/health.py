@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase, Wanted
 from airflow_cdc_provider.core.requests import RequestStatus
+from airflow_cdc_provider.views.freshness import late_lines
 from airflow_cdc_provider.views.outages import outage_text
 from airflow_cdc_provider.views.progress import progress_line
 from airflow_cdc_provider.views.status import PipelineStatus
@@ -31,6 +32,7 @@ def problems(
         for table in status.tables
         if table.phase == TablePhase.FAILED.value
     ]
+    found += late_lines(status)
     found += [f"{table} is not copied: it came after the plan" for table in status.not_copied]
     found += [
         f"request {request.request_id} waits for `approve`, a button on the CDC page"

@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.lifecycle import TablePhase
+from airflow_cdc_provider.views.freshness import late_lines
 from airflow_cdc_provider.views.outages import outage_text
 from airflow_cdc_provider.views.progress import lag_text
 from airflow_cdc_provider.views.status import PipelineStatus
@@ -77,5 +78,6 @@ def _problems(status: PipelineStatus) -> list[str]:
     found = [outage_text(outage, status.at_us) for outage in status.outages]
     found += [] if status.refusal is None else [str(status.refusal)]
     found += [status.state.error] if status.state.error else []
+    found += late_lines(status)
     found += [f"{table.source}: {table.error}" for table in status.tables if table.error]
     return found + [f"{table} is not copied: it came later" for table in status.not_copied]

@@ -2,45 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import PipelineName
-from airflow_cdc_provider.core.lifecycle import LEFT_ALONE, Phase, SplitStatus, TablePhase, Wanted
-from airflow_cdc_provider.core.overview import PipelineOverview, TableOverview
+from airflow_cdc_provider.core.lifecycle import LEFT_ALONE, Phase, TablePhase, Wanted
+from airflow_cdc_provider.core.overview import PipelineOverview
 from airflow_cdc_provider.core.owners import is_gone
 from airflow_cdc_provider.core.records import NoteKind, PipelineEvent, PipelineState, Sample
-from airflow_cdc_provider.core.requests import Request, RequestStatus
-from airflow_cdc_provider.core.stopped_tables import with_way_back
+from airflow_cdc_provider.core.requests import RequestStatus
+from airflow_cdc_provider.core.spark_place import SparkPlace
 from airflow_cdc_provider.state.reader import SqlStateReader
+from airflow_cdc_provider.views.error_facts import facts_of, printed_facts, remark, stopped_facts
+from airflow_cdc_provider.views.freshness import late_error
 from airflow_cdc_provider.views.in_airflow import way_in_airflow
 from airflow_cdc_provider.views.outages import driver_is_gone, outage_error, outages_of
+from airflow_cdc_provider.views.page_tables import snapshot_form, table_forms
 from airflow_cdc_provider.views.remarks import refusal_of
 from airflow_cdc_provider.views.requests import in_order, request_form
 from airflow_cdc_provider.views.status import SILENT_S, PipelineStatus
 
 Form = dict[str, Any]
+UNSEEN = "cannot be looked at"
 _RESUME = "`resume` with --table {table} brings it back"
 _ADD = "`add` with --table {table} copies it from now on"
 _RUN_AGAIN = "if it was killed, the next `run` goes on where it was"
 _REQUESTS_SHOWN = 50
 _TROUBLES_SHOWN = 20
+_AGAIN_US = 600 * 1_000_000
 
 
 def unseen_row(name: str, error: CdcError) -> Form:
     """Return the row of a pipeline whose state cannot be looked at."""
-    return {"pipeline": name, "summary": "cannot be looked at", "problem": error.to_json()}
+    problem = error.to_json()
+    return {"pipeline": name, "summary": UNSEEN, "problem": problem, "problems": []}
 
 
-def list_row(name: str, found: PipelineOverview | None, now_us: int) -> Form:
+def list_row(
+    name: str, found: PipelineOverview | None, now_us: int, freshness_s: int | None = None
+) -> Form:
     """Return a pipeline's row; one that the store does not know has not run yet."""
     fresh = PipelineState(PipelineName(name), Wanted.RUN, Phase.NEW, 0)
-    return _row(found or PipelineOverview(fresh), now_us)
+    return _row(found or PipelineOverview(fresh), now_us, freshness_s)
 
 
-def _row(seen: PipelineOverview, now_us: int) -> Form:
+def _row(seen: PipelineOverview, now_us: int, freshness_s: int | None) -> Form:
     state = seen.state
     status = PipelineStatus(
         state,
@@ -50,6 +57,7 @@ def _row(seen: PipelineOverview, now_us: int) -> Form:
         now_us,
         owner_gone=is_gone(state.owner) or driver_is_gone(seen.outages, state.generation),
         noted_outages=outages_of(seen.outages, state.generation),
+        freshness_s=freshness_s,
     )
     age_s = status.heartbeat_age_s
     return {
@@ -60,6 +68,9 @@ def _row(seen: PipelineOverview, now_us: int) -> Form:
         "owner": state.owner if status.is_owned else "",
         "lag_s": status.lag_s,
         "last_lag_s": status.last_lag_s,
+        "copy_age_s": status.copy_age_s,
+        "freshness_s": freshness_s,
+        "late": status.is_late,
         "heartbeat_age_s": age_s,
         "stale": _is_stale(status),
         "held_up": bool(status.outages),
@@ -70,7 +81,7 @@ def _row(seen: PipelineOverview, now_us: int) -> Form:
         "open_requests": sum(seen.requests.values()),
         "waiting_requests": seen.requests.get(RequestStatus.WAITING, 0),
         "problem": None,
-        "problems": [*_doubts(status), *_outages(status), *_problems(seen)],
+        "problems": [*_doubts(status), *_outages(status), *_late(status), *_problems(seen)],
     }
 
 
@@ -83,59 +94,41 @@ def _is_stale(status: PipelineStatus) -> bool:
 
 def _doubts(status: PipelineStatus) -> list[Form]:
     what = f"nobody may be at work: {status.doubt}"
-    return [_remark("", what, _RUN_AGAIN)] if status.doubt else []
+    return [remark("", what, _RUN_AGAIN)] if status.doubt else []
+
+
+def _late(status: PipelineStatus) -> list[Form]:
+    error = late_error(status)
+    return [] if error is None else [_error(facts_of(error))]
+
+
+def _error(facts: Form, table: str = "") -> Form:
+    return {"table": table, "level": "error", **facts}
 
 
 def _outages(status: PipelineStatus) -> list[Form]:
-    return [
-        {"table": "", "level": "error", **_facts(outage_error(outage, status.at_us), "")}
-        for outage in status.outages
-    ]
+    return [_error(facts_of(outage_error(outage, status.at_us))) for outage in status.outages]
 
 
 def _problems(seen: PipelineOverview) -> list[Form]:
     refusal = refusal_of(seen.last_try)
-    found = [] if refusal is None else [{"table": "", "level": "error", **_facts(refusal, "")}]
-    found += (
-        [{"table": "", "level": "error", **_told(seen.state.error, "")}] if seen.state.error else []
-    )
+    found = [] if refusal is None else [_error(facts_of(refusal))]
+    found += [_error(printed_facts(seen.state.error))] if seen.state.error else []
     troubles = seen.troubles[:_TROUBLES_SHOWN]
     is_streamed = seen.stream is not None
     found += [
-        {"table": table, "level": "error", **_stopped(error, table, is_streamed=is_streamed)}
+        _error(stopped_facts(error, table, is_streamed=is_streamed), table)
         for table, error in troubles
         if error
     ]
     found += [
-        _remark(table, "a person paused it", _RESUME) for table, error in troubles if not error
+        remark(table, "a person paused it", _RESUME) for table, error in troubles if not error
     ]
     found += [
-        _remark(table, "it came after the plan and is not copied", _ADD)
+        remark(table, "it came after the plan and is not copied", _ADD)
         for table in seen.not_copied[:_TROUBLES_SHOWN]
     ]
     return found
-
-
-def _remark(table: str, what: str, remedy: str) -> Form:
-    """Return what is no error, and that people should know of."""
-    told = remedy.format(table=table)
-    facts = {"what": what, "remedy": told, "in_airflow": way_in_airflow(told)}
-    return {"table": table, "level": "warning", **facts}
-
-
-def _stopped(text: str, table: str, *, is_streamed: bool) -> Form:
-    """Return a table's error; of one that is streamed with the way back."""
-    return _facts(with_way_back(text, table), table) if is_streamed else _told(text, table)
-
-
-def _told(text: str, table: str) -> Form:
-    """Return an error's facts, and what to do in Airflow where its remedy names commands."""
-    return _facts(CdcError.parse(text), table)
-
-
-def _facts(error: CdcError, table: str) -> Form:
-    way = way_in_airflow(error.remedy, error.where, error.what, table=table)
-    return {**error.to_json(), "in_airflow": way}
 
 
 def _rates_of(status: PipelineStatus, samples: Sequence[Sample], now_us: int) -> Form:
@@ -157,28 +150,41 @@ def rates(samples: Sequence[Sample], now_us: int) -> Form:
     return {"changes_per_s": changes, "rows_per_s": rows}
 
 
-def pipeline_form(store: SqlStateReader, name: PipelineName, *, now_us: int, events: int) -> Form:
+def pipeline_form(
+    store: SqlStateReader,
+    name: PipelineName,
+    *,
+    now_us: int,
+    events: int,
+    freshness_s: int | None = None,
+) -> Form:
     """Return one pipeline: its row, tables, stream, requests and events."""
     found = store.overviews([name], now_us)
     seen = found[0] if found else None
     is_streamed = seen is not None and seen.stream is not None
     requests = in_order(store.requests(name))
-    reading = [each for each in requests if each.status is RequestStatus.READING]
+    tables = store.table_overviews(name, now_us)
+    row = list_row(str(name), seen, now_us, freshness_s)
+    told = store.events(name, events)
+    generation = 0 if seen is None else seen.state.generation
     return {
-        **list_row(str(name), seen, now_us),
+        **row,
         "at_us": now_us,
-        "generation": 0 if seen is None else seen.state.generation,
+        "generation": generation,
+        "spark": _spark_form(told, generation),
         "stream": _stream_form(seen),
         "log_reach": _noted(store, name, NoteKind.LOG_REACH),
         "preflight": _preflight_form(store, name),
-        "table_list": [
-            _table_form(table, reading, is_streamed=is_streamed)
-            for table in store.table_overviews(name, now_us)
-        ],
+        "table_list": table_forms(
+            tables, requests, store.note(name, NoteKind.VERIFIED), is_streamed=is_streamed
+        ),
+        "snapshot": snapshot_form(
+            row["phase"], tables, () if seen is None else seen.samples, now_us
+        ),
         "not_copied": [] if seen is None else list(seen.not_copied[:_TROUBLES_SHOWN]),
         "is_handed_off": store.is_handed_off(name),
         "requests": [request_form(each) for each in requests[:_REQUESTS_SHOWN]],
-        "events": _event_forms(store.events(name, events)),
+        "events": _event_forms(told),
     }
 
 
@@ -210,45 +216,28 @@ def _preflight_form(store: SqlStateReader, name: PipelineName) -> Form | None:
     return {**form, "findings": findings}
 
 
-def _table_form(table: TableOverview, reading: Iterable[Request], *, is_streamed: bool) -> Form:
-    return {
-        "source": table.source,
-        "sink": table.sink,
-        "phase": table.phase.value,
-        "planning_done": table.planning_done,
-        "estimated_rows": table.estimated_rows,
-        "rows": table.rows,
-        "bytes": table.bytes,
-        "inserts": table.inserts,
-        "updates": table.updates,
-        "deletes": table.deletes,
-        "changed_us": table.changed_us,
-        "finished": table.splits.get(SplitStatus.FINISHED, 0),
-        "splits": sum(table.splits.values()),
-        "by_request": table.planning_done and not table.splits,
-        "strip": "".join(_cell(cell) * len([*same]) for cell, same in groupby(table.cells)),
-        "error": _stopped(table.error, table.source, is_streamed=is_streamed)
-        if table.error
-        else None,
-        "requests": [
-            each.request_id
-            for each in reading
-            if table.source in {str(one) for one in each.scope.tables}
-        ],
-    }
-
-
-def _cell(counts: Mapping[SplitStatus, int]) -> str:
-    """Return one cell of a strip: x failed, r being read, else how much is read, 0 to 9."""
-    if counts.get(SplitStatus.FAILED):
-        return "x"
-    if counts.get(SplitStatus.READING):
-        return "r"
-    return str(9 * counts.get(SplitStatus.FINISHED, 0) // max(1, sum(counts.values())))
-
-
 def _event_forms(events: Iterable[PipelineEvent]) -> list[Form]:
-    return [{"at_us": each.at_us, "level": each.level, "text": each.text} for each in events]
+    """Return what happened, newest first; what was noted again within minutes is one event."""
+    found: list[Form] = []
+    latest: dict[tuple[str, str], Form] = {}
+    for each in events:
+        same = latest.get((each.level, each.text))
+        if same is not None and same["since_us"] - each.at_us < _AGAIN_US:
+            same["since_us"] = each.at_us
+            same["times"] += 1
+            continue
+        form = {"at_us": each.at_us, "level": each.level, "text": each.text}
+        found.append({**form, "since_us": each.at_us, "times": 1})
+        latest[each.level, each.text] = found[-1]
+    return found
+
+
+def _spark_form(events: Sequence[PipelineEvent], generation: int) -> Form | None:
+    """Return the Spark application of a generation, if its driver has said where it is."""
+    place = SparkPlace.find(events, generation)
+    if place is None:
+        return None
+    return {"application": place.application, "generation": generation, "ui": place.ui}
 
 
 def sample_forms(samples: Iterable[Sample]) -> list[list[int | None]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic
 
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
@@ -97,15 +97,22 @@ def time_left(status: PipelineStatus, rows: Rate) -> str:
     The servers' estimates of how many rows there are may be far off, and so may this be.
     """
     rates = [rate for s in (_SHORTLY_S, _A_WHILE_S) if (rate := rows.per_s(s))]
+    if rows.seconds < _LEAST_FOR_A_GUESS_S:
+        return ""
     to_read = sum(
         max(0, table.estimated_rows - table.rows)
         for table in status.tables
         if table.splits_finished < table.splits_planned or not table.planning_done
     )
-    if not rates or not to_read or rows.seconds < _LEAST_FOR_A_GUESS_S:
-        return ""
-    least, most = to_read / max(rates), to_read / min(rates)
-    return f"about {_duration(least * 0.8)} to {_duration(most * 1.3)} left"
+    left = seconds_left(to_read, rates)
+    return f"about {_duration(left[0])} to {_duration(left[1])} left" if left else ""
+
+
+def seconds_left(to_read: int, rates: Sequence[float]) -> tuple[float, float] | None:
+    """Guess how long reading so many rows takes, from least to most, by rates of late."""
+    if not to_read or not rates:
+        return None
+    return 0.8 * to_read / max(rates), 1.3 * to_read / min(rates)
 
 
 def is_begun(status: PipelineStatus) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.records import Note
+from airflow_cdc_provider.views.freshness import late_lines
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.views.status import PipelineStatus
@@ -33,6 +34,7 @@ def overrides_of(note: Note | None) -> tuple[Mapping[str, Any], ...]:
 def remark_lines(status: PipelineStatus) -> list[str]:
     """Write what ended the last try to begin, what persons decided, and who reads which rows."""
     lines = [] if status.refusal is None else [f"  problem: {status.refusal}"]
+    lines += [f"  problem: {text}" for text in late_lines(status)]
     for made in status.overrides:
         at = datetime.fromtimestamp(made["at_us"] / 1e6, UTC)
         lines.append(

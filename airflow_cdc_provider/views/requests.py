@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_cdc_provider.core.codec import chosen_to_json, key_to_json
-from airflow_cdc_provider.core.requests import Request
+from airflow_cdc_provider.core.requests import MOST_COUNTED, Request
 from airflow_cdc_provider.core.splits import KeyList
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def estimate_form(found: Estimate) -> list[Form]:
 
 
 def _rows(rows: int | None) -> str:
-    return "many rows, not counted," if rows is None else f"about {rows:,} rows"
+    return f"more than {MOST_COUNTED:,} rows" if rows is None else f"about {rows:,} rows"
 
 
 def cost_form(cost: TableCost) -> Form:

@@ -107,6 +107,8 @@ class PipelineStatus:
     """What persons decided against refusals of this pipeline, oldest first."""
     noted_outages: tuple[Outage, ...] = ()
     """What kept the owner's job from going forward, when it was last heard of."""
+    freshness_s: int | None = None
+    """How many seconds old the copy may be, as the pipeline file says."""
 
     @property
     def rows(self) -> int:
@@ -154,6 +156,26 @@ class PipelineStatus:
         if self.stream is None or self.stream.lag_us is None:
             return None
         return self.stream.lag_us / 1e6
+
+    @property
+    def copy_age_s(self) -> float | None:
+        """Seconds since the copy was as the source: the lag, and the time since it was last known.
+
+        None before the stream first caught up.
+        """
+        age_s = self.heartbeat_age_s
+        if self.last_lag_s is None or age_s is None:
+            return None
+        is_heard = self.is_streaming and age_s <= SILENT_S
+        return self.last_lag_s if is_heard else self.last_lag_s + age_s
+
+    @property
+    def is_late(self) -> bool:
+        """Tell whether the copy is older than it may be; one that is paused on purpose is not."""
+        age_s = self.copy_age_s
+        if self.freshness_s is None or age_s is None or self.state.wanted is Wanted.STOP:
+            return False
+        return age_s > self.freshness_s
 
     @property
     def is_owned(self) -> bool:
@@ -217,6 +239,9 @@ class PipelineStatus:
             "error": self.state.error,
             "problem": None if self.refusal is None else self.refusal.to_json(),
             "outages": outage_forms(self.outages),
+            "freshness_s": self.freshness_s,
+            "copy_age_s": self.copy_age_s,
+            "late": self.is_late,
             "consistent": self.is_consistent,
             "rows": self.rows,
             "splits_finished": self.splits_finished,
@@ -248,7 +273,9 @@ class PipelineStatus:
         }
 
 
-def status(store: StateReader, name: PipelineName, *, now_us: int) -> PipelineStatus:
+def status(
+    store: StateReader, name: PipelineName, *, now_us: int, freshness_s: int | None = None
+) -> PipelineStatus:
     """Look at what is remembered of a pipeline."""
     state = store.pipeline(name) or PipelineState(name, Wanted.RUN, Phase.NEW, 0)
     requests, stream = store.requests(name, only_open=True), store.stream(name)
@@ -268,4 +295,5 @@ def status(store: StateReader, name: PipelineName, *, now_us: int) -> PipelineSt
         refusal=refusal_of(store.note(name, NoteKind.LAST_TRY)),
         overrides=overrides_of(store.note(name, NoteKind.OVERRIDES)),
         noted_outages=outages_of(noted, state.generation),
+        freshness_s=freshness_s,
     )

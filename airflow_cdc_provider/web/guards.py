@@ -11,9 +11,11 @@ not have; so it is asked for by name.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated
 
 from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.base_auth_manager import ResourceMethod
 from airflow.api_fastapi.auth.managers.models.resource_details import (
     AccessView,
     DagAccessEntity,
@@ -54,6 +56,24 @@ def writes(event: str) -> list[DependsParameter]:
 def readable_dags(user: GetUserDep) -> set[str]:
     """Return the ids of the DAGs that someone may read."""
     return get_auth_manager().get_authorized_dag_ids(user=user, method="GET")
+
+
+def may_answer(user: GetUserDep, dag_id: str, *, method: ResourceMethod = "PUT") -> bool:
+    """Tell whether someone may answer what a DAG's tasks ask; by GET, whether they may see it."""
+    return get_auth_manager().is_authorized_dag(
+        method=method,
+        access_entity=DagAccessEntity.HITL_DETAIL,
+        details=DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id)),
+        user=user,
+    )
+
+
+def is_asked(user: GetUserDep, assignees: Collection[str]) -> bool:
+    """Tell whether a task asks someone; one without assignees asks whoever may answer."""
+    if not assignees:
+        return True
+    manager = get_auth_manager()
+    return manager.is_authorized_hitl_task(assigned_users=set(assignees), user=user)
 
 
 def may_run(user: GetUserDep, dag_id: str) -> bool:

@@ -28,6 +28,7 @@ TAG = "cdc"
 _NO_SCHEDULE = frozenset({None, "", "None"})
 _UNENDED = ("queued", "running")
 _STREAMING = "CdcStreamOperator"
+_ASKING = ("resync", "verify", "backfill", "tables")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +107,8 @@ class KnownPipelines:
             shown = task.shown
             if shown is None:
                 shown, problem = _from_file(task.pipeline, dag_id)
-            elif not (shown.conn_id or shown.dsn_env or shown.file):
-                problem = _unread(task.pipeline)
+            elif not shown.place:
+                problem = _unread(task.pipeline, shown.refused)
             resync = resync_dag_id(dag_id, shown.name)
             yield KnownPipeline(
                 tagged[dag_id],
@@ -120,7 +121,16 @@ class KnownPipelines:
 
 def resync_dag_id(dag_id: str, pipeline: str) -> str:
     """Return the id of the DAG that is made beside one, to ask for a resync."""
-    return f"{dag_id.removesuffix('__sync') if dag_id.endswith('__sync') else pipeline}__resync"
+    return _beside(dag_id, pipeline, "resync")
+
+
+def asking_dag_ids(dag_id: str, pipeline: str) -> tuple[str, ...]:
+    """Return the ids of the DAGs of a pipeline whose tasks may ask a person."""
+    return (dag_id, *(_beside(dag_id, pipeline, kind) for kind in _ASKING))
+
+
+def _beside(dag_id: str, pipeline: str, kind: str) -> str:
+    return f"{dag_id.removesuffix('__sync') if dag_id.endswith('__sync') else pipeline}__{kind}"
 
 
 def _tagged(session: Session) -> dict[str, KnownDag]:
@@ -187,7 +197,9 @@ def _from_file(path: str, dag_id: str) -> tuple[ShownPipeline, CdcError | None]:
         )
 
 
-def _unread(path: str) -> CdcError:
+def _unread(path: str, refused: str) -> CdcError:
+    if refused:
+        return CdcError.parse(refused)
     return PipelineFileError(
         "the pipeline file could not be read when its DAG was made, so nobody knows where its "
         "state is kept",

@@ -18,6 +18,8 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.core.requests import RequestKind, RequestStatus
+from airflow_cdc_provider.core.spark_place import SparkPlace
+from airflow_cdc_provider.links.spark import spark_url
 from airflow_cdc_provider.state.asking import ask_about_tables
 from airflow_cdc_provider.state.store import SqlStateStore
 from airflow_cdc_provider.state.wishes import want
@@ -25,7 +27,8 @@ from airflow_cdc_provider.views.page import list_row, pipeline_form, sample_form
 from airflow_cdc_provider.views.requests import request_form
 from airflow_cdc_provider.web.guards import READS_DAG, may_run, readable_dags, writes
 from airflow_cdc_provider.web.known import KnownPipeline, KnownPipelines, resync_dag_id
-from airflow_cdc_provider.web.nobody import with_nobody
+from airflow_cdc_provider.web.rows import AirflowSide, approval_forms, row_of
+from airflow_cdc_provider.web.runs import task_to_read
 from airflow_cdc_provider.web.stores import OpenStores
 
 Form = dict[str, Any]
@@ -93,53 +96,71 @@ def routes() -> APIRouter:
     return router
 
 
-def every_pipeline(session: SessionDep, readable: Readable) -> Form:
+def every_pipeline(session: SessionDep, readable: Readable, user: GetUserDep) -> Form:
     """Return a row for each pipeline that someone may read."""
+    pipelines = _KNOWN.find(session, readable)
+    side = AirflowSide.of(session, pipelines, user)
     of_stores: dict[SqlStateStore, list[KnownPipeline]] = {}
     rows: list[Form] = []
-    for known in _KNOWN.find(session, readable):
+    for known in pipelines:
         try:
             of_stores.setdefault(_looked_at(known), []).append(known)
         except CdcError as error:
-            rows.append(_row(known, unseen_row(known.name, error)))
-    for store, pipelines in of_stores.items():
-        rows += _rows(store, pipelines)
+            rows.append(row_of(known, unseen_row(known.name, error), side))
+    for store, those in of_stores.items():
+        rows += _rows(store, those, side)
     return {"pipelines": sorted(rows, key=lambda row: (row["pipeline"], row["dag_id"]))}
 
 
-def _rows(store: SqlStateStore, pipelines: list[KnownPipeline]) -> list[Form]:
+def _rows(store: SqlStateStore, pipelines: list[KnownPipeline], side: AirflowSide) -> list[Form]:
     """Return the rows of one store's pipelines, by one look at it."""
     now_us = store.now_us()
     names = [PipelineName(known.name) for known in pipelines]
     try:
         found = {str(each.name): each for each in store.overviews(names, now_us)}
     except CdcError as error:
-        return [_row(known, unseen_row(known.name, error)) for known in pipelines]
-    return [_row(known, list_row(known.name, found.get(known.name), now_us)) for known in pipelines]
+        return [row_of(known, unseen_row(known.name, error), side) for known in pipelines]
+    return [
+        row_of(known, list_row(known.name, found.get(known.name), now_us, _target(known)), side)
+        for known in pipelines
+    ]
 
 
-def _row(known: KnownPipeline, row: Form) -> Form:
-    dag = known.dag
-    form = {
-        "dag_id": dag.dag_id,
-        "dag_paused": dag.is_paused,
-        "dag_has_run": dag.has_run,
-        "next_run_us": None if dag.is_paused else dag.next_run_us,
-    }
-    return {**form, **with_nobody(row, dag)}
+def _target(known: KnownPipeline) -> int | None:
+    return known.shown.freshness_s or None
 
 
-def one_pipeline(known: Known, user: GetUserDep) -> Form:
+def one_pipeline(known: Known, session: SessionDep, user: GetUserDep) -> Form:
     """Return all that the page shows of one pipeline, but its samples."""
-    store = _looked_at(known)
-    form = pipeline_form(store, PipelineName(known.name), now_us=store.now_us(), events=_EVENTS)
+    store, side = _looked_at(known), AirflowSide.of(session, [known], user)
+    form = pipeline_form(
+        store,
+        PipelineName(known.name),
+        now_us=store.now_us(),
+        events=_EVENTS,
+        freshness_s=_target(known),
+    )
+    row = row_of(known, form, side)
     return {
-        **_row(known, form),
+        **row,
         "file": known.file,
+        "approvals": approval_forms(user, side.approvals_of(known)),
+        "task": task_to_read(session, known.dag_id, row["run_id"]),
+        "spark": _spark(row),
         "resync_dag": known.resync_dag,
         "may_write": may_run(user, known.dag_id),
         "may_resync": known.resync_dag is not None and may_run(user, known.resync_dag),
     }
+
+
+def _spark(row: Form) -> Form | None:
+    """Return where the pipeline's Spark is shown: while it works, or by a history server after."""
+    told = row["spark"]
+    if told is None:
+        return None
+    place = SparkPlace(told["application"], told["generation"], told["ui"] if row["owner"] else "")
+    url = spark_url(place)
+    return {"application": place.application, "url": url} if url.startswith("http") else None
 
 
 def samples(known: Known) -> Form:
@@ -204,13 +225,13 @@ def _looked_at(known: KnownPipeline) -> SqlStateStore:
     """Return the store to look at; that of a pipeline that never ran may be missing."""
     if known.problem is not None:
         raise known.problem
-    return _STORES.of(known.shown, was_run=known.dag.was_run)
+    return _STORES.of(known.shown.place, was_run=known.dag.was_run)
 
 
 def _store(known: KnownPipeline) -> SqlStateStore:
     if known.problem is not None:
         raise known.problem
-    return _STORES.of(known.shown)
+    return _STORES.of(known.shown.place)
 
 
 def _person(user: GetUserDep) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, CdcError, RefusedError
 from airflow_cdc_provider.hooks.dsn import AirflowDsns
 from airflow_cdc_provider.pipeline.file.model import Reference
-from airflow_cdc_provider.pipeline.file.shown import ShownPipeline
+from airflow_cdc_provider.pipeline.file.shown import StatePlace
 from airflow_cdc_provider.state.looking import NO_STORE, empty_store, open_present
 from airflow_cdc_provider.state.store import SqlStateStore
 
@@ -24,25 +24,25 @@ _AIRFLOWS_OWN = ("AIRFLOW__", "AIRFLOW_CONN_")
 class OpenStores:
     """Opens each store once; a DSN is asked for again every half minute."""
 
-    _dsns: dict[ShownPipeline, tuple[float, str]] = field(default_factory=dict, repr=False)
+    _dsns: dict[StatePlace, tuple[float, str]] = field(default_factory=dict, repr=False)
     _stores: dict[str, SqlStateStore] = field(default_factory=dict, repr=False)
-    _failed: dict[ShownPipeline, tuple[float, CdcError]] = field(default_factory=dict)
+    _failed: dict[StatePlace, tuple[float, CdcError]] = field(default_factory=dict)
     _empty: SqlStateStore = field(default_factory=empty_store)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def of(self, shown: ShownPipeline, *, was_run: bool = True) -> SqlStateStore:
+    def of(self, place: StatePlace, *, was_run: bool = True) -> SqlStateStore:
         """Return the store of a pipeline; refuse one that is not there.
 
         Of a pipeline that never ran an empty one stands for it: its first run makes it.
         """
         try:
-            return self._of_place(replace(shown, name=""))
+            return self._of_place(place)
         except CdcError as error:
             if was_run or error.what != NO_STORE:
                 raise
             return self._empty
 
-    def _of_place(self, place: ShownPipeline) -> SqlStateStore:
+    def _of_place(self, place: StatePlace) -> SqlStateStore:
         with self._lock:
             tried_s, error = self._failed.get(place, (0.0, None))
         if error is not None and time.monotonic() - tried_s < _TRIED_EVERY_S:
@@ -66,7 +66,7 @@ class OpenStores:
             opened.close()  # another request was faster
         return kept
 
-    def _dsn(self, place: ShownPipeline) -> str:
+    def _dsn(self, place: StatePlace) -> str:
         now = time.monotonic()
         with self._lock:
             asked_s, dsn = self._dsns.get(place, (-_ASKED_EVERY_S, ""))
@@ -77,7 +77,7 @@ class OpenStores:
         return dsn
 
 
-def _dsn_of(place: ShownPipeline) -> str:
+def _dsn_of(place: StatePlace) -> str:
     if place.file:
         return f"sqlite:///{place.file}"
     if place.dsn_env.startswith(_AIRFLOWS_OWN):

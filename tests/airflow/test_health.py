@@ -108,3 +108,24 @@ def test_the_notifier_tells_through_others_and_in_the_log(
     assert "- the pipeline failed: CDC-1 broken" in text.splitlines()
     assert "shop: failed" in caplog.text
     assert tell_status(str(pipeline_file()), context={}) == text
+
+
+def test_a_copy_that_is_older_than_the_file_allows_is_red_also_between_runs(
+    store: SqlStateStore, pipeline_file: Callable[..., Path], context: Any
+) -> None:
+    generation = streaming(store)
+    beat(store, generation, lag_us=0, heartbeat_us=store.now_us() - 1_000_000_000)
+    store.move(SHOP, generation, expected=Phase.STREAMING, to=Phase.STOPPED)
+    path = pipeline_file("bounded")
+    health(path, context)
+    text = path.read_text(encoding="utf-8")
+    path.write_text(f"{text}\nfreshness: {{target: 15m}}\n", encoding="utf-8")
+    with pytest.raises(
+        AirflowFailException, match="the copy is 16 min 40 s old, and may be 15 min"
+    ):
+        health(path, context)
+    path.write_text(f"{text}\nfreshness: {{target: 1h}}\n", encoding="utf-8")
+    health(path, context)
+    path.write_text(f"{text}\nfreshness: {{target: 15m}}\n", encoding="utf-8")
+    store.want(SHOP, Wanted.STOP)
+    health(path, context)

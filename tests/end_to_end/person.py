@@ -6,6 +6,7 @@ be seen afterwards, and every wait has an end.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -126,6 +127,10 @@ class Person:
         frame.get_by_role("link", name=pipeline, exact=True).click()
         frame.get_by_role("heading", name=pipeline).wait_for()
         return frame
+
+    def tab_of(self, frame: FrameLocator, name: str) -> None:
+        """Open one of the tabs of a pipeline's page; beside its name may be a number."""
+        frame.get_by_role("tab", name=re.compile(f"^{name}")).click()
 
     def answer(self, frame: FrameLocator, verb: str, look: Callable[[], None]) -> None:
         """Press a button of our page, look at its question, and say yes."""

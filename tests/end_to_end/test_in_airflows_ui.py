@@ -116,6 +116,7 @@ def approved_resync(shop: ShopInAirflow, person: Person) -> None:
     shop.wait(lambda: shop.airflow.has_left_worker(run_id, "approve"), "the end of asking")
     person.approve(question)
     page = person.cdc_page(shop.copy.shop.name)
+    person.tab_of(page, "Requests")
     asked = page.locator("article.request").filter(has_text="resync of")
     person.await_seen(asked.get_by_text("done", exact=True), "the end of the resync")
     assert "asked by admin" in asked.inner_text()
@@ -124,13 +125,17 @@ def approved_resync(shop: ShopInAirflow, person: Person) -> None:
 
 
 def watch(shop: ShopInAirflow, person: Person, page: FrameLocator) -> None:
-    """See a change of the source go by, the bars whole and the lag gone."""
+    """See a change of the source go by, the table consistent and the lag gone."""
     shop.copy.shop.change(1)
     changes = page.locator("[data-fact='Changes/s']")
     changes.get_by_text(re.compile("^[1-9].* in all$")).wait_for()
     page.locator("[data-fact='Lag'] .number").get_by_text("0 s", exact=True).wait_for()
+    person.tab_of(page, "Tables")
     orders = page.locator(f"[data-table='{shop.table('orders')}']")
-    assert orders.get_by_role("img", name="8 of 8 splits are read").is_visible()
+    orders.get_by_text("consistent", exact=True).wait_for()
+    orders.get_by_role("button", name=shop.table("orders"), exact=True).click()
+    page.get_by_text("8/8 splits").wait_for()
+    person.tab_of(page, "Stream")
     page.get_by_text("the same: nothing waits").wait_for()
     page.locator(".u-wrap canvas").first.wait_for()
     person.seen("4-page")
@@ -152,6 +157,7 @@ def backfill(shop: ShopInAirflow, person: Person) -> None:
 def pause_and_resume(shop: ShopInAirflow, person: Person) -> None:
     """Pause by our page: nothing is connected any more; then let it go on."""
     page = person.cdc_page(shop.copy.shop.name)
+    person.tab_of(page, "Requests")
     days = page.locator("article.request").filter(has_text=f"from {shop.day(2)} 00:00:00")
     person.await_seen(days.get_by_text("done", exact=True), "the end of the backfill")
     assert shop.connections() > 0

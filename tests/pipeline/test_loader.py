@@ -106,6 +106,10 @@ WRONG = [
     ("DR_DSN", f"DR_DSN\n{_BACKFILL}{{column: at, timezone: Europe/Berlni}}", 8, "mean Europe/B"),
     ("DR_DSN", f"DR_DSN\n{_BACKFILL}{{column: at, timezone: UTC, epoch: seconds}}", 8, "not both"),
     ("DR_DSN", f"DR_DSN\n{_BACKFILL}{{timezone: UTC}}", 8, "'column' is missing"),
+    ("DR_DSN", "DR_DSN\nfreshness: {target: 15 minutes}", 7, "as in 15m"),
+    ("DR_DSN", "DR_DSN\nfreshness: {target: 0s}", 7, "not a span of time"),
+    ("DR_DSN", "DR_DSN\nfreshness: {target: 1.5h}", 7, "not a span of time"),
+    ("DR_DSN", "DR_DSN\nfreshness: 15m", 7, "settings below it: target"),
     ("DR_DSN", "DR_DSN\nstream:\n  start: earliest", 8, "not in this release"),
     ("DR_DSN", "DR_DSN\nstream:\n  start: {gtid: x}", 8, "not in this release"),
     ("DR_DSN", "DR_DSN\nstream:\n  stop: latest", 8, "mode: bounded"),
@@ -206,6 +210,15 @@ def test_the_assigners_port_may_be_one_or_a_range(port: str, ports: tuple[int, i
     found = parse_pipeline(f"{SMALL}spark: {{assigner_port: {port}}}\n").model.spark.assigner_ports
     assert (found[0], found[-1]) == ports
     assert tuple(parse_pipeline(SMALL).model.spark.assigner_ports) == (0,)
+
+
+@pytest.mark.parametrize(
+    ("target", "seconds"), [("90", 90), ("90s", 90), ("15m", 900), ("2 h", 7200), ("1d", 86_400)]
+)
+def test_a_target_of_freshness_is_a_number_with_its_unit(target: str, seconds: int) -> None:
+    model = parse_pipeline(f"{SMALL}freshness: {{target: {target}}}\n").model
+    assert model.freshness.target_s == seconds
+    assert parse_pipeline(SMALL).model.freshness.target_s is None
 
 
 @pytest.mark.parametrize("port", ["80", "47019-47000", "65536", "any", "0", "true"])

@@ -187,7 +187,7 @@ def test_many_rows_are_told_about_by_their_boundaries(
     plan(run)
     snapshot_done(shop, run)
     hand_off(run)
-    monkeypatch.setattr(estimating, "_COUNTED", 100)
+    monkeypatch.setattr(estimating, "MOST_COUNTED", 100)
     monkeypatch.setattr(estimating, "_ROWS_A_LOOK", 50)
     (found,) = estimate(run, resync_scope(run, names(shop, name))).tables
     assert (found.source_rows, found.sink_rows) == (950, 0)

@@ -2,98 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_cdc_provider.core.identifiers import PipelineName
-from airflow_cdc_provider.core.lifecycle import Phase, Wanted
-from airflow_cdc_provider.core.records import StreamState
+from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
 from tests.airflow.conftest import airflow_db  # noqa: F401 - a fixture
-from tests.behaviours.state_behaviours import at, plan_of
-
-if TYPE_CHECKING:
-    from fastapi.testclient import TestClient
-    from httpx2 import Response
-
-SHOP = PipelineName("web_shop")
-SHOP_DAG = "web_shop__sync"
-ROLES = ("VIEWER", "USER", "OP", "ADMIN")
-PIPELINE = """
-pipeline: {name}
-source: {{conn_id: web_source, tables: ["shop.*"]}}
-sink: {{conn_id: web_sink, route: {{"shop.*": "copy.*"}}}}
-state: {{{state}}}
-stream: {{mode: continuous}}
-"""
-
-
-def pipeline_dags(
-    folder: Path,
-    names: Sequence[str],
-    *,
-    state: str = "conn_id: web_state",
-    only_sync: bool = False,
-) -> None:
-    """Have Airflow know the DAGs of pipelines, as its DAG processor would."""
-    from airflow.dag_processing.bundles.manager import DagBundlesManager  # noqa: PLC0415
-    from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db  # noqa: PLC0415
-
-    from airflow_cdc_provider.operators.dags import cdc_dags  # noqa: PLC0415
-
-    for name in names:
-        path = folder / f"{name}.yaml"
-        path.write_text(PIPELINE.format(name=name, state=state), encoding="utf-8")
-    made = cdc_dags(folder, {})
-    if only_sync:
-        made = {dag_id: dag for dag_id, dag in made.items() if dag_id.endswith("__sync")}
-    DagBundlesManager().sync_bundles_to_db()  # type: ignore[no-untyped-call]
-    bag = DagBag(os.devnull)
-    for dag in made.values():
-        bag.bag_dag(dag)
-    sync_bag_to_db(bag, "dags-folder", None)
-
-
-@dataclass
-class Page:
-    """The app, asked as somebody."""
-
-    client: TestClient
-    tokens: dict[str, str]
-
-    def ask(self, method: str, path: str, *, role: str | None = "ADMIN", **more: Any) -> Response:
-        """Send a request; a role of None is nobody."""
-        headers = dict(more.pop("headers", {}))
-        if role is not None:
-            headers["Authorization"] = f"Bearer {self.tokens[role]}"
-        self.client.cookies.clear()
-        answer: Response = self.client.request(method, f"/cdc{path}", headers=headers, **more)
-        return answer
-
-    def get(self, path: str, *, role: str | None = "ADMIN", **more: Any) -> Response:
-        return self.ask("GET", path, role=role, **more)
-
-    def post(self, path: str, body: Any, *, role: str | None = "ADMIN", **more: Any) -> Response:
-        return self.ask("POST", path, role=role, json=body, **more)
-
-    def airflow(self, method: str, path: str, body: Any = None) -> Response:
-        """Ask Airflow's own API, as an administrator."""
-        headers = {"Authorization": f"Bearer {self.tokens['ADMIN']}"}
-        self.client.cookies.clear()
-        answer: Response = self.client.request(method, path, json=body, headers=headers)
-        return answer
-
-    def row(self, name: str) -> dict[str, Any]:
-        """Return a pipeline's row of the list."""
-        rows = self.get("/api/pipelines").json()["pipelines"]
-        (found,) = [row for row in rows if row["pipeline"] == name]
-        return dict(found)
+from tests.web.serving import browser, lively, served, tab  # noqa: F401 - fixtures
+from tests.web.shop import ROLES, SHOP, Page, pipeline_dags
 
 
 @pytest.fixture(scope="session")
@@ -146,16 +65,3 @@ def store(page: Page, state_dsn: str) -> Iterator[SqlStateStore]:
     opened.want(SHOP, Wanted.RUN)
     yield opened
     opened.close()
-
-
-def streaming(store: SqlStateStore, name: PipelineName = SHOP, **told: Any) -> int:
-    """Bring a pipeline of one table to where its stream runs; returns the generation."""
-    generation = store.take_over(name, "the test").generation
-    store.start_plan(name, generation, "plan-1", [plan_of()])
-    phase = store.ensure(name).phase
-    for to in (Phase.PLANNING, Phase.SNAPSHOT, Phase.HANDED_OFF, Phase.STREAMING):
-        store.move(name, generation, expected=phase, to=to)
-        phase = to
-    beat: dict[str, Any] = {"position": at(4), "heartbeat_us": store.now_us(), **told}
-    store.beat(name, generation, StreamState(**beat))
-    return generation

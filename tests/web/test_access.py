@@ -15,7 +15,7 @@ from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.state.store import SqlStateStore
 from tests.behaviours.request_behaviours import request_of
 from tests.behaviours.state_behaviours import at
-from tests.web.conftest import ROLES, SHOP, SHOP_DAG, Page, streaming
+from tests.web.shop import ROLES, SHOP, SHOP_DAG, Page, streaming
 
 ONE = f"/api/pipelines/{SHOP_DAG}/{SHOP}"
 READS = ("/page", "/static/app.js", "/api/pipelines", ONE, f"{ONE}/samples")

@@ -5,263 +5,31 @@ Screenshots are left in the folder that `CDC_SCREENSHOTS` names, for people to l
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Collection, Iterator
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from collections.abc import Collection
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import pytest
 
-from airflow_cdc_provider.core.errors import CdcError, RowRefusedError
-from airflow_cdc_provider.core.findings import Finding, Level, PipelineCode
-from airflow_cdc_provider.core.identifiers import PipelineName, TableId
-from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase, Wanted
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.lifecycle import Phase, Wanted
 from airflow_cdc_provider.core.log_reach import LogReach
 from airflow_cdc_provider.core.records import NoteKind, PlanOrigin, StreamState
-from airflow_cdc_provider.core.requests import RequestKind, RequestStatus, Scope
+from airflow_cdc_provider.core.requests import RequestKind, RequestStatus
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.state.store import SqlStateStore
-from tests.behaviours.request_behaviours import request_of
-from tests.behaviours.state_behaviours import at, plan_of, report_of, splits_of
-from tests.servers.browser import shot, started
-from tests.servers.packages import PackagesUnavailableError
-from tests.servers.throwaway import free_port
-from tests.web.conftest import SHOP, SHOP_DAG, Page, pipeline_dags, streaming
+from tests.behaviours.state_behaviours import at
+from tests.servers.browser import shot
+from tests.web.serving import BUSY, NASTY, QUIET, Served, framed, of, opened, themed
+from tests.web.shop import SHOP, SHOP_DAG, Page, streaming
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, FrameLocator
+    from playwright.sync_api import Browser
     from playwright.sync_api import Page as Tab
 
 pytestmark = pytest.mark.timeout(300)
-NASTY = '<img src=x onerror="document.title=1">'
-BUSY, QUIET = PipelineName("web_warehouse"), PipelineName("web_archive")
-_START_S = 200.0
-
-
-@dataclass(frozen=True)
-class Served:
-    """The API server and somebody's way in."""
-
-    url: str
-    tokens: dict[str, str]
-
-
-@pytest.fixture(scope="module")
-def served(page: Page, web_folder: Path) -> Iterator[Served]:
-    """An API server on the metadata database that this process has made."""
-    folder = web_folder / "pipelines"
-    pipeline_dags(folder, [str(BUSY), str(QUIET)])
-    port = free_port()
-    url = f"http://127.0.0.1:{port}/af"
-    command = ["api-server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    log = web_folder / "api-server.log"
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", "airflow", *command],
-            env={**os.environ, "AIRFLOW__API__BASE_URL": url},
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            _await(f"{url}/api/v2/monitor/health", process, log)
-            yield Served(url, page.tokens)
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait(30)
-
-
-def _await(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + _START_S
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            with urllib.request.urlopen(url, timeout=5):
-                return
-        except (OSError, urllib.error.URLError):
-            time.sleep(0.3)
-    raise AssertionError(f"the API server did not start:\n{log.read_text()[-3000:]}")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    try:
-        with started() as browser:
-            yield browser
-    except PackagesUnavailableError as error:
-        pytest.skip(f"no chromium: {error}")
-
-
-@pytest.fixture
-def tab(browser: Browser, served: Served) -> Iterator[Tab]:
-    """An administrator's tab; a script's error or a refused file fails the test."""
-    yield from opened(browser, served, "ADMIN")
-
-
-def opened(browser: Browser, served: Served, role: str) -> Iterator[Tab]:
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, locale="en-GB")
-    context.add_cookies([{"name": "_token", "value": served.tokens[role], "url": served.url}])
-    wrong: list[str] = []
-    tab = context.new_page()
-    tab.set_default_timeout(20_000)
-    tab.on("pageerror", lambda error: wrong.append(str(error)))
-    tab.on(
-        "console",
-        lambda said: wrong.append(said.text) if "Content Security Policy" in said.text else None,
-    )
-    yield tab
-    context.close()
-    assert wrong == []
-
-
-def themed(tab: Tab, served: Served, theme: str) -> None:
-    """Choose light or dark as a person does in Airflow's own menu."""
-    tab.add_init_script(f"localStorage.setItem('theme', '{theme}')")
-
-
-# --- what there is to be seen --------------------------------------------------------------------
-
-
-@pytest.fixture
-def lively(store: SqlStateStore) -> SqlStateStore:
-    """Three pipelines: one that streams with all there can be, one that reads, one that failed."""
-    _warehouse(store)
-    generation = store.take_over(SHOP, "airflow dag web_shop__sync").generation
-    store.start_plan(SHOP, generation, "p", [plan_of(TableId("shop", "orders"))])
-    store.add_splits(SHOP, generation, splits_of(30, TableId("shop", "orders")))
-    for to in (Phase.PLANNING, Phase.SNAPSHOT):
-        store.move(SHOP, generation, expected=store.ensure(SHOP).phase, to=to)
-    for number, split in enumerate(splits_of(30, TableId("shop", "orders"))[:14]):
-        if number < 12:
-            report = report_of(split, rows=40)
-            store.mark_split(SHOP, generation, split, SplitStatus.FINISHED, report=report)
-        else:
-            store.mark_split(SHOP, generation, split, SplitStatus.READING)
-    archive = streaming(store, QUIET, heartbeat_us=store.now_us() - 600_000_000)
-    store.want(QUIET, Wanted.RUN)
-    store.move(QUIET, archive, expected=Phase.STREAMING, to=Phase.FAILED, error=str(_refusal()))
-    return store
-
-
-def _refusal() -> CdcError:
-    return RowRefusedError(
-        "the sink refused a row: Duplicate entry '7' for key 'email' (1062)",
-        where="copy.customers, key 7, behind binlog.000003:1234",
-        risk="none of this batch was kept; the stream stands at its last commit",
-        remedy="remove the row that holds the value at the sink, then `resume`",
-    )
-
-
-def _warehouse(store: SqlStateStore) -> None:
-    """A stream of an hour, with tables in every phase and requests in every status."""
-    generation = store.take_over(BUSY, "test").generation
-    store.forget(BUSY, generation)
-    store.want(BUSY, Wanted.RUN)
-    names = ("orders", "order_lines", "customers", "products", "stock", NASTY)
-    tables = [TableId("shop", name) for name in names]
-    generation = store.take_over(BUSY, "airflow dag web_warehouse__sync").generation
-    store.start_plan(BUSY, generation, "p", [plan_of(table) for table in tables])
-    for table in tables:
-        splits = splits_of(80, table)
-        store.add_splits(BUSY, generation, splits)
-        store.finish_planning(BUSY, generation, table)
-        store.finish_splits(
-            BUSY, generation, [(each, report_of(each, rows=1234)) for each in splits]
-        )
-        store.mark_table(BUSY, generation, table, TablePhase.CONSISTENT)
-    store.mark_table(BUSY, generation, tables[1], TablePhase.FAILED, str(_refusal()))
-    store.mark_table(BUSY, generation, tables[2], TablePhase.PAUSED)
-    store.mark_table(BUSY, generation, tables[3], TablePhase.CATCHING_UP)
-    for to in (Phase.PLANNING, Phase.SNAPSHOT, Phase.HANDED_OFF, Phase.STREAMING):
-        store.move(BUSY, generation, expected=store.ensure(BUSY).phase, to=to)
-    _beats(store, generation, tables[3])
-    reach = LogReach(files=12, kept_bytes=12 << 30, applied_bytes=9 << 30, kept_s=259_200)
-    store.keep_note(BUSY, NoteKind.LOG_REACH, asdict(reach))
-    found = Finding(
-        PipelineCode.PIPELINE_ENDED,
-        Level.WARN,
-        f"shop.{NASTY}",
-        "the stream ended for good",
-        why="nothing is copied",
-        fix="`reset` the pipeline",
-    )
-    kept = {"counts": {"warn": 1, "info": 2}, "findings": [found.to_json()]}
-    store.keep_note(BUSY, NoteKind.PREFLIGHT, kept)
-    for name, status, rows in (
-        ("nightly-1", RequestStatus.ASKED, 0),
-        ("resync-k7m2", RequestStatus.READING, 21_000),
-        ("resync-big", RequestStatus.WAITING, 0),
-    ):
-        _ask(store, generation, name, status, rows)
-    store.tell(BUSY, f"a table was changed: {NASTY}", level="warning")
-
-
-def _ask(
-    store: SqlStateStore, generation: int, name: str, status: RequestStatus, rows: int
-) -> None:
-    is_waiting = status is RequestStatus.WAITING
-    asked = store.ask(
-        replace(
-            request_of(),
-            pipeline=BUSY,
-            request_id=name,
-            kind=RequestKind.RESYNC,
-            scope=Scope((TableId("shop", "stock"),)),
-            asked_by="ada in Airflow",
-            asked_us=store.now_us(),
-            estimated_rows=98_720,
-            status=RequestStatus.WAITING if is_waiting else RequestStatus.ASKED,
-        )
-    )
-    if status is RequestStatus.READING:
-        store.move_request(BUSY, generation, name, expected=RequestStatus.ASKED, to=status)
-        store.note_request(generation, replace(asked, status=status, rows=rows, splits=17))
-
-
-def _beats(store: SqlStateStore, generation: int, catching_up: TableId) -> None:
-    """Tell of the last day, a sample a minute at most."""
-    now, clock = store.now_us(), store._clock
-    changes = 0
-    moments = [now - minute * 300_000_000 for minute in range(280, 3, -2)]
-    moments += [now - tens * 10_000_000 for tens in range(90, -1, -1)]
-    for number, moment in enumerate(moments):
-        wave = (number % 50) / 50
-        changes += int((400 + 900 * wave) * (600 if number < 139 else 10))
-        lag_us = int(400_000 + 1_800_000 * wave) if number % 100 > 6 else 9_000_000
-        state = StreamState(
-            at(4_000 + number),
-            source_end=at(4_100 + len(moments)),
-            changes=changes,
-            transactions=changes // 3,
-            lag_us=lag_us,
-            heartbeat_us=now,
-            inconsistent=(catching_up,),
-        )
-        store._clock = lambda at_us=moment: at_us  # type: ignore[misc]
-        store.beat(BUSY, generation, state)
-    store._clock = clock
-    store.renew_lease(BUSY, generation, 3600)
-
-
-# --- the tests ---------------------------------------------------------------------------------
-
-
-def framed(tab: Tab, served: Served, search: str = "") -> FrameLocator:
-    """Open the page within Airflow's UI."""
-    inner = f"/af/cdc/page{search}" if search else ""
-    tab.goto(f"{served.url}/plugin/cdc{inner}")
-    return tab.frame_locator("iframe[title='CDC']")
-
-
-def of(name: PipelineName) -> str:
-    return f"?dag_id={name}__sync&pipeline={name}"
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -277,7 +45,7 @@ def test_the_navigation_leads_to_the_list_and_the_list_to_a_pipeline(
     assert frame.locator("html").get_attribute("data-theme") == theme
     shot(tab, f"list-{theme}")
     row.get_by_role("link").click()
-    frame.get_by_role("heading", name="Tables (6)").wait_for()
+    frame.get_by_role("tab", name="Tables 6").wait_for()
     frame.locator(".u-wrap canvas").first.wait_for()
     assert f"pipeline={BUSY}" in tab.url
     shot(tab, f"pipeline-{theme}")
@@ -291,12 +59,13 @@ def test_on_a_narrow_screen_nothing_is_wider_than_the_screen(
     tab: Tab, served: Served, lively: SqlStateStore, theme: str
 ) -> None:
     themed(tab, served, theme)
-    tab.set_viewport_size({"width": 400, "height": 800})
-    for name, search in (("list", ""), ("pipeline", of(BUSY)), ("failed", of(QUIET))):
-        tab.goto(f"{served.url}/cdc/page{search}")
-        tab.locator("main[data-state='fresh']").wait_for()
-        shot(tab, f"narrow-{name}-{theme}")
-        assert tab.evaluate("document.documentElement.scrollWidth") <= 400
+    for width in (400, 800):
+        tab.set_viewport_size({"width": width, "height": 800})
+        for name, search in (("list", ""), ("pipeline", of(BUSY)), ("failed", of(QUIET))):
+            tab.goto(f"{served.url}/cdc/page{search}")
+            tab.locator("main[data-state='fresh']").wait_for()
+            shot(tab, f"narrow-{width}-{name}-{theme}")
+            assert tab.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_numbers_follow_the_state(tab: Tab, served: Served, store: SqlStateStore) -> None:
@@ -312,14 +81,16 @@ def test_numbers_follow_the_state(tab: Tab, served: Served, store: SqlStateStore
 def test_the_reach_of_the_log_and_what_preflight_found_are_shown(
     tab: Tab, served: Served, lively: SqlStateStore
 ) -> None:
-    tab.goto(f"{served.url}/cdc/page{of(BUSY)}")
+    tab.goto(f"{served.url}/cdc/page{of(BUSY)}#stream")
     kept = tab.locator("dl.position").filter(has_text="The source keeps")
     kept.wait_for()
     text = kept.inner_text()
     assert "log of the last 3 days" in text
     assert "12.9\u00a0GB in 12 files" in text
+    shot(tab, "stream")
+    tab.get_by_role("tab", name="Preflight 1").click()
     tab.locator("details.finding summary").click()
-    tab.get_by_text("`reset` the pipeline", exact=True).wait_for()
+    tab.get_by_text("reset the pipeline", exact=True).wait_for()
     tab.get_by_text("airflow cdc reset").wait_for()
     tab.get_by_text("And 2 more").wait_for()
     shot(tab, "preflight")
@@ -335,7 +106,7 @@ def test_a_position_is_said_to_be_outside_the_log_only_if_it_is_known_to_be(
         (replace(unknown, is_outside=True), "position is not in them"),
     ):
         lively.keep_note(BUSY, NoteKind.LOG_REACH, asdict(reach))
-        tab.goto(f"{served.url}/cdc/page{of(BUSY)}")
+        tab.goto(f"{served.url}/cdc/page{of(BUSY)}#stream")
         kept.get_by_text(words).wait_for()
 
 
@@ -405,6 +176,8 @@ def test_a_request_is_cancelled_and_one_that_waits_is_approved(
     tab: Tab, served: Served, lively: SqlStateStore
 ) -> None:
     frame = framed(tab, served, of(BUSY))
+    frame.get_by_role("tab", name="Requests 3 open").click()
+    shot(tab, "requests")
     for name, verb in (("nightly-1", "Cancel"), ("resync-big", "Approve")):
         frame.locator(f"[data-request='{name}']").get_by_role("button", name=verb).click()
         frame.get_by_role("dialog").get_by_role("button", name=verb).click()
@@ -412,7 +185,27 @@ def test_a_request_is_cancelled_and_one_that_waits_is_approved(
     asked = {each.request_id: each.status for each in lively.requests(BUSY)}
     assert asked["nightly-1"] is RequestStatus.CANCELLED
     assert asked["resync-big"] is RequestStatus.ASKED
-    frame.locator("[data-request='nightly-1']").get_by_text("cancelled").wait_for()
+    ended = frame.locator("[data-request='nightly-1']")
+    ended.get_by_text("cancelled").wait_for()
+    assert ended.locator(".bar").count() == 0
+
+
+@pytest.mark.parametrize(
+    ("verb", "status"),
+    [("Approve", RequestStatus.ASKED), ("Reject", RequestStatus.CANCELLED)],
+)
+def test_a_request_that_waits_is_answered_at_the_top(
+    tab: Tab, served: Served, lively: SqlStateStore, verb: str, status: RequestStatus
+) -> None:
+    tab.goto(f"{served.url}/cdc/page{of(BUSY)}")
+    question = tab.locator("[data-approval='resync-big']")
+    question.get_by_text("Let request resync-big read about 98,720 rows again?").wait_for()
+    assert "1 to approve" in tab.locator("[data-fact='Open requests']").inner_text()
+    question.get_by_role("button", name=verb).click()
+    tab.get_by_role("dialog").get_by_role("button", name=verb).click()
+    question.wait_for(state="detached")
+    (asked,) = [each for each in lively.requests(BUSY) if each.request_id == "resync-big"]
+    assert asked.status is status
 
 
 def test_a_table_begins_again_and_one_that_is_not_copied_is_added(
@@ -444,15 +237,22 @@ def test_a_resync_is_a_dry_run_first_and_only_then_asked_for(
     tab.goto(f"{served.url}/cdc/page{of(BUSY)}")
     tab.get_by_role("button", name="Resync…").click()
     dialog = tab.get_by_role("dialog")
-    dialog.get_by_label("Tables").select_option("shop.stock")
+    assert dialog.get_by_role("button", name="Dry run").is_disabled()
+    dialog.get_by_role("checkbox", name="shop.stock").check()
     assert dialog.get_by_role("button", name="Read again").is_disabled()
     dialog.get_by_role("button", name="Dry run").click()
     run_id = run_of(page, dag, dry_run=True)
     estimated(f"{BUSY}__resync", run_id)
     dialog.get_by_text("Rows at the source, about: 98,720").wait_for()
     dialog.get_by_text("shop.stock: about 98,720 rows").wait_for()
+    assert dialog.get_by_role("button", name="Read again").get_attribute("class") == "primary"
+    assert dialog.get_by_role("button", name="Dry run").get_attribute("class") == ""
+    link = dialog.get_by_role("link", name="Open the dry run")
+    assert link.get_attribute("href") == f"../dags/{BUSY}__resync/runs/{quote(run_id, safe='')}"
     shot(tab, "resync")
     dialog.get_by_text("Some rows of one table").click()
+    dialog.get_by_text("To key (id), not included").wait_for()
+    shot(tab, "resync-rows")
     dialog.get_by_label("From key").fill("7")
     assert dialog.get_by_role("button", name="Read again").is_disabled()  # not what was estimated
     dialog.get_by_label("From key").fill("")
@@ -460,7 +260,13 @@ def test_a_resync_is_a_dry_run_first_and_only_then_asked_for(
     estimated(f"{BUSY}__resync", run_of(page, dag, dry_run=True, but={run_id}))
     dialog.get_by_role("button", name="Read again").click()
     dialog.wait_for(state="detached")
-    run_of(page, dag, dry_run=False)
+    begun = run_of(page, dag, dry_run=False)
+    notice = tab.get_by_role("status").filter(has_text=f"Run {begun} of {BUSY}__resync begins")
+    shot(tab, "notice")
+    link = notice.get_by_role("link", name="Open it")
+    assert link.get_attribute("href") == f"../dags/{BUSY}__resync/runs/{quote(begun, safe='')}"
+    notice.get_by_role("button", name="Close").click()
+    notice.wait_for(state="detached")
 
 
 def run_of(page: Page, dag: str, *, dry_run: bool, but: Collection[str] = ()) -> str:
@@ -503,7 +309,7 @@ def estimated(dag_id: str, run_id: str) -> None:
 
 def test_what_a_table_is_called_is_text(tab: Tab, served: Served, lively: SqlStateStore) -> None:
     tab.goto(f"{served.url}/cdc/page{of(BUSY)}")
-    tables = tab.locator("article.table strong")
+    tables = tab.locator("tr[data-table] .name")
     tables.first.wait_for()
     assert str(TableId("shop", NASTY)) in tables.all_inner_texts()
     assert tab.locator("main img").count() == 0
@@ -517,7 +323,9 @@ def test_who_may_only_look_finds_no_button_to_press(
     for tab in opened(browser, served, "VIEWER"):
         tab.goto(f"{served.url}/cdc/page{of(SHOP)}")
         tab.get_by_role("button", name="Pause").wait_for()
-        assert tab.locator("main button:enabled").count() == 0
+        # tabs and rows that open only show
+        asking = "main button:enabled:not([role=tab]):not(.opener)"
+        assert tab.locator(asking).count() == 0
 
 
 def test_a_server_that_is_gone_is_told_and_what_is_shown_stays(

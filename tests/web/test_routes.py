@@ -27,7 +27,7 @@ from airflow_cdc_provider.web.known import KnownDag
 from airflow_cdc_provider.web.nobody import with_nobody
 from tests.behaviours.request_behaviours import request_of
 from tests.behaviours.state_behaviours import ORDERS, at, counted, plan_of, report_of, splits_of
-from tests.web.conftest import SHOP, SHOP_DAG, Page, pipeline_dags, streaming
+from tests.web.shop import SHOP, SHOP_DAG, Page, pipeline_dags, streaming
 
 ONE = f"/api/pipelines/{SHOP_DAG}/{SHOP}"
 NASTY = '<img src=x onerror="alert(1)">'

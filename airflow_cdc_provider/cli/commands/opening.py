@@ -39,7 +39,8 @@ def looked_at(options: Options, lookup: Lookup, screen: Screen) -> Run:
 
 def status_of(run: Run) -> PipelineStatus:
     """Return what is remembered of the pipeline."""
-    return status_step(run.store, run.name, now_us=run.store.now_us())
+    target_s = run.model.freshness.target_s
+    return status_step(run.store, run.name, now_us=run.store.now_us(), freshness_s=target_s)
 
 
 def confirm(options: Options, screen: Screen, question: str) -> None:

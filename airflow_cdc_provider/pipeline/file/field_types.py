@@ -16,6 +16,8 @@ from airflow_cdc_provider.pipeline.file.problems import WrongValueError
 LARGEST_SERVER_ID = 2**32 - 1
 SINKS_TO_COME = ("postgres", "delta", "iceberg", "parquet")
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_DURATION = re.compile(r"([0-9]+)\s*(s|m|h|d)")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _RANGE = re.compile(r"([0-9]+)\s*(?:-\s*([0-9]+))?")
 _LATER = "not in this release"
 
@@ -163,6 +165,27 @@ def _time_zone(value: Any) -> Any:
     return value
 
 
+def _duration(value: Any) -> str:
+    """Return a span of time as whole seconds, minutes, hours or days: `15m`."""
+    text = f"{value}s" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    found = _DURATION.fullmatch(text.strip())
+    if found is None or int(found[1]) == 0:
+        raise WrongValueError(
+            f"{value!r} is not a span of time", "write a whole number with s, m, h or d, as in 15m"
+        )
+    return f"{int(found[1])}{found[2]}"
+
+
+def seconds_of(duration: str) -> int:
+    """Return how many seconds a `Duration` is."""
+    return int(duration[:-1]) * _SECONDS[duration[-1]]
+
+
+Duration = Annotated[
+    str,
+    BeforeValidator(_duration),
+    WithJsonSchema({"type": ["string", "integer"], "pattern": r"^[0-9]+\s*(s|m|h|d)$"}),
+]
 Name = Annotated[str, BeforeValidator(_name)]
 TimeZone = Annotated[str, BeforeValidator(_time_zone)]
 Pattern = Annotated[str, BeforeValidator(_pattern)]

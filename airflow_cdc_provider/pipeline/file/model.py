@@ -17,6 +17,7 @@ from airflow_cdc_provider.core.jobspec import ANY_PORT, ApplyMode, StreamMode
 from airflow_cdc_provider.core.schema_changes import SchemaPolicy
 from airflow_cdc_provider.pipeline.file.field_types import (
     ConnectionId,
+    Duration,
     EnvironmentName,
     FolderPath,
     Name,
@@ -30,6 +31,7 @@ from airflow_cdc_provider.pipeline.file.field_types import (
     StreamStart,
     StreamStop,
     TimeZone,
+    seconds_of,
 )
 from airflow_cdc_provider.pipeline.file.patterns import Route, TablePattern, parse_routes
 from airflow_cdc_provider.pipeline.file.problems import WrongValueError
@@ -342,6 +344,23 @@ class RequestsSection(Section):
     )
 
 
+class FreshnessSection(Section):
+    """How old the copy may be."""
+
+    target: Duration | None = Field(
+        default=None,
+        description="The copy may be as old as this: the stream's lag, and between runs the time "
+        "since the last one reached the end of the log, too. Older is a problem: `status`, the CDC "
+        "page, the notifier and the health task say so. A whole number with `s`, `m`, `h` or `d`. "
+        "Without it no age is judged.",
+        examples=["15m"],
+    )
+
+    @property
+    def target_s(self) -> int | None:
+        return None if self.target is None else seconds_of(self.target)
+
+
 class BackfillTable(Section):
     """How the windows of `<pipeline>__backfill` find a table's rows."""
 
@@ -436,6 +455,9 @@ class PipelineFile(Section):
     )
     requests: RequestsSection = Field(
         default_factory=RequestsSection, description="What is asked of the pipeline while it lives."
+    )
+    freshness: FreshnessSection = Field(
+        default_factory=FreshnessSection, description="How old the copy may be."
     )
     backfill: dict[Pattern, BackfillTable] = Field(
         default_factory=dict,

@@ -1,41 +1,78 @@
-"""What the CDC page must know of a pipeline to look at it: its name, and where its state is.
+"""What the CDC page must know of a pipeline: its name, where its state is, what it copies.
 
 The API server need not have the pipeline files. So the task that streams carries this in its DAG's
-serialised form, as text. It names a connection or a variable and holds no secret.
+serialised form, as text. It names connections or variables and holds no secret.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from airflow_cdc_provider.pipeline.connections import STATE_SUFFIX
-from airflow_cdc_provider.pipeline.file.model import PipelineFile
+from airflow_cdc_provider.pipeline.file.model import PipelineFile, SinkSection
 
 
 @dataclass(frozen=True, slots=True)
-class ShownPipeline:
-    """A pipeline as a DAG names it; of the three last ones at most one is not empty."""
+class StatePlace:
+    """Where the state of a pipeline is; at most one is not empty."""
 
-    name: str
     conn_id: str = ""
     dsn_env: str = ""
     file: str = ""
     """Of SQLite, beside the pipeline file."""
 
+    def __bool__(self) -> bool:
+        return bool(self.conn_id or self.dsn_env or self.file)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPipeline:
+    """A pipeline as a DAG names it; what a DAG of an older release does not say is empty."""
+
+    name: str
+    conn_id: str = ""
+    dsn_env: str = ""
+    file: str = ""
+    source: str = ""
+    """The connection, or the variable with its DSN."""
+    sink: str = ""
+    """The connection, the variable or the folder."""
+    mode: str = ""
+    """`continuous` or `bounded`."""
+    freshness_s: int = 0
+    """How old the copy may be; 0 where the file does not say."""
+    refused: str = ""
+    """Why nothing of it may start, as the error was printed: its file is wrong, or clashes."""
+
     @classmethod
-    def of(cls, model: PipelineFile, path: str | Path) -> ShownPipeline:
+    def of(cls, model: PipelineFile, path: str | Path, *, refused: str = "") -> ShownPipeline:
         """Take it from a pipeline file."""
         if model.state is None:
-            file = Path(path).resolve().with_suffix(STATE_SUFFIX)
-            return cls(model.pipeline, file=str(file))
-        return cls(model.pipeline, model.state.conn_id or "", model.state.dsn_env or "")
+            place = StatePlace(file=str(Path(path).resolve().with_suffix(STATE_SUFFIX)))
+        else:
+            place = StatePlace(model.state.conn_id or "", model.state.dsn_env or "")
+        return cls(
+            model.pipeline,
+            place.conn_id,
+            place.dsn_env,
+            place.file,
+            source=model.source.conn_id or model.source.dsn_env or "",
+            sink=_sink(model.sink),
+            mode=model.stream.mode,
+            freshness_s=model.freshness.target_s or 0,
+            refused=refused,
+        )
+
+    @property
+    def place(self) -> StatePlace:
+        return StatePlace(self.conn_id, self.dsn_env, self.file)
 
     def to_text(self) -> str:
         """Return the form in which a task carries it; the form only grows."""
         form = {"pipeline": self.name}
-        form |= {key: text for key in _PLACES if (text := getattr(self, key))}
+        form |= {key: value for key in _OTHERS if (value := getattr(self, key))}
         return json.dumps(form, sort_keys=True)
 
     @classmethod
@@ -43,10 +80,15 @@ class ShownPipeline:
         """Read what `to_text` wrote; None if there is none, or of another making."""
         try:
             form = json.loads(text)
-            places = {key: str(form.get(key, "")) for key in _PLACES}
-            return cls(str(form["pipeline"]), **places)
+            texts = {key: str(form.get(key, "")) for key in _OTHERS if key != "freshness_s"}
+            freshness_s = int(form.get("freshness_s", 0))
+            return cls(str(form["pipeline"]), **texts, freshness_s=freshness_s)
         except (ValueError, TypeError, KeyError, AttributeError):
             return None
 
 
-_PLACES = ("conn_id", "dsn_env", "file")
+def _sink(sink: SinkSection) -> str:
+    return str(getattr(sink, sink.named_by))
+
+
+_OTHERS = tuple(field.name for field in fields(ShownPipeline) if field.name != "name")

@@ -17,14 +17,13 @@ from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import Key, KeyRange, bounding_whole
 from airflow_cdc_provider.core.records import TablePlan
-from airflow_cdc_provider.core.requests import Scope
+from airflow_cdc_provider.core.requests import MOST_COUNTED, Scope
 from airflow_cdc_provider.core.splits import Chosen, Condition
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.requests.ranges import inside
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.sink import sink_of, source_of
 
-_COUNTED = 100_000
 _ROWS_A_LOOK = 10_000
 _LOOK_FOR_S = 10.0
 
@@ -130,8 +129,8 @@ def _added(rows: Iterable[int | None]) -> int | None:
 
 
 def _counted(side: TableSide, keys: KeyRange, chosen: Chosen | None) -> int | None:
-    rows = side.count(keys, chosen, most=_COUNTED + 1)
-    return rows if rows <= _COUNTED else None
+    rows = side.count(keys, chosen, most=MOST_COUNTED + 1)
+    return rows if rows <= MOST_COUNTED else None
 
 
 def _no_sink_table(plan: TablePlan) -> RefusedError:

@@ -41,9 +41,12 @@ async function send(path, options = {}) {
 
 export const get = (path) => send(path);
 
-export const post = (path, body = {}) =>
+export const post = (path, body = {}) => write("POST", path, body);
+export const patch = (path, body) => write("PATCH", path, body);
+
+const write = (method, path, body) =>
   send(path, {
-    method: "POST",
+    method,
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify(body),
   });

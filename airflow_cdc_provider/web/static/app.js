@@ -3,6 +3,7 @@
 import { get } from "./api.js";
 import { h } from "./dom.js";
 import { seconds } from "./format.js";
+import { followNavigation } from "./frame.js";
 import { address, listView } from "./list.js";
 import { facts } from "./parts.js";
 import { pipelineView } from "./pipeline.js";
@@ -23,7 +24,7 @@ async function named() {
   const related = rows.filter((row) => dagId.startsWith(`${row.pipeline}__`));
   const found = own.length === 1 ? own : related;
   if (found.length !== 1) return null;
-  history.replaceState(null, "", address(found[0]));
+  history.replaceState(null, "", address(found[0]) + location.hash);
   return found[0];
 }
 
@@ -64,4 +65,5 @@ async function pause() {
   }
 }
 
+followNavigation();
 follow();

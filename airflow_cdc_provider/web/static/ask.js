@@ -1,14 +1,15 @@
-// Questions before something is asked of a pipeline, and the form of a resync.
+// Questions before something is asked of a pipeline, and what is said once it is.
 
-import { get, post } from "./api.js";
+import { post } from "./api.js";
 import { h } from "./dom.js";
-import { count } from "./format.js";
+import { airflowLink } from "./links.js";
 import { facts } from "./parts.js";
 
-const POLL_MS = 1500;
-const ENDED = new Set(["success", "failed"]);
+const SHOWN_MS = 8000;
+const LINK_SHOWN_MS = 60_000;
 
-function opened(title, ...content) {
+/** Open a dialog. */
+export function opened(title, ...content) {
   const dialog = h("dialog", { "aria-label": title }, h("h2", {}, title), ...content);
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
@@ -16,11 +17,14 @@ function opened(title, ...content) {
   return dialog;
 }
 
-/** Say for some seconds that something was done. */
-function notice(text) {
-  const line = h("p", {}, text);
+/** Say that something was done; what has a link to follow stays for a minute, or until closed. */
+export function notice(text, path = null) {
+  const close = h("button", { type: "button", class: "close", "aria-label": "Close" }, "×");
+  const link = path ? [" ", airflowLink(path, "Open it")] : null;
+  const line = h("p", {}, h("span", {}, text, link), close);
+  close.addEventListener("click", () => line.remove());
   document.getElementById("notices").append(line);
-  setTimeout(() => line.remove(), 6000);
+  setTimeout(() => line.remove(), path ? LINK_SHOWN_MS : SHOWN_MS);
 }
 
 /** Ask, do it if the answer is yes, then bring the page up to date. */
@@ -43,7 +47,7 @@ export function ask(question, verb, act, again, done = "noted in the pipeline’
     try {
       const told = await act();
       dialog.close();
-      notice(`${verb}: ${typeof told === "string" ? told : done}.`);
+      notice(`${verb}: ${told?.text ?? done}.`, told?.path);
       await again();
     } catch (error) {
       problem.replaceChildren(facts(error.facts ?? { what: String(error) }));
@@ -96,130 +100,4 @@ export function tableForm(table, path, again) {
       yes.disabled = false;
     }
   });
-}
-
-// --- a resync: Airflow's own API starts its DAG, so that its permissions and audit log apply ----
-
-const dag = (dagId) => `../api/v2/dags/${encodeURIComponent(dagId)}`;
-
-/** Let a person say what is to be read again; a dry run comes first. */
-export function resyncForm(it, again) {
-  const tables = h(
-    "select",
-    { multiple: true, size: 6, required: true, "aria-label": "Tables" },
-    it.table_list.map((table) => h("option", { value: table.source }, table.source)),
-  );
-  const field = (label, note) =>
-    h("label", {}, label, h("input", { type: "text", placeholder: note }));
-  const from = field("From key", "first key that is read");
-  const to = field("To key", "first key that is not read");
-  const where = field("Where", "a condition, as in SQL");
-  const told = h("div", { role: "status" });
-  const dry = h("button", { type: "submit", class: "primary", value: "dry" }, "Dry run");
-  const real = h("button", { type: "submit", value: "real", disabled: true }, "Read again");
-  const no = h("button", { type: "button" }, "Close");
-  const form = h(
-    "form",
-    {},
-    h("p", {}, "Rows of these tables are read again while they flow on."),
-    h("label", {}, "Tables", tables),
-    h("details", {}, h("summary", {}, "Some rows of one table"), from, to, where),
-    told,
-    h("p", { class: "buttons" }, no, dry, real),
-  );
-  const dialog = opened(`Resync of ${it.pipeline}`, form);
-  no.addEventListener("click", () => dialog.close());
-  // what was estimated is what was said then
-  form.addEventListener("input", () => {
-    real.disabled = true;
-  });
-  form.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    const isDry = event.submitter?.value !== "real";
-    const choice = {
-      tables: [...tables.selectedOptions].map((option) => option.value),
-      from_key: valueOf(from),
-      to_key: valueOf(to),
-      where: valueOf(where),
-    };
-    dry.disabled = real.disabled = true;
-    try {
-      if (isDry) {
-        await dryRun(it.resync_dag, choice, told, dialog);
-        real.disabled = false;
-      } else {
-        await started(it.resync_dag, choice, false);
-        dialog.close();
-        notice(`The DAG ${it.resync_dag} asks for it; large ones wait there for an approval.`);
-        await again();
-      }
-    } catch (error) {
-      told.replaceChildren(facts(error.facts ?? { what: String(error) }));
-    }
-    dry.disabled = false;
-  });
-}
-
-const valueOf = (label) => label.querySelector("input").value.trim() || null;
-
-/** The details of a DAG that is switched on. */
-async function switchedOn(dagId) {
-  const details = await get(`${dag(dagId)}/details`);
-  if (details.is_paused) {
-    throw { facts: { what: `The DAG ${dagId} is paused, so no run of it begins.`, remedy: "Switch it on in Airflow’s list of DAGs, then ask again." } };
-  }
-  return details;
-}
-
-/** Begin a run of a pipeline’s DAG, unless one waits or is under way; says what there is now. */
-export async function runNow(it) {
-  await switchedOn(it.dag_id);
-  const runs = `${dag(it.dag_id)}/dagRuns`;
-  const unended = await get(`${runs}?state=queued&state=running&limit=1`);
-  if (unended.total_entries) return `run ${unended.dag_runs[0].dag_run_id} of ${it.dag_id} is under way`;
-  const run = await post(runs, { logical_date: null, conf: {} });
-  return `run ${run.dag_run_id} of ${it.dag_id} begins`;
-}
-
-async function started(dagId, choice, isDry) {
-  const details = await switchedOn(dagId);
-  const picked = details.params?.tables?.schema?.items?.enum;
-  const isPicked = (name) => picked === undefined || picked.includes(name);
-  const { tables, ...rows } = choice;
-  const others = tables.filter((name) => !isPicked(name));
-  const conf = {
-    tables: tables.filter(isPicked),
-    ...(others.length ? { more_tables: others } : {}),
-    ...rows,
-    dry_run: isDry,
-  };
-  const run = await post(`${dag(dagId)}/dagRuns`, { logical_date: null, conf });
-  return run.dag_run_id;
-}
-
-async function dryRun(dagId, choice, told, dialog) {
-  told.replaceChildren(h("p", { class: "quiet" }, "Estimating: the DAG asks both servers…"));
-  const runId = await started(dagId, choice, true);
-  const run = `${dag(dagId)}/dagRuns/${encodeURIComponent(runId)}`;
-  while (dialog.open && !ENDED.has((await get(run)).state)) {
-    await new Promise((done) => setTimeout(done, POLL_MS));
-  }
-  const path = `${run}/taskInstances/estimate/xcomEntries/return_value`;
-  const found = await get(path).catch(() => null);
-  if (found === null) {
-    throw { facts: { what: "The dry run failed.", remedy: `The log of run ${runId} of ${dagId} says why.` } };
-  }
-  const value = typeof found.value === "string" ? JSON.parse(found.value) : found.value;
-  told.replaceChildren(estimated(value));
-}
-
-function estimated(value) {
-  const rows = value.rows === null ? "too many to count" : count(value.rows);
-  const told = value.lines?.join("\n") ?? value.text;
-  return h(
-    "div",
-    { class: "estimate" },
-    h("p", {}, `Rows at the source, about: ${rows}`, value.needs_approval ? ". Somebody has to approve it." : "."),
-    told ? h("pre", {}, told) : null,
-  );
 }

@@ -1,4 +1,4 @@
-// Lag and throughput of the last day.
+// Lag, changes and rows of the last day, each on an axis of its own.
 
 import { h } from "./dom.js";
 import { rate, seconds } from "./format.js";
@@ -34,26 +34,27 @@ export function columns(samples) {
   return [times, lags, changes, rows];
 }
 
-/** The two plots, in one element; returns it and what gives it new samples. */
+/** The plots, in one element; returns it and what gives it new samples. */
 export function charts() {
-  const lag = plot("Lag", [["lag", "--lag"]], seconds);
-  const throughput = plot(
-    "Throughput",
-    [["changes/s", "--changes"], ["rows/s", "--rows"]],
-    rate,
-  );
-  const element = h("div", { class: "charts" }, lag.element, throughput.element);
+  const lag = plot("Lag", "--lag", seconds);
+  const changed = plot("Changes/s", "--changes", rate);
+  const read = plot("Rows/s read", "--rows", rate);
+  const element = h("div", { class: "charts" }, lag.element, changed.element, read.element);
   const update = (samples) => {
     const [times, lags, changes, rows] = columns(samples);
     lag.update([times, lags]);
-    throughput.update([times, changes, rows]);
+    changed.update([times, changes]);
+    // after the snapshot nothing is read for days: an axis of nothing says nothing
+    read.element.hidden = !rows.some((each) => each > 0);
+    read.update([times, rows]);
   };
   return { element, update };
 }
 
-function plot(title, series, text) {
+function plot(title, tone, text) {
   const body = h("div", { class: "plot" });
-  const element = h("figure", {}, h("figcaption", {}, `${title}, last day`), body);
+  const seen = h("span", { class: "quiet seen" });
+  const element = h("figure", {}, h("figcaption", {}, title, h("span", { class: "quiet" }, " last day"), seen), body);
   let chart = null;
   let data = null;
 
@@ -61,12 +62,13 @@ function plot(title, series, text) {
     chart?.destroy();
     chart = null;
     body.replaceChildren();
+    seen.textContent = "";
     if (data === null) return;
-    if (data[0].length < 2) {
-      body.append(h("p", { class: "quiet" }, "Nothing was told in the last day."));
+    if (data[0].length < 2 || data[1].every((each) => each === null)) {
+      body.append(h("p", { class: "quiet nothing" }, "No data yet"));
       return;
     }
-    chart = new uPlot(options(body.clientWidth || 480, series, text), data, body);
+    chart = new uPlot(options(body.clientWidth || 480, tone, text, seen), data, body);
   }
 
   addEventListener("cdc-theme", draw);
@@ -79,9 +81,9 @@ function plot(title, series, text) {
   return {
     element,
     update(fresh) {
-      const isFirst = chart === null;
+      const wasEmpty = chart === null;
       data = fresh;
-      if (isFirst || fresh[0].length < 2) draw();
+      if (wasEmpty || fresh[0].length < 2) draw();
       else chart.setData(fresh);
     },
   };
@@ -96,7 +98,17 @@ export function times(_chart, moments, _axis, _space, step) {
   return moments.map((moment) => text(new Date(moment * 1000)));
 }
 
-function options(width, series, text) {
+/** Say the value under the pointer, or nothing while there is none. */
+function say(chart, seen, text) {
+  const at = chart.cursor.idx;
+  const value = at === null || at === undefined ? null : chart.data[1][at];
+  seen.textContent =
+    value === null || value === undefined
+      ? ""
+      : `${SECONDS(new Date(chart.data[0][at] * 1000))}  ${text(value)}`;
+}
+
+function options(width, tone, text, seen) {
   const axis = {
     stroke: colour("--quiet"),
     grid: { stroke: colour("--line"), width: 1 },
@@ -106,22 +118,21 @@ function options(width, series, text) {
   return {
     width,
     height: HEIGHT,
+    legend: { show: false },
     cursor: { points: { size: 6 }, y: false },
+    hooks: { setCursor: [(chart) => say(chart, seen, text)] },
     scales: { y: { range: (_chart, _least, most) => [0, most > 0 ? most * 1.1 : 1] } },
     axes: [
       { ...axis, values: times, space: 70, size: 30 },
       { ...axis, size: 58, space: 34, values: (_chart, values) => values.map(text) },
     ],
     series: [
-      { label: "time", value: "{HH}:{mm}:{ss}" },
-      ...series.map(([label, name], index) => ({
-        label,
-        stroke: colour(name),
+      {},
+      {
+        stroke: colour(tone),
         width: 1.5,
-        fill: index === 0 ? `color-mix(in srgb, ${colour(name)} 14%, transparent)` : undefined,
-        points: { show: false },
-        value: (_chart, value) => text(value),
-      })),
+        fill: `color-mix(in srgb, ${colour(tone)} 14%, transparent)`,
+      },
     ],
   };
 }

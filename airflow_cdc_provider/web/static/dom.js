@@ -1,5 +1,7 @@
 // Elements from values. Text is set as text and never read as markup.
 
+const isShown = (child) => child !== null && child !== undefined && child !== false;
+
 /** Make an element; `on*` attributes are listeners, others are set as they are. */
 export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
@@ -8,7 +10,7 @@ export function h(tag, attributes = {}, ...children) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else element.setAttribute(name, value === true ? "" : String(value));
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  element.append(...children.flat(Infinity).filter(isShown));
   return element;
 }
 
@@ -17,7 +19,7 @@ export function replace(parent, ...children) {
   const key = parent.contains(document.activeElement)
     ? document.activeElement.dataset.key
     : undefined;
-  parent.replaceChildren(...children.flat().filter(Boolean));
+  parent.replaceChildren(...children.flat(Infinity).filter(isShown));
   if (key !== undefined) {
     parent.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({ preventScroll: true });
   }

@@ -2,20 +2,23 @@
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
-const NOTHING = "–";
+export const NOTHING = "–";
 
-export const count = (number) => (number === null ? NOTHING : whole.format(number));
-export const compact = (number) =>
-  number === null || number === undefined ? NOTHING : short.format(number);
+const isNothing = (value) => value === null || value === undefined;
+
+export const count = (number) => (isNothing(number) ? NOTHING : whole.format(number));
+export const compact = (number) => (isNothing(number) ? NOTHING : short.format(number));
+export const plural = (number, one, many = `${one}s`) =>
+  `${whole.format(number)} ${number === 1 ? one : many}`;
 
 export function rate(number) {
-  if (number === null || number === undefined) return NOTHING;
+  if (isNothing(number)) return NOTHING;
   return number > 0 && number < 10 ? number.toFixed(1) : short.format(number);
 }
 
 /** Seconds, in the two largest units. */
 export function seconds(value) {
-  if (value === null || value === undefined) return NOTHING;
+  if (isNothing(value)) return NOTHING;
   if (value < 1) return value === 0 ? "0 s" : `${Math.max(1, Math.round(value * 1000))} ms`;
   if (value < 60) return `${value < 10 ? value.toFixed(1) : Math.round(value)} s`;
   const minutes = Math.floor(value / 60);
@@ -24,19 +27,37 @@ export function seconds(value) {
   return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} days`;
 }
 
+/** A span of time that was chosen, as 15 min. */
+export function span(value) {
+  for (const [size, name] of [[86_400, "d"], [3600, "h"], [60, "min"]]) {
+    if (value % size === 0) return `${value / size} ${name}`;
+  }
+  return `${value} s`;
+}
+
 // a billion of them is a gigabyte
 export const bytes = (number) =>
   `${short.format(number).replace("B", "G").replace(/[A-Z]?$/, "\u00a0$&")}B`;
 
+const DATE = { month: "short", day: "2-digit" };
+const TIME = { hour: "2-digit", minute: "2-digit" };
 const day = new Intl.DateTimeFormat("en-GB", {
   year: "numeric",
-  month: "short",
-  day: "2-digit",
-  hour: "2-digit",
-  minute: "2-digit",
+  ...DATE,
+  ...TIME,
   second: "2-digit",
 });
+const time = new Intl.DateTimeFormat("en-GB", TIME);
+const dated = new Intl.DateTimeFormat("en-GB", { ...DATE, ...TIME });
 export const moment = (us) => day.format(new Date(us / 1000));
+
+/** A moment in few letters: of today its time alone. */
+export function when(us) {
+  if (isNothing(us)) return NOTHING;
+  const at = new Date(us / 1000);
+  const isToday = at.toDateString() === new Date().toDateString();
+  return (isToday ? time : dated).format(at);
+}
 
 const WORDS = {
   new: "never run",

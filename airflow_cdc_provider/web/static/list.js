@@ -1,44 +1,88 @@
-// All pipelines, one row each.
+// All pipelines, one row each: what is not well first.
 
 import { get } from "./api.js";
 import { h, part } from "./dom.js";
-import { compact, rate, seconds } from "./format.js";
-import { age, badges, bar, lagTone, lastLag } from "./parts.js";
+import { compact, moment, NOTHING, seconds, span, when } from "./format.js";
+import { age, badge, bar, copyAge, lagTone, lastLag, waiting } from "./parts.js";
+import { prose } from "./prose.js";
+
+const EVERY = "all states";
+const PROBLEMS = "with problems";
 
 /** Build the view; returns what brings it up to date. */
 export function listView(page) {
   const rows = h("div", { class: "list" });
-  const found = h("input", {
+  const text = h("input", {
     type: "search",
     placeholder: "Find a pipeline",
     "aria-label": "Find a pipeline",
     oninput: () => show(),
   });
-  page.replaceChildren(h("header", {}, h("h1", {}, "CDC pipelines"), found), rows);
+  const state = h("select", { "aria-label": "State", onchange: () => show() });
+  const filters = h("div", { class: "filters" }, state, text);
+  page.replaceChildren(h("header", {}, h("h1", {}, "CDC pipelines"), filters), rows);
+  document.title = "CDC pipelines";
   let shown = null;
   const draw = part(rows, table);
+  const choose = part(state, (names) => names.map((name) => h("option", {}, name)));
 
   function show() {
     if (shown === null) return;
-    const text = found.value.trim().toLowerCase();
-    draw(shown.filter((row) => row.pipeline.toLowerCase().includes(text)));
+    const chosen = state.value || EVERY;
+    const states = [...new Set(shown.map((row) => row.state))].sort();
+    choose([...new Set([EVERY, PROBLEMS, ...states, chosen])]);
+    state.value = chosen;
+    const sought = text.value.trim().toLowerCase();
+    const fits = (row) => isOfState(row, chosen) && isNamed(row, sought);
+    draw([shown.filter(fits).sort(byTrouble), shown.length]);
   }
 
   return async () => {
     shown = (await get("api/pipelines")).pipelines;
-    found.hidden = shown.length < 2;
+    filters.hidden = shown.length < 2;
     show();
   };
 }
 
-function table(rows) {
-  if (!rows.length) return empty();
-  const heads = ["Pipeline", "State", "Lag", "Changes/s", "Rows/s", "Tables", "Requests", "Problems"];
+const isOfState = (row, state) =>
+  state === EVERY || (state === PROBLEMS ? rank(row) < 2 : row.state === state);
+const isNamed = (row, sought) =>
+  [row.pipeline, row.source, row.sink].some((each) => (each ?? "").toLowerCase().includes(sought));
+
+/** Tell how much a row needs somebody: 0 has an error, 1 a warning or a question, 2 is well. */
+function rank(row) {
+  if (row.problem || row.problems.some((each) => each.level === "error")) return 0;
+  return row.problems.length || waiting(row) ? 1 : 2;
+}
+
+const byTrouble = (one, other) =>
+  rank(one) - rank(other) || one.pipeline.localeCompare(other.pipeline);
+
+const HEADS = [
+  ["Pipeline", "name"],
+  ["State", "state"],
+  ["Source and sink", "ends"],
+  ["Mode", "mode"],
+  ["Lag or age", "age"],
+  ["Last success", "time"],
+  ["Next run", "time"],
+  ["Tables", "tables"],
+  ["Requests", "requests"],
+  ["Problems", "problems"],
+];
+
+function table([rows, all]) {
+  if (!all) return empty();
   return h(
     "table",
     { class: "pipelines" },
-    h("thead", {}, h("tr", {}, heads.map((name) => h("th", { scope: "col" }, name)))),
-    h("tbody", {}, rows.map(line)),
+    h("colgroup", {}, HEADS.map(([, kind]) => h("col", { class: `col-${kind}` }))),
+    h("thead", {}, h("tr", {}, HEADS.map(([name]) => h("th", { scope: "col" }, name)))),
+    h(
+      "tbody",
+      {},
+      rows.length ? rows.map(lines) : h("tr", {}, h("td", { colspan: 10, class: "quiet" }, "No pipeline fits.")),
+    ),
   );
 }
 
@@ -46,7 +90,7 @@ function empty() {
   return h(
     "div",
     { class: "empty" },
-    h("p", {}, "No pipeline is to be seen here."),
+    h("p", {}, "There is no pipeline here."),
     h(
       "p",
       { class: "quiet" },
@@ -59,45 +103,50 @@ function empty() {
 export const address = (row) =>
   `page?${new URLSearchParams({ dag_id: row.dag_id, pipeline: row.pipeline })}`;
 
-function line(row) {
-  const name = h("a", { href: address(row), "data-key": `row ${row.dag_id}` }, row.pipeline);
-  if (row.problem) {
-    return h(
+/** A pipeline's row, and below it what is wrong. */
+function lines(row) {
+  const name = h("a", { href: address(row), "data-key": `row ${row.dag_id}`, title: row.pipeline }, row.pipeline);
+  const problem = row.problem ?? row.problems[0];
+  return [
+    h(
       "tr",
-      { "data-pipeline": row.pipeline },
+      { "data-pipeline": row.pipeline, class: problem ? "has-problem" : "" },
       cell("Pipeline", name),
-      cell("State", badges(row)),
-      h("td", { colspan: 6, "data-label": "Problems" }, unseen(row.problem)),
-    );
-  }
-  return h(
-    "tr",
-    { "data-pipeline": row.pipeline },
-    cell("Pipeline", name),
-    cell("State", badges(row)),
-    cell("Lag", h("span", { title: lastLag(row) + age(row), class: lagTone(row) }, seconds(row.lag_s))),
-    cell("Changes/s", rate(row.changes_per_s)),
-    cell("Rows/s", rate(row.rows_per_s)),
-    cell("Tables", tables(row)),
-    cell("Requests", requests(row)),
-    cell("Problems", problems(row)),
-  );
+      cell("State", h("span", {}, badge(row.state), row.dag_paused ? [" ", badge("DAG paused", "idle")] : null)),
+      cell("Source, sink", ends(row)),
+      cell("Mode", row.mode || NOTHING),
+      cell("Lag or age", freshness(row)),
+      cell("Last success", time(row.succeeded_us)),
+      cell("Next run", time(row.next_run_us)),
+      cell("Tables", tables(row)),
+      cell("Requests", requests(row)),
+      cell("Problems", row.problem ? "1" : row.problems.length ? String(row.problems.length) : NOTHING),
+    ),
+    problem ? h("tr", { class: "why", "data-of": row.pipeline }, h("td", { colspan: 10 }, h("div", {}, why(row, problem)))) : null,
+  ];
 }
 
-function unseen(problem) {
-  return h(
-    "span",
-    {},
-    h("span", { class: "bad" }, problem.what),
-    h("br"),
-    h("span", { class: "quiet" }, problem.remedy),
-  );
+function cell(label, content) {
+  return h("td", { "data-label": label, class: content === NOTHING ? "none" : null }, content);
 }
 
-const cell = (label, ...content) => h("td", { "data-label": label }, ...content);
+function ends(row) {
+  if (!row.source && !row.sink) return NOTHING;
+  const text = `${row.source || "?"} → ${row.sink || "?"}`;
+  return h("span", { title: text }, text);
+}
+
+function freshness(row) {
+  const old = copyAge(row);
+  if (old === null) return NOTHING;
+  const target = row.freshness_s ? h("span", { class: "quiet" }, ` of ${span(row.freshness_s)}`) : null;
+  return h("span", {}, h("span", { title: lastLag(row) + age(row), class: lagTone(row) }, seconds(old)), target);
+}
+
+const time = (us) => (us ? h("span", { title: moment(us) }, when(us)) : NOTHING);
 
 function tables(row) {
-  if (!row.tables) return "–";
+  if (!row.tables) return NOTHING;
   const label = `${row.consistent} of ${row.tables} tables are consistent`;
   return h(
     "span",
@@ -108,16 +157,17 @@ function tables(row) {
 }
 
 function requests(row) {
-  if (!row.open_requests) return "–";
-  const waiting = row.waiting_requests ? `, ${row.waiting_requests} to approve` : "";
-  return `${row.open_requests} open${waiting}`;
+  const asked = waiting(row);
+  if (asked) return h("span", { class: "warn" }, `${asked} to approve`);
+  return row.open_requests ? `${row.open_requests} open` : NOTHING;
 }
 
-function problems(row) {
-  if (!row.problems.length) return "–";
-  const [first, ...others] = row.problems;
-  const more = others.length ? ` (and ${others.length} more)` : "";
-  const subject = first.table ? `${first.table}: ` : "";
-  const tone = row.problems.some((each) => each.level === "error") ? "bad" : "warn";
-  return h("span", { class: tone, title: first.remedy }, `${subject}${first.what}${more}`);
+function why(row, problem) {
+  const more = row.problems.length > 1 ? ` (and ${row.problems.length - 1} more)` : "";
+  const tone = rank(row) ? "warn" : "bad";
+  return [
+    h("span", { class: tone }, problem.table ? `${problem.table}: ` : "", prose(problem.what), more),
+    problem.where && row.problem && !problem.what.includes(problem.where) ? h("span", { class: "quiet" }, " at ", prose(problem.where)) : null,
+    problem.remedy ? h("span", { class: "quiet" }, " – ", prose(problem.remedy)) : null,
+  ];
 }

@@ -1,0 +1,36 @@
+"""Errors and remarks as plain values, with what to do in Airflow where a remedy names commands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_cdc_provider.core.errors import CdcError
+from airflow_cdc_provider.core.stopped_tables import with_way_back
+from airflow_cdc_provider.views.in_airflow import way_in_airflow
+
+Form = dict[str, Any]
+
+
+def facts_of(error: CdcError, table: str = "") -> Form:
+    """Return an error's facts and the way in Airflow."""
+    way = way_in_airflow(error.remedy, error.where, error.what, table=table)
+    return {**error.to_json(), "in_airflow": way}
+
+
+def printed_facts(text: str, table: str = "") -> Form:
+    """Return the facts of an error that was printed."""
+    return facts_of(CdcError.parse(text), table)
+
+
+def stopped_facts(text: str, table: str, *, is_streamed: bool) -> Form:
+    """Return a table's error; of one that is streamed with the way back."""
+    return (
+        facts_of(with_way_back(text, table), table) if is_streamed else printed_facts(text, table)
+    )
+
+
+def remark(table: str, what: str, remedy: str) -> Form:
+    """Return what is no error, and that people should know of."""
+    told = remedy.format(table=table)
+    facts = {"what": what, "remedy": told, "in_airflow": way_in_airflow(told)}
+    return {"table": table, "level": "warning", **facts}
