@@ -93,6 +93,6 @@ def _trigger(dag_id: str) -> str:
             f"Airflow did not begin a run of {dag_id}: {error}",
             where=f"DAG {dag_id}",
             risk=NOTHING_CHANGED,
-            remedy=f"trigger it in the UI, or by `airflow dags trigger {dag_id}`",
+            remedy="trigger it in Airflow",
         ) from error
     return str((made or {}).get("dag_run_id", ""))
