@@ -194,8 +194,12 @@ COMMANDS: Mapping[str, tuple[str, tuple[Option, ...]]] = {
         "ask the pipeline's owner to stop, or to leave single tables alone",
         (FILES, JSON, STOPPED, WAIT, YES),
     ),
+    "start": (
+        "begin a run of the pipeline's DAG in Airflow, unless one is under way",
+        (FILES, JSON, YES),
+    ),
     "resume": (
-        "allow the pipeline to run again, or bring single tables back",
+        "allow the pipeline to run again, in Airflow begin a run; or bring single tables back",
         (FILES, JSON, STOPPED, WAIT, YES),
     ),
     "restart": (

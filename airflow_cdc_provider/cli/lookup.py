@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,3 +16,5 @@ class Lookup:
 
     dsn_of: DsnOf
     master_of: MasterOf
+    begin_run: Callable[[str], str] | None = None
+    """Begins a run of a pipeline's DAG and says which; None outside Airflow."""

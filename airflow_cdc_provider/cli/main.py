@@ -57,6 +57,7 @@ MODULES: Mapping[str, str] = {
     "remove": "tables",
     "show": "showing",
     "pause": "pausing",
+    "start": "pausing",
     "resume": "pausing",
     "restart": "pausing",
     "reset": "control",

@@ -212,11 +212,16 @@ class Heartbeat:
 
     def _tell_tables(self, split: StreamSplit) -> None:
         owner = self._sink.owner
-        for progress in split.tables:
-            table = progress.table
-            if table not in split.inconsistent and table not in self._told_consistent:
+        consistent = {each.table for each in split.tables} - set(split.inconsistent)
+        untold = sorted(consistent - self._told_consistent)
+        if not untold:
+            return
+        # a table that was consistent before this stream is not marked: that would be a change of it
+        phases = {each.table: each.phase for each in self._store.tables(owner.pipeline)}
+        for table in untold:
+            if phases.get(table) is not TablePhase.CONSISTENT:
                 self._store.mark_table(
                     owner.pipeline, owner.generation, table, TablePhase.CONSISTENT
                 )
-                self._told_consistent.add(table)
                 log.info("table is consistent: table=%s position=%s", table, split.start)
+            self._told_consistent.add(table)

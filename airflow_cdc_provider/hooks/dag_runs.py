@@ -1,0 +1,56 @@
+"""Runs of a pipeline's DAG, begun from Airflow's command line, which has Airflow's own database."""
+
+from __future__ import annotations
+
+from airflow.sdk.exceptions import AirflowException
+
+from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError, RetryableError
+
+
+def begin_sync_run(pipeline: str) -> str:
+    """Begin a run of `<pipeline>__sync`, unless one waits or is under way; say which.
+
+    Refused where Airflow has no such DAG, or the DAG is paused.
+    """
+    # the models of Airflow's database cost seconds, and no other command needs them
+    from airflow.models import DagModel, DagRun  # noqa: PLC0415, TID251 - there is no other way to
+    from airflow.utils.state import DagRunState  # noqa: PLC0415, TID251 - as those have it
+
+    dag_id = f"{pipeline}__sync"
+    dag = DagModel.get_dagmodel(dag_id)
+    if dag is None or dag.is_stale:
+        raise RefusedError(
+            f"Airflow has no DAG {dag_id}",
+            where=f"Airflow, for pipeline {pipeline}",
+            risk=NOTHING_STARTED,
+            remedy="`airflow dags list-import-errors` says what cannot be read; trigger the DAG "
+            "yourself if the pipeline's tasks are in one of your own",
+        )
+    states = (DagRunState.QUEUED, DagRunState.RUNNING)
+    under_way = [run for state in states for run in DagRun.find(dag_id=dag_id, state=state)]
+    if under_way:
+        return f"Run {under_way[0].run_id} of {dag_id} is under way."
+    if dag.is_paused:
+        raise RefusedError(
+            f"the DAG {dag_id} is paused",
+            where=f"Airflow, for pipeline {pipeline}",
+            risk=NOTHING_STARTED,
+            remedy=f"`airflow dags unpause {dag_id}`, then `airflow cdc start` with the file",
+        )
+    return f"Run {_trigger(dag_id)} of {dag_id} begins."
+
+
+def _trigger(dag_id: str) -> str:
+    """Begin a run as `airflow dags trigger` does; return its id."""
+    from airflow.api.client import get_current_api_client  # noqa: PLC0415 - see above
+
+    try:
+        run = get_current_api_client().trigger_dag(dag_id=dag_id)
+    except AirflowException as error:
+        raise RetryableError(
+            f"Airflow did not begin a run: {error}",
+            where=f"DAG {dag_id}",
+            risk=NOTHING_STARTED,
+            remedy=f"`airflow dags trigger {dag_id}`",
+        ) from error
+    return "" if run is None else str(run["dag_run_id"])
