@@ -23,8 +23,8 @@ def begin_sync_run(pipeline: str) -> str:
             f"Airflow has no DAG {dag_id}",
             where=f"Airflow, for pipeline {pipeline}",
             risk=NOTHING_STARTED,
-            remedy="`airflow dags list-import-errors` says what cannot be read; trigger the DAG "
-            "yourself if the pipeline's tasks are in one of your own",
+            remedy="look at the import errors of Airflow's DAGs; trigger the DAG yourself if the "
+            "pipeline's tasks are in one of your own",
         )
     states = (DagRunState.QUEUED, DagRunState.RUNNING)
     under_way = [run for state in states for run in DagRun.find(dag_id=dag_id, state=state)]
@@ -35,7 +35,7 @@ def begin_sync_run(pipeline: str) -> str:
             f"the DAG {dag_id} is paused",
             where=f"Airflow, for pipeline {pipeline}",
             risk=NOTHING_STARTED,
-            remedy=f"`airflow dags unpause {dag_id}`, then `airflow cdc start` with the file",
+            remedy=f"switch it on (airflow dags unpause {dag_id}), then `start` the pipeline",
         )
     return f"Run {_trigger(dag_id)} of {dag_id} begins."
 
@@ -51,6 +51,6 @@ def _trigger(dag_id: str) -> str:
             f"Airflow did not begin a run: {error}",
             where=f"DAG {dag_id}",
             risk=NOTHING_STARTED,
-            remedy=f"`airflow dags trigger {dag_id}`",
+            remedy=f"trigger the DAG yourself (airflow dags trigger {dag_id})",
         ) from error
     return "" if run is None else str(run["dag_run_id"])
