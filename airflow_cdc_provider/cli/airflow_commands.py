@@ -51,11 +51,11 @@ def run_command(options: argparse.Namespace) -> None:
     # imported here and not above, as the module says
     from airflow_cdc_provider.cli.lookup import Lookup  # noqa: PLC0415
     from airflow_cdc_provider.cli.main import execute  # noqa: PLC0415 - see above
-    from airflow_cdc_provider.hooks.dag_runs import begin_run  # noqa: PLC0415
+    from airflow_cdc_provider.hooks.dag_runs import begin_sync_run  # noqa: PLC0415
     from airflow_cdc_provider.hooks.dsn import AirflowDsns  # noqa: PLC0415
     from airflow_cdc_provider.hooks.steps import find_spark_master  # noqa: PLC0415
 
-    lookup = Lookup(AirflowDsns(), find_spark_master, begin_run)
+    lookup = Lookup(AirflowDsns(), find_spark_master, begin_sync_run)
     with _results_alone() if options.json else nullcontext(sys.stdout) as out:
         code = execute(options.subcommand, options, lookup, out=out)
     sys.exit(code)

@@ -202,13 +202,13 @@ COMMANDS: Mapping[str, tuple[str, tuple[Option, ...]]] = {
         "ask the pipeline's owner to stop, or to leave single tables alone",
         (FILES, JSON, STOPPED, WAIT, YES),
     ),
-    "resume": (
-        "allow the pipeline to run again and begin a run of its DAG, or bring single tables back",
-        (FILES, JSON, STOPPED, WAIT, YES),
-    ),
     "start": (
-        "allow the pipeline to run, and begin a run of its DAG where no process runs it",
+        "begin a run of the pipeline's DAG in Airflow, unless one is under way",
         (FILES, JSON, YES),
+    ),
+    "resume": (
+        "allow the pipeline to run again, in Airflow begin a run; or bring single tables back",
+        (FILES, JSON, STOPPED, WAIT, YES),
     ),
     "restart": (
         "have the pipeline's owner begin again from its last commit; clear what failed",

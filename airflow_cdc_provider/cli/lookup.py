@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from airflow_cdc_provider.pipeline.connections import DsnOf, MasterOf
 
 
@@ -18,6 +16,5 @@ class Lookup:
 
     dsn_of: DsnOf
     master_of: MasterOf
-    begin_run: Callable[[str, Path], str] | None = None
-    """Begins a run of the DAG that runs a pipeline's file, and says what came of it; None where
-    there is no Airflow."""
+    begin_run: Callable[[str], str] | None = None
+    """Begins a run of a pipeline's DAG and says which; None outside Airflow."""

@@ -363,6 +363,9 @@ class TableBuilder(Protocol):
     def require_creatable(self, plans: Sequence[TablePlan]) -> None:
         """Refuse tables that cannot be made here, whatever is there now; changes nothing."""
 
+    def missing(self, plans: Sequence[TablePlan]) -> tuple[TableId, ...]:
+        """Return the sink's tables of these plans that are not there; changes nothing."""
+
     def create_missing(self, plans: Sequence[TablePlan]) -> Mapping[TableId, bool]:
         """Create databases and tables that do not exist; returns which were created.
 

@@ -1,98 +1,56 @@
-"""Beginning a run of the DAG that runs a pipeline, by Airflow's own database.
-
-For Airflow's command line, which may use that database; tasks may not.
-"""
+"""Runs of a pipeline's DAG, begun from Airflow's command line, which has Airflow's own database."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from getpass import getuser
-from pathlib import Path
-from typing import Any
+from airflow.sdk.exceptions import AirflowException
 
-from airflow_cdc_provider.core.errors import NOTHING_CHANGED, CdcError
-
-_STREAMING = "CdcStreamOperator"
-_UNENDED = ("queued", "running")
+from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError, RetryableError
 
 
-def begin_run(name: str, path: Path) -> str:
-    """Begin a run of the DAG that runs a pipeline, unless one is under way; return what came of it.
+def begin_sync_run(pipeline: str) -> str:
+    """Begin a run of `<pipeline>__sync`, unless one waits or is under way; say which.
 
-    It is the DAG whose stream task has the pipeline's file.
+    Refused where Airflow has no such DAG, or the DAG is paused.
     """
-    found = _dags_of(name, path)
-    if not found:
-        return (
-            f"Airflow knows no DAG that runs {path}, so no run begins: make one by cdc_dags, or "
-            "wait until the DAG processor has read it."
+    # the models of Airflow's database cost seconds, and no other command needs them
+    from airflow.models import DagModel, DagRun  # noqa: PLC0415, TID251 - there is no other way to
+    from airflow.utils.state import DagRunState  # noqa: PLC0415, TID251 - as those have it
+
+    dag_id = f"{pipeline}__sync"
+    dag = DagModel.get_dagmodel(dag_id)
+    if dag is None or dag.is_stale:
+        raise RefusedError(
+            f"Airflow has no DAG {dag_id}",
+            where=f"Airflow, for pipeline {pipeline}",
+            risk=NOTHING_STARTED,
+            remedy="look at the import errors of Airflow's DAGs; trigger the DAG yourself if the "
+            "pipeline's tasks are in one of your own",
         )
-    if len(found) > 1:
-        return f"Several DAGs run it, so none is begun: trigger one of {', '.join(sorted(found))}."
-    ((dag_id, is_paused),) = found.items()
-    if is_paused:
-        return (
-            f"Its DAG {dag_id} is off, so no run begins: `airflow dags unpause {dag_id}`, then "
-            f"`airflow dags trigger {dag_id}`."
+    states = (DagRunState.QUEUED, DagRunState.RUNNING)
+    under_way = [run for state in states for run in DagRun.find(dag_id=dag_id, state=state)]
+    if under_way:
+        return f"Run {under_way[0].run_id} of {dag_id} is under way."
+    if dag.is_paused:
+        raise RefusedError(
+            f"the DAG {dag_id} is paused",
+            where=f"Airflow, for pipeline {pipeline}",
+            risk=NOTHING_STARTED,
+            remedy=f"switch it on (airflow dags unpause {dag_id}), then `start` the pipeline",
         )
-    run_id = _unended(dag_id)
-    if run_id is not None:
-        return f"Run {run_id} of {dag_id} is under way."
     return f"Run {_trigger(dag_id)} of {dag_id} begins."
 
 
-def _dags_of(name: str, path: Path) -> dict[str, bool]:
-    """Return the DAGs whose stream task has the file, and whether each is off."""
-    from airflow.models.dag import DagModel, DagTag  # noqa: PLC0415, TID251 - Airflow's own tables
-    from airflow.models.serialized_dag import SerializedDagModel  # noqa: PLC0415, TID251
-    from airflow.utils.session import create_session  # noqa: PLC0415, TID251
-
-    with create_session() as session:
-        tagged = session.query(DagTag.dag_id).filter(DagTag.name == name)
-        known = session.query(DagModel.dag_id, DagModel.is_paused).filter(
-            DagModel.dag_id.in_(tagged), DagModel.is_stale.is_(False)
-        )
-        paused = {dag_id: bool(is_paused) for dag_id, is_paused in known}
-        dags = SerializedDagModel.get_latest_serialized_dags(dag_ids=[*paused], session=session)
-        return {dag.dag_id: paused[dag.dag_id] for dag in dags if _runs(dag.data or {}, path)}
-
-
-def _runs(data: dict[str, Any], path: Path) -> bool:
-    return any(Path(file).resolve() == path.resolve() for file in _files(_tasks(data)))
-
-
-def _tasks(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for encoded in data.get("dag", {}).get("tasks", ()):
-        yield encoded.get("__var", encoded)
-
-
-def _files(tasks: Iterable[dict[str, Any]]) -> Iterator[str]:
-    for task in tasks:
-        if task.get("task_type") == _STREAMING:
-            yield str(task.get("pipeline", ""))
-
-
-def _unended(dag_id: str) -> str | None:
-    from airflow.models.dagrun import DagRun  # noqa: PLC0415, TID251 - Airflow's own table
-    from airflow.utils.session import create_session  # noqa: PLC0415, TID251
-
-    with create_session() as session:
-        mine = session.query(DagRun.run_id).filter(DagRun.dag_id == dag_id)
-        found = mine.filter(DagRun.state.in_(_UNENDED)).first()
-        return None if found is None else str(found[0])
-
-
 def _trigger(dag_id: str) -> str:
-    from airflow.api.client import get_current_api_client  # noqa: PLC0415
-    from airflow.sdk.exceptions import AirflowException  # noqa: PLC0415
+    """Begin a run as `airflow dags trigger` does; return its id."""
+    from airflow.api.client import get_current_api_client  # noqa: PLC0415 - see above
 
     try:
-        made = get_current_api_client().trigger_dag(dag_id=dag_id, triggering_user_name=getuser())
+        run = get_current_api_client().trigger_dag(dag_id=dag_id)
     except AirflowException as error:
-        raise CdcError(
-            f"Airflow did not begin a run of {dag_id}: {error}",
+        raise RetryableError(
+            f"Airflow did not begin a run: {error}",
             where=f"DAG {dag_id}",
-            risk=NOTHING_CHANGED,
-            remedy="trigger it in Airflow",
+            risk=NOTHING_STARTED,
+            remedy=f"trigger the DAG yourself (airflow dags trigger {dag_id})",
         ) from error
-    return str((made or {}).get("dag_run_id", ""))
+    return "" if run is None else str(run["dag_run_id"])

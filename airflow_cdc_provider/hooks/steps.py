@@ -6,6 +6,7 @@ not pay for that, so they are imported when a task runs, all of them here.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.pipeline.steps.small_work import JobHere
     from airflow_cdc_provider.pipeline.steps.table_news import TableNews
 
+log = logging.getLogger(__name__)
 CONFIG_SECTION = "cdc"
 
 
@@ -95,6 +97,26 @@ class CdcSteps:
         )
 
         return kept_check(self.run)
+
+    def is_settled(self, report: CheckReport) -> bool:
+        """Tell whether a run has only to follow the log, by a check made just now."""
+        from airflow_cdc_provider.pipeline.steps.settled import (  # noqa: PLC0415 - see above
+            is_settled,
+        )
+
+        return is_settled(self.run, report)
+
+    def has_nothing_to_stream(self) -> bool:
+        """Tell whether the sink has all of the log; an error of that is left to the stream."""
+        from airflow_cdc_provider.pipeline.steps.start_jobs import (  # noqa: PLC0415 - see above
+            has_nothing_to_stream,
+        )
+
+        try:
+            return has_nothing_to_stream(self.run)
+        except CdcError as error:
+            log.info("left to the stream: pipeline=%s cause=%s", self.run.name, error.what)
+            return False
 
     def plan(self) -> PlanSummary:
         """Go on with the plan there is, or make one."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
-from airflow.sdk import BaseOperator, BaseOperatorLink
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk import BaseOperator, BaseOperatorLink, Context
+from airflow.sdk.bases.xcom import BaseXCom
+from airflow.sdk.exceptions import AirflowSkipException, DownstreamTasksSkipped
 
 from airflow_cdc_provider.core.errors import (
     CdcError,
@@ -95,3 +96,12 @@ def skip_if_paused(steps: CdcSteps) -> None:
             f"pipeline {steps.run.name} is paused; Resume on the CDC page, or `resume`, lets the "
             "next run go on from there"
         )
+
+
+def end_without(context: Context, tasks: Sequence[str], *, returned: Mapping[str, Any]) -> NoReturn:
+    """End the task as a success, with what it returns, and have Airflow skip other tasks at once.
+
+    They are not skipped again when they are cleared: then they run.
+    """
+    context["ti"].xcom_push(key=BaseXCom.XCOM_RETURN_KEY, value=dict(returned))
+    raise DownstreamTasksSkipped(tasks=[*tasks])  # type: ignore[no-untyped-call]

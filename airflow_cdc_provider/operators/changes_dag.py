@@ -49,6 +49,8 @@ def changes_dag(
         schedule=timedelta(seconds=every_s),
         default_args=default_args,
         tags=tags,
+        # without it the events that others wait for never come unless somebody finds the switch
+        is_paused_upon_creation=False,
         doc_md=_DOC.format(every_s=every_s),
     ) as dag:
         CdcChangesSensor(

@@ -12,6 +12,11 @@ retrying anything is safe.
     continuous:  preflight > plan > snapshot > hand_off > stream > consistent > finish > verify
                                                                        `-----> follow
 
+Each task costs a process and a turn of the scheduler, about a second. So a bounded run leaves out
+the tasks that have nothing to do: once the plan is made and read, `preflight` skips `plan`,
+`snapshot` and `hand_off`; where the sink has all of the log, `stream` as well; and `finish` skips
+`verify` where no table is to be compared. An idle run is `preflight` and `finish`.
+
 A bounded pipeline is scheduled: each run catches up with the log and ends. A continuous one is
 not: its run ends when the pipeline is paused, and a schedule would at once begin another, which a
 paused pipeline has no use for. Trigger it once, and again after `resume`.
@@ -25,17 +30,18 @@ lives: only to start it again the file is needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG, Param, TaskGroup
+from airflow.sdk import DAG, Param, TaskGroup, TriggerRule
 from airflow.sdk.bases.operator import chain
 from airflow.sdk.bases.timetable import BaseTimetable
 
 from airflow_cdc_provider.operators.backfill_dag import DEFAULT_SCHEDULE as BACKFILL_SCHEDULE
 from airflow_cdc_provider.operators.backfill_dag import backfill_dag
+from airflow_cdc_provider.operators.base import CdcOperator
 from airflow_cdc_provider.operators.changes_dag import changes_dag
 from airflow_cdc_provider.operators.jobs import CdcSnapshotOperator, CdcStreamOperator
 from airflow_cdc_provider.operators.parts import Parts, new_dag
@@ -226,17 +232,17 @@ def sync_group(
 def _add_tasks(tasks: Parts, *, verify: str | bool) -> None:
     """Add the tasks to the DAG or the group that is being made."""
     path, refused = tasks.path, tasks.refused
+    preflight = CdcPreflightOperator(task_id="preflight", pipeline=path, refused=refused)
+    snapshot: list[CdcOperator] = [
+        CdcPlanOperator(task_id="plan", pipeline=path, refused=refused),
+        CdcSnapshotOperator(task_id="snapshot", pipeline=path, refused=refused),
+        CdcHandoffOperator(task_id="hand_off", pipeline=path, refused=refused),
+    ]
     stream = CdcStreamOperator(task_id="stream", pipeline=path, refused=refused, shown=tasks.shown)
     finish = CdcFinishOperator(
         task_id="finish", pipeline=path, refused=refused, outlets=[*tasks.outlets]
     )
-    chain(
-        CdcPreflightOperator(task_id="preflight", pipeline=path, refused=refused),
-        CdcPlanOperator(task_id="plan", pipeline=path, refused=refused),
-        CdcSnapshotOperator(task_id="snapshot", pipeline=path, refused=refused),
-        CdcHandoffOperator(task_id="hand_off", pipeline=path, refused=refused),
-        stream,
-    )
+    chain(preflight, *snapshot, stream)
     if tasks.is_continuous:
         consistent = CdcStreamSensor(
             task_id="consistent", pipeline=path, goal=Goal.CONSISTENT.value
@@ -245,8 +251,27 @@ def _add_tasks(tasks: Parts, *, verify: str | bool) -> None:
         chain(stream, consistent, [finish, follow])
     else:
         chain(stream, finish)
+        _leave_out_what_is_done(preflight, snapshot, stream, finish)
     if tasks.is_compared:
         verify_task = CdcVerifyOperator(
             task_id="verify", pipeline=path, refused=refused, enabled=verify
         )
         chain(finish, verify_task)
+        finish.verify_task, finish.verify = verify_task.task_id, verify
+
+
+def _leave_out_what_is_done(
+    preflight: CdcPreflightOperator,
+    snapshot: Sequence[CdcOperator],
+    stream: CdcStreamOperator,
+    finish: CdcFinishOperator,
+) -> None:
+    """Let preflight skip what has nothing to do, and the tasks after that run nevertheless.
+
+    Where preflight itself is skipped, as of a paused pipeline, so are these.
+    """
+    preflight.snapshot_tasks = tuple(task.task_id for task in snapshot)
+    preflight.stream_tasks = (stream.task_id,)
+    for task in (stream, finish):
+        task.trigger_rule = TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS
+        preflight >> task

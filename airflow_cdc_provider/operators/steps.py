@@ -13,7 +13,8 @@ from airflow_cdc_provider.core.findings import Level
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.hooks.steps import CdcSteps
 from airflow_cdc_provider.operators.assets import tell_news, told_by, work_of_news
-from airflow_cdc_provider.operators.base import CdcOperator, skip_if_paused
+from airflow_cdc_provider.operators.base import CdcOperator, end_without, skip_if_paused
+from airflow_cdc_provider.operators.verify import BY_FILE, why_not_verify
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.views.lineage import Work
 from airflow_cdc_provider.views.summaries import (
@@ -24,6 +25,7 @@ from airflow_cdc_provider.views.summaries import (
 from airflow_cdc_provider.views.told_errors import finding_lines
 
 if TYPE_CHECKING:
+    from airflow_cdc_provider.pipeline.steps.checking import CheckReport
     from airflow_cdc_provider.pipeline.steps.table_news import TableNews
 
 
@@ -51,13 +53,28 @@ class CdcPreflightOperator(CdcOperator):
     """
     Check the pipeline file, the source and the sink; fail with every finding and its fix.
 
-    Skips the run while the pipeline is paused. Nothing is changed.
+    Skips the run while the pipeline is paused. Where a run has only to follow the log, or nothing
+    to do at all, it skips the tasks that would find that out one after the other. It changes no
+    row and no table.
 
     :param pipeline: path of the pipeline's YAML file (templated).
     :param refused: why the task may do nothing; it then fails with these words.
+    :param snapshot_tasks: ids of the tasks that are skipped once the plan is made and read.
+    :param stream_tasks: ids of those that are skipped, too, where the sink has all of the log.
     """
 
-    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
+    def __init__(
+        self,
+        *,
+        snapshot_tasks: Sequence[str] = (),
+        stream_tasks: Sequence[str] = (),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.snapshot_tasks = tuple(snapshot_tasks)
+        self.stream_tasks = tuple(stream_tasks)
+
+    def execute(self, context: Context) -> dict[str, Any]:
         with self.opened() as steps:
             skip_if_paused(steps)
             steps.require_not_ended()
@@ -67,7 +84,20 @@ class CdcPreflightOperator(CdcOperator):
                 for line in finding_lines(finding, file=self.pipeline):
                     self.log.log(_LOG_LEVELS[finding.level], "%s", line)
             report.require_fit()
+            needless = self._needless(steps, report)
+        if needless:
+            end_without(context, needless, returned=summary)
         return summary
+
+    def _needless(self, steps: CdcSteps, report: CheckReport) -> tuple[str, ...]:
+        """Return the tasks of this run that have nothing to do."""
+        if not self.snapshot_tasks or not steps.is_settled(report):
+            return ()
+        if not self.stream_tasks or not steps.has_nothing_to_stream():
+            self.log.info("nothing to plan or to read: this run only streams")
+            return self.snapshot_tasks
+        self.log.info("nothing to stream: the sink has all of the source's log")
+        return self.snapshot_tasks + self.stream_tasks
 
 
 class CdcPlanOperator(CdcOperator):
@@ -115,16 +145,30 @@ class CdcFinishOperator(CdcOperator):
 
     Each target table is an asset of this task. An event is sent of those that became consistent, or
     in which rows have changed since the last one, with the position at which the sink equals the
-    source. Fails, and may be retried, while a table is not there yet.
+    source. Fails, and may be retried, while a table is not there yet. In a bounded run it is
+    skipped while the pipeline is paused.
 
     :param pipeline: path of the pipeline's YAML file (templated).
     :param refused: why the task may do nothing; it then fails with these words.
+    :param verify_task: id of the task that compares both sides, which is skipped where no table
+        is to be compared.
+    :param verify: when that one compares, as its `enabled` says (templated).
     """
 
+    template_fields: Sequence[str] = ("pipeline", "verify")
     _news: Sequence[TableNews] | None = None
+
+    def __init__(
+        self, *, verify_task: str = "", verify: str | bool = BY_FILE, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.verify_task = verify_task
+        self.verify = verify
 
     def execute(self, context: Context) -> dict[str, Any]:
         with self.opened() as steps:
+            if steps.run.model.stream.mode == "bounded":
+                skip_if_paused(steps)
             _require_alive(steps)
             waiting = steps.finish_tables()
             if waiting:
@@ -135,7 +179,12 @@ class CdcFinishOperator(CdcOperator):
                     remedy="let the stream go on, then run this task again",
                 )
             self._news = steps.table_news(told_by(context))
-            return tell_news(self, context, steps, self._news)
+            summary = tell_news(self, context, steps, self._news)
+            why = why_not_verify(steps, self.task_id, self.verify) if self.verify_task else ""
+        if why:
+            self.log.info("nothing to verify: %s", why)
+            end_without(context, [self.verify_task], returned=summary)
+        return summary
 
     def lineage_work(self) -> Work:
         """Tell of all tables, and how much each was changed."""

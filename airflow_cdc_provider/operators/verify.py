@@ -27,6 +27,7 @@ _MEANS = {
     **dict.fromkeys(("always", "true", "1", "yes"), "always"),
     **dict.fromkeys(("never", "", "0", "false", "no", "none"), "never"),
 }
+_UNWANTED = "this run was asked not to verify"
 
 
 class CdcVerifyOperator(CdcJobOperator):
@@ -62,7 +63,7 @@ class CdcVerifyOperator(CdcJobOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         if self._is_unwanted:
-            raise AirflowSkipException("this run was asked not to verify")
+            raise AirflowSkipException(_UNWANTED)
         with self.opened() as steps:
             steps.require_not_ended()
             report = steps.verify(
@@ -96,24 +97,46 @@ class CdcVerifyOperator(CdcJobOperator):
     def _wanted(self, steps: CdcSteps) -> tuple[TableId, ...] | None:
         """Return the tables to compare, None for all; skip the task if there are none."""
         named = tables_of(self.task_id, self.tables)
-        when = _when(self.task_id, self.enabled)
-        if when == BY_FILE:
-            when = steps.run.model.verify
-        if when == "never":
-            raise AirflowSkipException("the pipeline file says `verify: never`")
-        if when == "always":
+        why_not = why_not_verify(steps, self.task_id, self.enabled, tables=named)
+        if why_not:
+            raise AirflowSkipException(why_not)
+        if _when_of(steps, self.task_id, self.enabled) == "always":
             return named
-        left = tuple(each for each in steps.to_verify() if named is None or each in named)
-        if not left:
-            raise AirflowSkipException(
-                "all tables were found equal since they were read; the file's `verify: always`, or "
-                "the run's parameter, compares them again"
-            )
-        return left
+        return _unproven(steps, named)
 
     def _catch_up(self, context: Context, steps: CdcSteps) -> None:
         self.log.info("rows differ and no stream is at work: catching up before they count")
         self.catch_up(context, steps)
+
+
+def why_not_verify(
+    steps: CdcSteps,
+    task_id: str,
+    enabled: str | bool,  # noqa: FBT001 - what a template rendered
+    *,
+    tables: Collection[TableId] | None = None,
+) -> str:
+    """Say why there is nothing to compare, empty if there is."""
+    when = _when_of(steps, task_id, enabled)
+    if when == "never":
+        is_of_run = _MEANS[_word(enabled)] == "never"
+        return _UNWANTED if is_of_run else "the pipeline file says `verify: never`"
+    if when == "always" or _unproven(steps, tables):
+        return ""
+    return (
+        "all tables were found equal since they were read; the file's `verify: always`, or the "
+        "run's parameter, compares them again"
+    )
+
+
+def _unproven(steps: CdcSteps, tables: Collection[TableId] | None) -> tuple[TableId, ...]:
+    """Return those tables that were not found equal since they were read; of all for None."""
+    return tuple(each for each in steps.to_verify() if tables is None or each in tables)
+
+
+def _when_of(steps: CdcSteps, task_id: str, enabled: str | bool) -> str:  # noqa: FBT001 - see above
+    when = _when(task_id, enabled)
+    return steps.run.model.verify if when == BY_FILE else when
 
 
 def compared_work(tables: Collection[TableId] | None, report: VerifyReport | None) -> Work:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -100,32 +99,6 @@ def test_connections_of_airflows_database_are_found_and_json_is_alone_on_standar
     assert is_right(said.form)
 
 
-def test_resume_and_start_begin_a_run_of_the_dag_or_say_why_they_do_not(
-    airflow: RealAirflow, shop: Path
-) -> None:
-    def done(command: str) -> str:
-        said = airflow.run("cdc", command, str(shop), "--json")
-        assert said.code == 0, said.err
-        return str(said.form["done"])
-
-    assert "knows no DAG that runs" in done("resume")
-    (airflow.dags / "cdc.py").write_text(
-        "from airflow_cdc_provider.operators.dags import cdc_dags\n"
-        f"cdc_dags({str(shop.parent)!r}, globals())\n"
-    )
-    read = airflow.run("dags", "reserialize")
-    assert read.code == 0, read.err
-    assert "DAG cli_shop__sync is off" in done("start")
-    assert airflow.run("dags", "unpause", "cli_shop__sync").code == 0
-    assert airflow.run("cdc", "pause", str(shop), "--wait-s", "0").code == 0
-    begun = re.fullmatch(r".* Run (\S+) of cli_shop__sync begins\.", done("resume"))
-    assert begun, begun
-    for command in ("start", "restart"):
-        assert done(command).endswith(f"Run {begun[1]} of cli_shop__sync is under way.")
-    runs = airflow.run("dags", "list-runs", "cli_shop__sync", "-o", "json")
-    assert [run["run_id"] for run in json.loads(runs.out[runs.out.index("[{") :])] == [begun[1]]
-
-
 def test_all_connections_that_are_missing_are_told_at_once(
     airflow: RealAirflow, tmp_path: Path
 ) -> None:
@@ -136,3 +109,47 @@ def test_all_connections_that_are_missing_are_told_at_once(
     for name in ("lost_source", "lost_sink", "lost_state"):
         assert f"there is no connection '{name}'" in said.form["error"]["what"]
         assert name in said.err
+
+
+def add_dag(airflow: RealAirflow, shop: Path) -> None:
+    """Let Airflow know the pipeline's DAGs."""
+    (airflow.dags / "cdc.py").write_text(
+        "from airflow_cdc_provider.operators.dags import cdc_dags\n"
+        f"cdc_dags({str(shop.parent)!r}, globals())\n"
+    )
+    done = airflow.run("dags", "reserialize")
+    assert done.code == 0, done.err
+
+
+def runs_of(airflow: RealAirflow, dag_id: str) -> list[str]:
+    """Return the states of a DAG's runs."""
+    said = airflow.run("dags", "list-runs", dag_id, "--output", "json")
+    assert said.code == 0, said.err
+    return [run["state"] for run in json.loads(said.out[said.out.index("[") :])]
+
+
+def test_resume_begins_a_run_of_the_dag_or_says_why_none_begins(
+    airflow: RealAirflow, shop: Path
+) -> None:
+    without_dag = airflow.run("cdc", "resume", str(shop))
+    assert without_dag.code == 0, without_dag.err
+    assert "Airflow has no DAG cli_shop__sync" in without_dag.out
+    add_dag(airflow, shop)
+    switched_off = airflow.run("cdc", "resume", str(shop))
+    assert "the DAG cli_shop__sync is paused" in switched_off.out
+    assert "airflow dags unpause cli_shop__sync" in switched_off.out
+    assert runs_of(airflow, "cli_shop__sync") == []
+    assert airflow.run("dags", "unpause", "--yes", "cli_shop__sync").code == 0
+    begun = airflow.run("cdc", "resume", str(shop))
+    assert "of cli_shop__sync begins" in begun.out, begun.err
+    again = airflow.run("cdc", "start", str(shop))
+    assert "of cli_shop__sync is under way" in again.out, again.err
+    assert runs_of(airflow, "cli_shop__sync") == ["queued"]
+
+
+def test_start_is_refused_while_the_pipeline_is_paused(airflow: RealAirflow, shop: Path) -> None:
+    assert airflow.run("cdc", "pause", str(shop), "--wait-s", "1").code == 0
+    said = airflow.run("cdc", "start", str(shop))
+    assert said.code != 0
+    assert "is paused" in said.err
+    assert airflow.run("cdc", "resume", str(shop)).code == 0

@@ -191,14 +191,37 @@ def test_a_wrong_copy_does_not_take_the_dag_of_the_file_that_is_right(tmp_path: 
 
 def test_a_bounded_pipeline_catches_up_finishes_and_verifies(tmp_path: Path) -> None:
     assert order_of(dag_of(tmp_path, BOUNDED)) == [
-        ("stream", ["finish"]),
-        ("finish", ["verify"]),
-        ("preflight", ["plan"]),
+        ("preflight", ["finish", "plan", "stream"]),
         ("plan", ["snapshot"]),
         ("snapshot", ["hand_off"]),
         ("hand_off", ["stream"]),
+        ("stream", ["finish"]),
+        ("finish", ["verify"]),
         ("verify", []),
     ]
+
+
+def test_preflight_of_a_bounded_pipeline_knows_the_tasks_that_it_may_leave_out(
+    tmp_path: Path,
+) -> None:
+    path = _written(tmp_path / "shop.yaml", BOUNDED)
+    with DAG("mine", schedule=None) as mine:
+        sync_group(path, verify=True)
+    for dag, prefix in ((sync_dag(path), ""), (mine, "shop.")):
+        tasks: Any = {each.task_id.removeprefix(prefix): each for each in dag.tasks}
+        preflight, finish = tasks["preflight"], tasks["finish"]
+        left_out = (*preflight.snapshot_tasks, *preflight.stream_tasks, finish.verify_task)
+        names = ("plan", "snapshot", "hand_off", "stream", "verify")
+        assert left_out == tuple(prefix + name for name in names)
+        assert finish.verify == tasks["verify"].enabled
+        for name in ("stream", "finish"):  # they run behind tasks that were left out
+            assert tasks[name].trigger_rule == "none_failed_min_one_success"
+
+
+def test_a_continuous_pipeline_leaves_out_no_task_before_its_stream(tmp_path: Path) -> None:
+    tasks: Any = dag_of(tmp_path, CONTINUOUS).task_dict
+    assert not tasks["preflight"].snapshot_tasks
+    assert tasks["stream"].trigger_rule == "all_success"
 
 
 def test_a_change_log_ends_finished_and_is_an_asset_by_its_folder(tmp_path: Path) -> None:
@@ -236,6 +259,7 @@ def test_a_continuous_pipeline_has_a_dag_that_tells_of_changed_tables(tmp_path: 
     dag = cdc_dags(tmp_path, module, changes_every_s=60)["shop__changes"]
     assert module["shop__changes"] is dag
     assert (dag.max_active_runs, dag.catchup) == (1, False)
+    assert dag.is_paused_upon_creation is False
     (task,) = dag.tasks
     assert [outlet.name for outlet in task.outlets] == [
         outlet.name for outlet in dag_of(tmp_path, CONTINUOUS).task_dict["finish"].outlets

@@ -223,3 +223,15 @@ def test_a_table_that_came_later_is_warned_of_by_every_command(shop: Shop, say: 
     assert warning in say("verify", "--settle-s", "0").out
     assert say("verify", "--json").form["not_copied"] == [f"{shop.database}.later"]
     assert say("status", "--json").form["plan_id"] == made.plan_id
+
+
+def test_resume_says_what_begins_a_run_where_nothing_does_and_start_is_refused(
+    shop: Shop, say: Say
+) -> None:
+    said = say("resume")
+    assert "Nothing runs it now" in said.out
+    assert "airflow cdc start" in said.out
+    refused = say("start")
+    assert refused.code == 2
+    assert "no Airflow here" in refused.err
+    assert "`run` it in this process" in refused.err

@@ -6,9 +6,9 @@ from airflow_cdc_provider.cli.commands.each import for_each
 from airflow_cdc_provider.cli.commands.opening import Options, status_of
 from airflow_cdc_provider.cli.commands.tables import tables_of
 from airflow_cdc_provider.cli.lookup import Lookup
-from airflow_cdc_provider.core.lifecycle import Wanted
+from airflow_cdc_provider.core.errors import NOTHING_STARTED, CdcError, RefusedError
 from airflow_cdc_provider.core.requests import Request
-from airflow_cdc_provider.pipeline.run import Run, lease_is_live
+from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps import pausing
 from airflow_cdc_provider.pipeline.steps.table_stops import (
     outcome_of,
@@ -32,6 +32,25 @@ def pause(options: Options, lookup: Lookup, screen: Screen) -> bool:
     return for_each(options, lookup, screen, ask)
 
 
+def start(options: Options, lookup: Lookup, screen: Screen) -> bool:
+    """Begin runs of pipelines' DAGs."""
+
+    def ask(run: Run) -> str:
+        if lookup.begin_run is None:
+            raise RefusedError(
+                "there is no Airflow here that could begin a run",
+                where=f"pipeline {run.name}",
+                risk=NOTHING_STARTED,
+                remedy="`run` it in this process, or `start` it by the command line of Airflow",
+            )
+        pausing.require_wanted(run)
+        if pausing.runs_now(run):
+            return _begun(run, lookup)
+        return lookup.begin_run(str(run.name))
+
+    return for_each(options, lookup, screen, ask)
+
+
 def resume(options: Options, lookup: Lookup, screen: Screen) -> bool:
     """Allow pipelines to run again, or bring tables back."""
     tables = tables_of(options)
@@ -39,36 +58,37 @@ def resume(options: Options, lookup: Lookup, screen: Screen) -> bool:
     def ask(run: Run) -> str:
         if tables:
             return _outcome(options, run, screen, resume_tables(run, tables))
-        return _begun(pausing.resume(run), run, lookup)
+        return f"{pausing.resume(run)} {_begun(run, lookup)}"
 
     return for_each(options, lookup, screen, ask)
-
-
-def start(options: Options, lookup: Lookup, screen: Screen) -> bool:
-    """Allow pipelines to run, and begin runs of their DAGs."""
-    return for_each(options, lookup, screen, lambda run: _begun(pausing.resume(run), run, lookup))
 
 
 def restart(options: Options, lookup: Lookup, screen: Screen) -> bool:
-    """Have the owners begin again from the ledger."""
+    """Have the owners begin again from the ledger; where none runs, begin a run."""
 
     def ask(run: Run) -> str:
+        is_run = pausing.runs_now(run)
         done = pausing.restart(
             run, wait_s=options.wait_s, on_tick=lambda: screen.progress(lambda: status_of(run))
         )
-        return _begun(done, run, lookup)
+        return done if is_run else f"{done} {_begun(run, lookup)}"
 
     return for_each(options, lookup, screen, ask)
 
 
-def _begun(done: str, run: Run, lookup: Lookup) -> str:
-    """Begin a run where the pipeline is wanted to run and no process does; say so after `done`."""
-    state = run.store.ensure(run.name)
-    if state.wanted is not Wanted.RUN or lease_is_live(run, state):
-        return done
-    if lookup.begin_run is not None:
-        return f"{done} {lookup.begin_run(str(run.name), run.loaded.path)}"
-    return f"{done} No process runs it now: `run {run.loaded.path}` does, or a run of its DAG."
+def _begun(run: Run, lookup: Lookup) -> str:
+    """Begin a run where no process runs the pipeline, and say so; or say why not."""
+    if pausing.runs_now(run):
+        return f"{run.store.ensure(run.name).owner} runs it."
+    if lookup.begin_run is None:
+        return (
+            f"Nothing runs it now: `run {run.loaded.path}` does, or a run of its DAG in Airflow, "
+            f"which `airflow cdc start {run.loaded.path}` begins."
+        )
+    try:
+        return lookup.begin_run(str(run.name))
+    except CdcError as error:  # what was asked is done, whatever Airflow says
+        return f"No run begins, because {error.what}; {error.remedy}."
 
 
 def _outcome(options: Options, run: Run, screen: Screen, request: Request) -> str:

@@ -25,7 +25,7 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.findings import Finding, Level, PipelineCode, sorted_findings
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.records import NoteKind, TablePlan
+from airflow_cdc_provider.core.records import NoteKind, PlanOrigin, TablePlan
 from airflow_cdc_provider.core.stopped_tables import StoppedTable, with_way_back
 from airflow_cdc_provider.core.table_facts import TableKind
 from airflow_cdc_provider.pipeline.file.rules import CONNECTIONS_A_READER
@@ -40,7 +40,7 @@ from airflow_cdc_provider.pipeline.steps.file_changes import (
 )
 from airflow_cdc_provider.pipeline.steps.last_try import PREFLIGHT, note_refusal, noting_try
 from airflow_cdc_provider.pipeline.steps.look_again import until_still
-from airflow_cdc_provider.pipeline.steps.servers import require_sink, sink_identity
+from airflow_cdc_provider.pipeline.steps.servers import origin_now, require_sink
 from airflow_cdc_provider.pipeline.steps.sink import (
     isolates_tables,
     open_targets,
@@ -73,6 +73,8 @@ class CheckReport:
     """Tables that fit the file but are not in the plan: they came later."""
     gone: tuple[str, ...] = ()
     """Tables of the plan that are not at the source any more."""
+    origin: PlanOrigin | None = None
+    """What a plan made now would be made from; None where only some tables were looked at."""
 
     @property
     def blocks(self) -> tuple[Finding, ...]:
@@ -127,20 +129,20 @@ def check(run: Run) -> CheckReport:
 
 def _checked(run: Run) -> CheckReport:
     captured = captured_tables(run, purpose="preflight")
-    sink = sink_identity(run)
+    origin = origin_now(run, captured)
     with closing(open_targets(run)) as targets:
         claimed, changing = tuple(targets.routes()), targets.changing()
         stopped = {each.table: each for each in targets.stopped()}
         not_copied, gone = differences(run, captured.plans, claimed=claimed)
         require_unchanged(run, claimed=claimed, left_out=not_copied)
-        require_sink(run, sink, targets.plan_id())
+        require_sink(run, origin.sink, targets.plan_id())
         late = {*not_copied, *_late_versioned(captured, planned_tables(run, claimed))}
         planned, later = captured.without({*late, *stopped}), captured.only(late)
         require_separate(run.loaded, planned.plans)
         found = [*_ended(run), *_not_as_planned(run, captured, not_copied, gone)]
         found += _stopped(stopped.values())
         found += _waiting(captured.fit_nothing)
-        found += _targets(run, targets, planned.plans, own_tables(run, sink))
+        found += _targets(run, targets, planned.plans, own_tables(run, origin.sink))
         found += _backfills(run, captured.plans)
         of_later = list(_targets(run, targets, later.plans, frozenset()))
     found += _preflight(
@@ -165,6 +167,7 @@ def _checked(run: Run) -> CheckReport:
         sorted_findings(found),
         tuple(map(str, not_copied)),
         tuple(map(str, gone)),
+        origin,
     )
 
 

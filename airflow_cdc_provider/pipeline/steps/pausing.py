@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from airflow_cdc_provider.core.errors import NOTHING_STARTED, PausedError
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.pipeline.run import Run, lease_is_live, lease_left_s
 from airflow_cdc_provider.state.wishes import set_aside
@@ -67,6 +68,22 @@ def restart(run: Run, *, wait_s: float = 0.0, on_tick: Callable[[], None] = lamb
     if state.wanted is Wanted.STOP:
         return f"{run.name} was paused meanwhile, and does not begin again before `resume`."
     return f"{run.name} has begun again, from its last committed position: {state.owner}."
+
+
+def runs_now(run: Run) -> bool:
+    """Tell whether a process runs the pipeline."""
+    return lease_is_live(run, run.store.ensure(run.name))
+
+
+def require_wanted(run: Run) -> None:
+    """Refuse a pipeline that was paused: a run of it would do nothing."""
+    if run.store.ensure(run.name).wanted is Wanted.STOP:
+        raise PausedError(
+            f"pipeline {run.name} is paused",
+            where=f"state of {run.name}",
+            risk=NOTHING_STARTED,
+            remedy="`resume` it, which begins a run as well",
+        )
 
 
 def _has_run(run: Run) -> bool:

@@ -67,6 +67,14 @@ def start_catching_up(
     return _here(run, to_do, options) or submit(run, to_do, options)
 
 
+def has_nothing_to_stream(run: Run) -> bool:
+    """Tell whether the sink has all of the source's log; the state is then left as after a stream.
+
+    Where it has not, nothing is started, and the pipeline is this run's.
+    """
+    return isinstance(_catching_up_to_do(run), JobEnd)
+
+
 def snapshot(
     run: Run,
     options: SparkOptions | None = None,

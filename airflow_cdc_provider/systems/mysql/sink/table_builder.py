@@ -77,6 +77,11 @@ class MySqlTableBuilder:
         for plan in plans:
             self._create_statement(plan)
 
+    def missing(self, plans: Sequence[TablePlan]) -> tuple[TableId, ...]:
+        """Return the sink's tables of these plans that are not there; changes nothing."""
+        existing = self._existing(plans)
+        return tuple(plan.sink_table for plan in plans if plan.sink_table not in existing)
+
     def create_missing(self, plans: Sequence[TablePlan]) -> Mapping[TableId, bool]:
         """Create databases and tables that do not exist; returns which were created."""
         existing = self._existing(plans)
