@@ -54,7 +54,7 @@ def run_command(options: argparse.Namespace) -> None:
     from airflow_cdc_provider.hooks.dsn import AirflowDsns  # noqa: PLC0415
     from airflow_cdc_provider.hooks.steps import find_spark_master  # noqa: PLC0415
 
-    lookup = Lookup(AirflowDsns(), find_spark_master)
+    lookup = Lookup(AirflowDsns(), find_spark_master, in_airflow=True)
     with _results_alone() if options.json else nullcontext(sys.stdout) as out:
         code = execute(options.subcommand, options, lookup, out=out)
     sys.exit(code)

@@ -15,3 +15,5 @@ class Lookup:
 
     dsn_of: DsnOf
     master_of: MasterOf
+    in_airflow: bool = False
+    """Whether a state that the file does not name is under Airflow's home."""

@@ -54,6 +54,12 @@ class PipelineCode(FindingCode):
         "it is not the server the plan was made from; refused unless its history contains "
         "what was read",
     )
+    SOURCE_SERVER_ID_SHARED = (
+        "source.server_id_shared",
+        "block, warn",
+        "another file of the folder names the same source and an id of the range; blocks a "
+        "pipeline without a plan, never one that has rows",
+    )
     PATTERN_FITS_NOTHING = (
         "pattern.fits_nothing",
         "warn",

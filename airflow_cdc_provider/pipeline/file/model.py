@@ -33,6 +33,7 @@ from airflow_cdc_provider.pipeline.file.field_types import (
 )
 from airflow_cdc_provider.pipeline.file.patterns import Route, TablePattern, parse_routes
 from airflow_cdc_provider.pipeline.file.problems import WrongValueError
+from airflow_cdc_provider.pipeline.file.server_ids import derived_ids, ids_needed, parse_ids
 
 
 class Section(BaseModel):
@@ -86,10 +87,14 @@ class SourceSection(Reference):
         description="What becomes of tables that appear at the source later and fit a pattern of "
         "`tables`: they are added, or only told until `add` is called.",
     )
-    server_id: ServerIds = Field(
-        default="5400-5499",
+    server_id: ServerIds | None = Field(
+        default=None,
         description="Replication server ids, `first-last`. The stream uses the first one, the "
-        "snapshot's readers the ones after it. No two live readers of one source may share an id.",
+        "snapshot's readers the ones after it. No two live readers of one source may share an id. "
+        "Left out, the pipeline has 100 ids of its own (more where `max_connections` is above 200) "
+        "between 1000000000 and 2100000000, which follow from its name and from `conn_id` or "
+        "`dsn_env`; `check` asks the source who else reads there.",
+        examples=["5400-5499"],
     )
     zero_dates: Literal["fail", "null", "text"] = Field(
         default="fail",
@@ -104,11 +109,6 @@ class SourceSection(Reference):
     @property
     def excluded(self) -> tuple[TablePattern, ...]:
         return tuple(TablePattern.parse(text) for text in self.exclude)
-
-    @property
-    def server_ids(self) -> range:
-        first, _, last = self.server_id.partition("-")
-        return range(int(first), int(last) + 1)
 
 
 class SinkSection(Reference):
@@ -416,8 +416,10 @@ class PipelineFile(Section):
     sink: SinkSection = Field(description="Where the tables go.", examples=[{"dsn_env": "DR_DSN"}])
     state: StateSection | None = Field(
         default=None,
-        description="Where progress is remembered. On the command line it may be left out: then "
-        "it is a SQLite file beside this one.",
+        description="Where progress is remembered; may be left out where all runs on one machine: "
+        "then it is a SQLite file, `$AIRFLOW_HOME/cdc/<pipeline>.state.db` if Airflow runs the "
+        "pipeline, or beside this file on the command line; either first uses the one that is "
+        "there.",
     )
     snapshot: SnapshotSection = Field(
         default_factory=SnapshotSection, description="How tables are read."
@@ -454,6 +456,17 @@ class PipelineFile(Section):
     @property
     def name(self) -> PipelineName:
         return PipelineName(self.pipeline)
+
+    @property
+    def server_ids_needed(self) -> int:
+        return ids_needed(self.snapshot.max_connections)
+
+    @property
+    def server_ids(self) -> range:
+        if self.source.server_id is not None:
+            return parse_ids(self.source.server_id)
+        named = f"conn_id={self.source.conn_id} dsn_env={self.source.dsn_env}"
+        return derived_ids(self.pipeline, named, needed=self.server_ids_needed)
 
     def picks(self, table: TableId, *, ignore_case: bool = False) -> bool:
         """Tell whether the pipeline copies `table`."""

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_cdc_provider.pipeline.connections import STATE_SUFFIX
+from airflow_cdc_provider.pipeline.default_state import default_state_of
 from airflow_cdc_provider.pipeline.file.model import PipelineFile
 
 
@@ -22,13 +22,13 @@ class ShownPipeline:
     conn_id: str = ""
     dsn_env: str = ""
     file: str = ""
-    """Of SQLite, beside the pipeline file."""
+    """Of SQLite, where the pipeline file names no state."""
 
     @classmethod
     def of(cls, model: PipelineFile, path: str | Path) -> ShownPipeline:
         """Take it from a pipeline file."""
         if model.state is None:
-            file = Path(path).resolve().with_suffix(STATE_SUFFIX)
+            file = default_state_of(model, Path(path), in_airflow=True)
             return cls(model.pipeline, file=str(file))
         return cls(model.pipeline, model.state.conn_id or "", model.state.dsn_env or "")
 
