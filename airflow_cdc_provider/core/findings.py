@@ -124,6 +124,8 @@ class Finding:
     """A statement to run, or what to change where; empty if there is nothing to mend."""
     only: str = ""
     """The one table of the source that it concerns, where its stream is stopped by it too."""
+    lacks: str = ""
+    """The privilege for want of which something was not looked at."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the finding as plain values."""

@@ -21,7 +21,7 @@ from airflow_cdc_provider.views.summaries import (
     hand_off_summary,
     plan_summary,
 )
-from airflow_cdc_provider.views.told_errors import finding_lines
+from airflow_cdc_provider.views.told_errors import all_finding_lines
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.pipeline.steps.table_news import TableNews
@@ -63,9 +63,8 @@ class CdcPreflightOperator(CdcOperator):
             steps.require_not_ended()
             report = steps.check()
             summary = check_summary(steps.run.name, report)
-            for finding in report.findings:
-                for line in finding_lines(finding, file=self.pipeline):
-                    self.log.log(_LOG_LEVELS[finding.level], "%s", line)
+            for level, line in all_finding_lines(report.findings, file=self.pipeline):
+                self.log.log(_LOG_LEVELS[level], "%s", line)
             report.require_fit()
         return summary
 

@@ -119,7 +119,7 @@ def source_look(
         )
         if _STATEMENT in question.facts:
             found += statement_findings(capabilities, subject)
-        found += _source(connection, capabilities, subject, plans, keys)
+        found += _source(connection, capabilities, subject, question, keys)
         found += hidden_findings(read_grants(connection), capabilities, subject, question.patterns)
         found += _server_ids(connection, capabilities, subject, question)
         found += _room(connection, capabilities, subject, question.readers)
@@ -154,12 +154,15 @@ def _source(
     connection: ServerConnection,
     capabilities: Capabilities,
     subject: str,
-    plans: Sequence[TablePlan],
+    question: PreflightQuestion,
     keys: Sequence[ForeignKey],
 ) -> Iterator[Finding]:
+    plans = question.plans
     schemas = [plan.schema for plan in plans]
     estimates = {plan.schema.table: plan.estimated_rows for plan in plans}
-    yield from table_findings(capabilities, schemas, keys, estimates)
+    yield from table_findings(
+        capabilities, schemas, keys, estimates, is_snapshot_done=question.is_snapshot_done
+    )
     yield from definition_findings(connection, schemas)
     yield from _source_privileges(connection, capabilities, subject, plans)
 
