@@ -18,7 +18,9 @@ from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.views.lineage import Work
 from airflow_cdc_provider.views.summaries import (
     check_summary,
+    hand_off_line,
     hand_off_summary,
+    plan_line,
     plan_summary,
 )
 from airflow_cdc_provider.views.told_errors import all_finding_lines
@@ -83,7 +85,9 @@ class CdcPlanOperator(CdcOperator):
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
         with self.opened() as steps:
             skip_if_paused(steps)
-            summary = plan_summary(steps.run.name, steps.plan())
+            summary = plan_summary(steps.run.name, made := steps.plan())
+            splits = steps.status().splits_planned
+        self.log.info("%s", plan_line(made, splits))
         if summary["warning"]:
             self.log.warning("%s", summary["warning"])
         for text in summary["changed"]:
@@ -105,7 +109,9 @@ class CdcHandoffOperator(CdcOperator):
         with self.opened() as steps:
             skip_if_paused(steps)
             stream = steps.hand_off()
-            return hand_off_summary(steps.status().state, stream)
+            status = steps.status()
+        self.log.info("%s", hand_off_line(status, stream))
+        return hand_off_summary(status.state, stream)
 
 
 class CdcFinishOperator(CdcOperator):

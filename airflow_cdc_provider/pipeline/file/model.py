@@ -128,6 +128,12 @@ class SinkSection(Reference):
     format: Literal["json", "parquet"] | None = Field(
         default=None, description="Of a `changelog`: how its files are written; `json` if left out."
     )
+    types: Literal["native", "debezium"] | None = Field(
+        default=None,
+        description="Of a `changelog` in Parquet: `native`, if left out, gives DECIMAL, DATE, "
+        "DATETIME and TIMESTAMP types of their own; `debezium` writes them as in JSON. A log keeps "
+        "the types that it was begun with until `reset`.",
+    )
     include_query: bool = Field(
         default=False,
         description="Of a `changelog`: each change tells the statement that made it, where the "
@@ -151,9 +157,9 @@ class SinkSection(Reference):
     def _is_named(self) -> Self:
         if self.type == "changelog":
             self._require_folder()
-        elif self.path is not None or self.format is not None or self.include_query:
+        elif {self.path, self.format, self.types} != {None} or self.include_query:
             raise WrongValueError(
-                f"a sink of type {self.type} has no path, no format and no include_query",
+                f"a sink of type {self.type} has no path, format, types and include_query",
                 "write type: changelog, or leave them out",
             )
         else:
@@ -165,6 +171,11 @@ class SinkSection(Reference):
             raise WrongValueError(
                 "wanted a path and neither conn_id nor dsn_env for a changelog",
                 "write path: <absolute path of a folder>",
+            )
+        if self.types is not None and self.format != "parquet":
+            raise WrongValueError(
+                "only files in Parquet have types of their own",
+                "write format: parquet, or leave types out",
             )
         if self.existing_rows == "replace":
             raise WrongValueError(
@@ -182,7 +193,8 @@ class SinkSection(Reference):
         """Return the folder of a changelog, None for a server."""
         if self.path is None:
             return None
-        return Folder(self.path, self.format or "json", self.include_query)
+        form, of_debezium = self.format or "json", self.types == "debezium"
+        return Folder(self.path, form, self.include_query, of_debezium)
 
     @property
     def routes(self) -> tuple[Route, ...]:
