@@ -104,7 +104,10 @@ def get_provider_info() -> dict[str, Any]:
                 "hook-name": "CDC source (MySQL, MariaDB)",
                 "ui-field-behaviour": {
                     "hidden-fields": [],
-                    "relabeling": {"schema": "Database (may be empty)", "login": "User"},
+                    "relabeling": {
+                        "schema": "Database (only tested for its rights; may be empty)",
+                        "login": "User",
+                    },
                     "placeholders": {"host": "db1.example", "port": "3306"},
                 },
                 "conn-fields": _TLS_FIELDS,

@@ -10,7 +10,7 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import TextIO
 
 from airflow.cli.cli_config import ActionCommand, Arg, GroupCommand, lazy_load_command
@@ -55,8 +55,8 @@ def run_command(options: argparse.Namespace) -> None:
     from airflow_cdc_provider.hooks.dsn import AirflowDsns  # noqa: PLC0415
     from airflow_cdc_provider.hooks.steps import find_spark_master  # noqa: PLC0415
 
-    lookup = Lookup(AirflowDsns(), find_spark_master, begin_sync_run)
-    with _results_alone() if options.json else nullcontext(sys.stdout) as out:
+    lookup = Lookup(AirflowDsns(), find_spark_master, begin_sync_run, in_airflow=True)
+    with _results_alone() as out:
         code = execute(options.subcommand, options, lookup, out=out)
     sys.exit(code)
 

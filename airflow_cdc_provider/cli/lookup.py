@@ -18,3 +18,5 @@ class Lookup:
     master_of: MasterOf
     begin_run: Callable[[str], str] | None = None
     """Begins a run of a pipeline's DAG and says which; None outside Airflow."""
+    in_airflow: bool = False
+    """Whether a state that the file does not name is under Airflow's home."""

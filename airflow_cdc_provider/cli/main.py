@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> ExitCode:
 def execute(
     command: str, options: argparse.Namespace, lookup: Lookup, *, out: TextIO | None = None
 ) -> ExitCode:
-    """Run one command with its parsed options; JSON goes to `out`, standard output if None."""
+    """Run one command with its parsed options; results go to `out`, standard output if None."""
     from airflow_cdc_provider.views.display import Screen  # noqa: PLC0415 - as the module says
 
     out = out or sys.stdout
@@ -97,7 +97,7 @@ def execute(
             _explain(error, json_to=out if options.json else None)
         return ExitCode.REFUSED if isinstance(error, RefusedError) else ExitCode.FAILED
     except BrokenPipeError:  # whoever reads, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
         return ExitCode.FAILED
     except KeyboardInterrupt:
         sys.stderr.write("interrupted; run again to go on from what is committed\n")

@@ -219,6 +219,8 @@ class PreflightQuestion:
     """How many read at the same time."""
     is_snapshot_done: bool = False
     """Whether all that is left is to follow the log."""
+    is_new: bool = False
+    """Whether nothing is planned yet: no reader of the source is its own."""
     facts: Sequence[str] = ()
     """What the sink writes of each change beside its rows: `SinkAbilities.facts`."""
 

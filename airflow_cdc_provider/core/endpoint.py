@@ -86,6 +86,8 @@ class Folder:
     """How its files are written: `json` or `parquet`."""
     with_queries: bool = False
     """Each change comes with the statement that made it."""
+    debezium_types: bool = False
+    """Parquet files have Debezium's numbers and texts, not types of their own."""
 
     @property
     def identity(self) -> str:
@@ -95,7 +97,9 @@ class Folder:
     @property
     def address(self) -> str:
         """Return the folder in the form of a DSN; `parse_sink` reads it back."""
-        return f"{self.identity}&with_queries=1" if self.with_queries else self.identity
+        queries = "&with_queries=1" if self.with_queries else ""
+        types = "&debezium_types=1" if self.debezium_types else ""
+        return f"{self.identity}{queries}{types}"
 
     def __str__(self) -> str:
         return self.path
@@ -114,7 +118,8 @@ def parse_sink(dsn: str) -> SinkPlace:
     except DsnError as error:
         raise ValueError(f"a folder looks like file:///path; of this {error}") from None
     with_queries = _flag(parts.options, "with_queries", default=False)
-    return Folder(f"/{parts.path}", parts.options.get("form", ""), with_queries)
+    debezium_types = _flag(parts.options, "debezium_types", default=False)
+    return Folder(f"/{parts.path}", parts.options.get("form", ""), with_queries, debezium_types)
 
 
 def _looks_like() -> str:

@@ -54,6 +54,12 @@ class PipelineCode(FindingCode):
         "it is not the server the plan was made from; refused unless its history contains "
         "what was read",
     )
+    SOURCE_SERVER_ID_SHARED = (
+        "source.server_id_shared",
+        "block, warn",
+        "another file of the folder names the same source and an id of the range; blocks a "
+        "pipeline without a plan, never one that has rows",
+    )
     PATTERN_FITS_NOTHING = (
         "pattern.fits_nothing",
         "warn",
@@ -118,6 +124,8 @@ class Finding:
     """A statement to run, or what to change where; empty if there is nothing to mend."""
     only: str = ""
     """The one table of the source that it concerns, where its stream is stopped by it too."""
+    lacks: str = ""
+    """The privilege for want of which something was not looked at."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the finding as plain values."""

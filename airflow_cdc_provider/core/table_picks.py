@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -53,3 +54,9 @@ def _fits(table: TableId, patterns: Iterable[str]) -> bool:
 def _matches(pattern: str, name: str) -> bool:
     parts = ".*".join(map(re.escape, pattern.split("*")))
     return re.fullmatch(parts, name, re.DOTALL | re.IGNORECASE) is not None
+
+
+def exclude_line(tables: Iterable[TableId]) -> str:
+    """Write the line of a pipeline file that leaves tables out."""
+    names = ", ".join(json.dumps(str(table), ensure_ascii=False) for table in tables)
+    return f"exclude: [{names}]"

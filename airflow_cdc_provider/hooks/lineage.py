@@ -52,7 +52,7 @@ class SeenPipeline:
     def find(cls, path: str) -> SeenPipeline:
         """Read a pipeline's file and connections; no server is asked."""
         loaded = load_pipeline(path)
-        servers = resolve_servers(loaded, AirflowDsns())
+        servers = resolve_servers(loaded, AirflowDsns(), in_airflow=True)
         return cls(loaded.model.name, loaded.model.sink.type, servers)
 
     def lineage(self, work: Work) -> Lineage:

@@ -46,7 +46,9 @@ class CdcSteps:
     def __init__(self, pipeline: str, *, owner: str) -> None:
         from airflow_cdc_provider.pipeline.run import open_run  # noqa: PLC0415 - see above
 
-        self.run: Run = open_run(load_pipeline(Path(pipeline)), AirflowDsns(), owner=owner)
+        self.run: Run = open_run(
+            load_pipeline(Path(pipeline)), AirflowDsns(), owner=owner, in_airflow=True
+        )
 
     def __enter__(self) -> CdcSteps:
         return self

@@ -74,6 +74,8 @@ class Parts:
             path, is_continuous = str(file.path.resolve()), file.mode != "bounded"
             return cls(file.name, path, is_continuous, doc, problem=problem)
         parts = cls.of(file.loaded)
+        warned = "".join(f"**To be mended:** {text}\n\n" for text in file.warnings)
+        parts = replace(parts, doc=warned + parts.doc)
         return replace(parts, problem=problem, doc=doc) if problem else parts
 
     def dag_id(self, kind: str) -> str:

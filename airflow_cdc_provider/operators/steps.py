@@ -19,10 +19,12 @@ from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.views.lineage import Work
 from airflow_cdc_provider.views.summaries import (
     check_summary,
+    hand_off_line,
     hand_off_summary,
+    plan_line,
     plan_summary,
 )
-from airflow_cdc_provider.views.told_errors import finding_lines
+from airflow_cdc_provider.views.told_errors import all_finding_lines
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.pipeline.steps.checking import CheckReport
@@ -80,9 +82,8 @@ class CdcPreflightOperator(CdcOperator):
             steps.require_not_ended()
             report = steps.check()
             summary = check_summary(steps.run.name, report)
-            for finding in report.findings:
-                for line in finding_lines(finding, file=self.pipeline):
-                    self.log.log(_LOG_LEVELS[finding.level], "%s", line)
+            for level, line in all_finding_lines(report.findings, file=self.pipeline):
+                self.log.log(_LOG_LEVELS[level], "%s", line)
             report.require_fit()
             needless = self._needless(steps, report)
         if needless:
@@ -114,7 +115,9 @@ class CdcPlanOperator(CdcOperator):
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
         with self.opened() as steps:
             skip_if_paused(steps)
-            summary = plan_summary(steps.run.name, steps.plan())
+            summary = plan_summary(steps.run.name, made := steps.plan())
+            splits = steps.status().splits_planned
+        self.log.info("%s", plan_line(made, splits))
         if summary["warning"]:
             self.log.warning("%s", summary["warning"])
         for text in summary["changed"]:
@@ -136,7 +139,9 @@ class CdcHandoffOperator(CdcOperator):
         with self.opened() as steps:
             skip_if_paused(steps)
             stream = steps.hand_off()
-            return hand_off_summary(steps.status().state, stream)
+            status = steps.status()
+        self.log.info("%s", hand_off_line(status, stream))
+        return hand_off_summary(status.state, stream)
 
 
 class CdcFinishOperator(CdcOperator):

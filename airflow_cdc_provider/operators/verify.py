@@ -15,7 +15,7 @@ from airflow_cdc_provider.operators.jobs import CdcJobOperator
 from airflow_cdc_provider.operators.without_stack import failure
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.views.lineage import Deed, Work
-from airflow_cdc_provider.views.summaries import verify_summary
+from airflow_cdc_provider.views.summaries import equal_tables_line, verify_summary
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.core.verify_report import VerifyReport
@@ -75,6 +75,7 @@ class CdcVerifyOperator(CdcJobOperator):
             summary = verify_summary(steps.run.name, report)
         for table in summary["not_copied"]:
             self.log.warning("%s", left_out_text(table))
+        self.log.info("%s", equal_tables_line(report))
         if not report.equal:
             for told in (each for each in report.tables if not each.equal):
                 self.log.error("%s: %s", told.table, told)

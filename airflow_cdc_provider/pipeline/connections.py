@@ -15,6 +15,7 @@ from airflow_cdc_provider.core.endpoint import Endpoint, SinkPlace, parse_sink
 from airflow_cdc_provider.core.errors import PipelineFileError
 from airflow_cdc_provider.core.jobspec import SINK_DSN_ENV, SOURCE_DSN_ENV, STATE_DSN_ENV
 from airflow_cdc_provider.pipeline.connection_fields import ConnectionFields
+from airflow_cdc_provider.pipeline.default_state import default_state_of
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
 from airflow_cdc_provider.pipeline.file.model import Reference
 
@@ -22,7 +23,6 @@ DsnOf = Callable[[Reference], str | None]
 """Returns the DSN a reference stands for, None if there is none."""
 MasterOf = Callable[[str], str | None]
 """Returns the Spark master that a connection id stands for, None if there is none."""
-STATE_SUFFIX = ".state.db"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Servers:
     sink_dsn: str = field(repr=False)
     state_dsn: str = field(repr=False)
     default_state: Path | None = None
-    """The SQLite file beside the pipeline file, if it names no state."""
+    """The SQLite file of a pipeline that names no state."""
 
     def environment(self) -> dict[str, str]:
         """Return what a job's process finds in its environment, and nowhere else."""
@@ -46,7 +46,7 @@ class Servers:
         }
 
 
-def resolve_servers(loaded: LoadedPipeline, dsn_of: DsnOf) -> Servers:
+def resolve_servers(loaded: LoadedPipeline, dsn_of: DsnOf, *, in_airflow: bool = False) -> Servers:
     """Find all servers of a pipeline, or say which lines name one that is not there."""
     model = loaded.model
     named: dict[str, Reference] = {"source": model.source}
@@ -54,7 +54,7 @@ def resolve_servers(loaded: LoadedPipeline, dsn_of: DsnOf) -> Servers:
         named["sink"] = model.sink
     default_state: Path | None = None
     if model.state is None:
-        default_state = loaded.path.resolve().with_suffix(STATE_SUFFIX)
+        default_state = default_state_of(model, loaded.path, in_airflow=in_airflow)
     else:
         named["state"] = model.state
     dsns = _dsns(loaded, named, dsn_of)

@@ -66,15 +66,19 @@ class Run:
         self.close()
 
 
-def open_run(loaded: LoadedPipeline, dsn_of: DsnOf, *, owner: str = "") -> Run:
+def open_run(
+    loaded: LoadedPipeline, dsn_of: DsnOf, *, owner: str = "", in_airflow: bool = False
+) -> Run:
     """Find the servers and open the state store, which is made if it is not there."""
-    servers = resolve_servers(loaded, dsn_of)
+    servers = resolve_servers(loaded, dsn_of, in_airflow=in_airflow)
+    if servers.default_state is not None:
+        servers.default_state.parent.mkdir(parents=True, exist_ok=True)
     return Run(loaded, servers, open_store(servers.state_dsn), owner or this_process())
 
 
-def open_to_look(loaded: LoadedPipeline, dsn_of: DsnOf) -> Run:
+def open_to_look(loaded: LoadedPipeline, dsn_of: DsnOf, *, in_airflow: bool = False) -> Run:
     """Find the servers for steps that only look; a store that is not there reads as empty."""
-    servers = resolve_servers(loaded, dsn_of)
+    servers = resolve_servers(loaded, dsn_of, in_airflow=in_airflow)
     return Run(loaded, servers, look_at_store(servers.state_dsn), this_process())
 
 

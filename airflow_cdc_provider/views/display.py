@@ -87,7 +87,7 @@ class Screen:
 
     @property
     def _stream(self) -> TextIO:
-        return sys.stderr if self._as_json else sys.stdout
+        return sys.stderr if self._as_json else self._out
 
     def _end_live(self) -> None:
         if self._live is not None:

@@ -14,7 +14,7 @@ from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.views.progress import lag_text, progress_line
 from airflow_cdc_provider.views.requests import request_line
 from airflow_cdc_provider.views.status import PipelineStatus
-from airflow_cdc_provider.views.told_errors import finding_lines
+from airflow_cdc_provider.views.told_errors import all_finding_lines
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.core.verify_report import TableVerdict, VerifyReport
@@ -29,9 +29,7 @@ Form = dict[str, Any]
 
 def check_lines(report: CheckReport) -> list[str]:
     """Write every finding with its fix."""
-    lines: list[str] = []
-    for finding in report.findings:
-        lines += finding_lines(finding)
+    lines = [line for _, line in all_finding_lines(report.findings)]
     counted = ", ".join(f"{count} {level}" for level, count in report.counts.items())
     verdict = "refused" if report.blocks else "fine"
     lines.append(f"{verdict}: {len(report.tables)} tables; findings: {counted or 'none'}")

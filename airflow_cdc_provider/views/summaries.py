@@ -13,7 +13,7 @@ from airflow_cdc_provider.views.progress import progress_line
 from airflow_cdc_provider.views.status import PipelineStatus
 
 if TYPE_CHECKING:
-    from airflow_cdc_provider.core.verify_report import VerifyReport
+    from airflow_cdc_provider.core.verify_report import TableVerdict, VerifyReport
     from airflow_cdc_provider.pipeline.steps.checking import CheckReport
     from airflow_cdc_provider.pipeline.steps.planning import PlanSummary
 
@@ -55,6 +55,17 @@ def plan_summary(name: PipelineName, plan: PlanSummary) -> dict[str, Any]:
     }
 
 
+def plan_line(plan: PlanSummary, splits: int) -> str:
+    """Say in a line what a plan step found or made; `splits` are those planned so far."""
+    rows = sum(table.estimated_rows for table in plan.tables)
+    made = "made" if plan.is_new else "was there already"
+    parts = [f"{len(plan.tables)} tables", f"about {rows:,} rows"]
+    parts += [f"{splits:,} splits planned so far"] if splits else []
+    parts += [f"{len(plan.created)} tables created at the sink"] if plan.created else []
+    parts += ["the snapshot is done"] if plan.handed_off else []
+    return f"plan {plan.plan_id} {made}: {', '.join(parts)}"
+
+
 def snapshot_summary(status: PipelineStatus, *, ran: bool) -> dict[str, Any]:
     """Summarise the snapshot; `ran` is False when there was nothing left to read."""
     return {
@@ -78,6 +89,15 @@ def hand_off_summary(state: PipelineState, stream: StreamSplit) -> dict[str, Any
     }
 
 
+def hand_off_line(status: PipelineStatus, stream: StreamSplit) -> str:
+    """Say in a line where the stream starts, and from how many splits."""
+    splits = sum(len(table.finished) for table in stream.tables)
+    return (
+        f"{len(stream.tables)} tables, {splits:,} splits, {status.rows:,} rows read; "
+        f"the stream starts at {_text(stream.start)}"
+    )
+
+
 def stream_summary(status: PipelineStatus) -> dict[str, Any]:
     """Summarise how far the stream is."""
     stream = status.stream
@@ -99,7 +119,36 @@ def verify_summary(name: PipelineName, report: VerifyReport) -> dict[str, Any]:
         "pipeline": str(name),
         "equal": report.equal,
         "tables": {str(table.table): str(table) for table in report.tables[:_MOST]},
+        "numbers": {str(table.table): _numbers(table) for table in report.tables[:_MOST]},
+        "tables_equal": sum(table.equal for table in report.tables),
+        "tables_different": sum(not table.equal for table in report.tables),
+        "rows": sum(table.rows_source for table in report.tables),
+        "unsettled": report.unsettled,
+        "seconds": round(report.seconds, 3),
         "not_copied": [str(table) for table in report.not_copied[:_MOST]],
+    }
+
+
+def equal_tables_line(report: VerifyReport) -> str:
+    """Say in a line how many tables are equal."""
+    equal = [table for table in report.tables if table.equal]
+    rows = sum(table.rows_source for table in equal)
+    unsettled = sum(table.unsettled for table in equal)
+    changing = f", {unsettled:,} rows still changing" if unsettled else ""
+    count = len(report.tables)
+    return f"{len(equal)} of {count} tables equal, {rows:,} rows{changing}, {report.seconds:.1f} s"
+
+
+def _numbers(table: TableVerdict) -> dict[str, Any]:
+    return {
+        "equal": table.equal,
+        "rows_source": table.rows_source,
+        "rows_sink": table.rows_sink,
+        "missing": table.missing,
+        "extra": table.extra,
+        "different": table.different,
+        "unsettled": table.unsettled,
+        "seconds": round(table.seconds, 3),
     }
 
 

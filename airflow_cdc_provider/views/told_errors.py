@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from airflow_cdc_provider.core.errors import CdcError
-from airflow_cdc_provider.core.findings import Finding
+from airflow_cdc_provider.core.findings import Finding, Level
 from airflow_cdc_provider.views.in_airflow import way_in_airflow
 
 _IN_AIRFLOW = "in Airflow"
@@ -35,8 +35,37 @@ def finding_lines(finding: Finding, *, file: str = "") -> list[str]:
         ("fix", finding.fix),
         (_IN_AIRFLOW, way),
     )
-    first = f"[{finding.level}] {finding.subject}: {finding.observed}"
+    level = "" if file else f"[{finding.level}] "  # a task's log has levels of its own
+    first = f"{level}{finding.subject}: {finding.observed}"
     return [first, *_labelled(parts)]
+
+
+def all_finding_lines(
+    findings: Sequence[Finding], *, file: str = ""
+) -> Iterator[tuple[Level, str]]:
+    """Write findings; looks that were denied, and on which nothing depends, share one line."""
+    denied = [found for found in findings if found.lacks and found.level is Level.INFO]
+    for finding in findings:
+        if finding not in denied:
+            for line in finding_lines(finding, file=file):
+                yield finding.level, line
+    if denied:
+        yield Level.INFO, _not_looked_at(denied, has_level=not file)
+
+
+def _not_looked_at(denied: Sequence[Finding], *, has_level: bool) -> str:
+    lacking: dict[str, list[str]] = {}
+    for finding in denied:
+        lacking.setdefault(finding.subject, []).append(finding.lacks)
+    where = "; ".join(
+        f"the account at {subject} lacks {', '.join(dict.fromkeys(privileges))}"
+        for subject, privileges in lacking.items()
+    )
+    return (
+        f"{'[info] ' if has_level else ''}not looked at, {where}. Nothing depends "
+        "on it, see the page 'Rights at the servers' (docs/rights.md); "
+        "`check --json` says what each would show"
+    )
 
 
 def _labelled(parts: Iterable[tuple[str, str]]) -> list[str]:

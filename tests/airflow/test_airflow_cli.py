@@ -99,6 +99,20 @@ def test_connections_of_airflows_database_are_found_and_json_is_alone_on_standar
     assert is_right(said.form)
 
 
+@pytest.mark.parametrize("command", ["status", "show", "check"])
+def test_nothing_foreign_is_on_standard_output_in_text_and_in_json(
+    airflow: RealAirflow, shop: Path, command: str
+) -> None:
+    form = airflow.run("cdc", command, str(shop), "--json")
+    assert form.form
+    text = airflow.run("cdc", command, str(shop))
+    assert text.code == 0, text.err
+    assert "cli_shop" in text.out or "fine: 1 tables" in text.out
+    assert "shall not contain" not in form.out + text.out
+    assert "[warning" not in text.out
+    assert "[info " not in text.out
+
+
 def test_all_connections_that_are_missing_are_told_at_once(
     airflow: RealAirflow, tmp_path: Path
 ) -> None:

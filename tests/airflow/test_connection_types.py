@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,16 @@ def test_a_source_says_version_gtids_log_and_privileges(
         f"SELECT on {mysql_database}.*",
     ):
         assert fact in said
+
+
+@pytest.mark.parametrize("hook", [CdcHook, CdcSinkHook])
+def test_a_database_that_is_not_there_keeps_nobody_from_connecting(
+    hook: type[CdcHook], press: Press, mysql_server: SqlServer
+) -> None:
+    fine, said = press(hook, **at(mysql_server, schema="never_made"))
+    assert fine, said
+    with closing(hook("tried").get_conn()) as connection:
+        assert connection.cursor().execute("SELECT DATABASE()")
 
 
 def test_a_source_of_mariadb_is_as_fit(

@@ -153,33 +153,46 @@ def test_a_stream_of_a_file_that_went_wrong_is_watched_until_it_has_to_start_aga
         follow.execute_complete({}, lost, {"since_us": 0, "restarts": 0, "deadline_us": 0})
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "words"),
-    [
-        (("a", "100-199"), ("b", "150-250"), "overlap those of"),
-        (("a", "100-199"), ("a", "300-350"), "same name"),
-    ],
-)
-def test_pipelines_that_clash_start_nothing_and_cost_no_other_its_dag(
-    tmp_path: Path, first: tuple[str, str], second: tuple[str, str], words: str
-) -> None:
+def test_pipelines_of_one_name_start_nothing_and_cost_no_other_its_dag(tmp_path: Path) -> None:
     bag = folder_of_dags(
         tmp_path,
-        one=renamed(CONTINUOUS, *first),
-        other=renamed(CONTINUOUS, *second),
+        one=renamed(CONTINUOUS, "a", "100-199"),
+        other=renamed(CONTINUOUS, "a", "300-350"),
         third=renamed(CONTINUOUS, "third", "400-499"),
     )
     assert bag.import_errors == {}
-    assert syncs(bag.dags) == {f"{first[0]}__sync", f"{second[0]}__sync", "third__sync"}
+    assert syncs(bag.dags) == {"a__sync", "third__sync"}
+    assert "broken" not in bag.dags["third__sync"].tags
+    dag = bag.dags["a__sync"]
+    assert "broken" in dag.tags
+    for task_id in ("preflight", "plan", "snapshot", "hand_off", "stream", "verify"):
+        assert "same name" in failure_of(dag, task_id)
+    assert "same name" in failure_of(bag.dags["a__verify"], "compare")
+    follow: Any = dag.task_dict["follow"]
+    assert not hasattr(follow, "refused")  # a stream that runs is watched on
+
+
+def test_pipelines_with_server_ids_in_common_keep_their_dags_and_say_so(tmp_path: Path) -> None:
+    bag = folder_of_dags(
+        tmp_path,
+        one=renamed(CONTINUOUS, "a", "100-199"),
+        other=renamed(CONTINUOUS, "b", "150-250"),
+        third=renamed(CONTINUOUS, "third", "400-499"),
+    )
+    assert syncs(bag.dags) == {"a__sync", "b__sync", "third__sync"}
     for dag_id in syncs(bag.dags):
         dag = bag.dags[dag_id]
-        assert ("broken" in dag.tags) == (dag_id != "third__sync")
-        if dag_id != "third__sync":
-            for task_id in ("preflight", "plan", "snapshot", "hand_off", "stream", "verify"):
-                assert words in failure_of(dag, task_id)
-            assert words in failure_of(bag.dags[dag_id.replace("sync", "verify")], "compare")
-            follow: Any = dag.task_dict["follow"]
-            assert not hasattr(follow, "refused")  # a stream that runs is watched on
+        assert "broken" not in dag.tags
+        assert ("overlap those of" in str(dag.doc_md)) == (dag_id != "third__sync")
+
+
+def test_a_second_file_without_server_ids_breaks_nothing(tmp_path: Path) -> None:
+    copy = CONTINUOUS.replace("pipeline: shop", "pipeline: web")
+    bag = folder_of_dags(tmp_path, shop=CONTINUOUS, web=copy)
+    assert syncs(bag.dags) == {"shop__sync", "web__sync"}
+    for dag in bag.dags.values():
+        assert "broken" not in dag.tags
+        assert "overlap" not in str(dag.doc_md)
 
 
 def test_a_wrong_copy_does_not_take_the_dag_of_the_file_that_is_right(tmp_path: Path) -> None:

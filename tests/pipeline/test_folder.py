@@ -83,7 +83,6 @@ def test_of_a_wrong_file_name_and_mode_are_known_where_they_can_be_read(
 @pytest.mark.parametrize(
     ("second", "line", "words"),
     [
-        (with_ids("b", "199-250"), 5, "overlap those of {other}.yaml"),
         (with_ids("a", "200-299"), 1, "{other}.yaml has a pipeline of the same name"),
     ],
 )
@@ -99,6 +98,47 @@ def test_all_that_clash_are_refused_by_each_others_names_and_the_third_is_not(
         assert f"{mine}.yaml:line {line}" in problem.what
         assert found[mine].loaded is not None
     assert found["c"].problem is None
+
+
+def test_a_copy_of_a_file_for_a_second_source_is_as_good_as_the_first(tmp_path: Path) -> None:
+    second = SMALL.replace("pipeline: shop", "pipeline: web").replace("SHOP_DSN", "WEB_DSN")
+    found = read(tmp_path, shop=SMALL, web=second)
+    assert all(file.problem is None and not file.warnings for file in found.values())
+
+
+def test_two_sources_may_have_the_same_ids(tmp_path: Path) -> None:
+    second = with_ids("b", "100-199").replace("SHOP_DSN", "WEB_DSN")
+    found = read(tmp_path, a=with_ids("a", "100-199"), b=second)
+    assert not any(file.warnings for file in found.values())
+
+
+def test_written_ids_in_common_are_a_warning_of_both_and_break_neither(tmp_path: Path) -> None:
+    found = read(tmp_path, a=with_ids("a", "100-199"), b=with_ids("b", "199-250"))
+    assert [file.problem for file in found.values()] == [None, None]
+    assert "overlap those of b.yaml" in "".join(found["a"].warnings)
+    assert "overlap those of a.yaml" in "".join(found["b"].warnings)
+
+
+def test_ids_that_nobody_wrote_are_the_same_each_time_and_no_others_have_them(
+    tmp_path: Path,
+) -> None:
+    names = [f"p{number}" for number in range(40)]
+    texts = {name: SMALL.replace("pipeline: shop", f"pipeline: {name}") for name in names}
+    first, again = read(tmp_path, **texts), read(tmp_path)
+    ranges = [file.loaded.model.server_ids for file in first.values() if file.loaded]
+    assert ranges == [file.loaded.model.server_ids for file in again.values() if file.loaded]
+    assert len({number for ids in ranges for number in ids}) == 40 * 100
+    assert all(1_000_000_000 <= ids.start < ids.stop < 2_100_000_000 for ids in ranges)
+
+
+def test_more_connections_keep_the_first_id(tmp_path: Path) -> None:
+    many = SMALL + "snapshot: {max_connections: 1000}\n"
+    few = read(tmp_path, shop=SMALL)["shop"].loaded
+    more = read(tmp_path, shop=many)["shop"].loaded
+    assert few is not None
+    assert more is not None
+    assert few.model.server_ids.start == more.model.server_ids.start
+    assert len(more.model.server_ids) == more.model.server_ids_needed
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:

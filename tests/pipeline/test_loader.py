@@ -59,7 +59,7 @@ def refused(text: str) -> str:
 def test_the_file_of_the_design_is_read() -> None:
     model = parse_pipeline(FULL).model
     assert str(model.name) == "shop_to_dr"
-    assert (model.source.server_ids.start, model.source.server_ids.stop) == (5400, 5500)
+    assert (model.server_ids.start, model.server_ids.stop) == (5400, 5500)
     assert model.snapshot.tables["shop.orders"].key == ("id",)
     assert (model.stream.stream_mode, model.stream.apply_mode) == (
         StreamMode.CONTINUOUS,

@@ -14,6 +14,7 @@ from airflow_cdc_provider.pipeline.connections import (
     EnvironmentMasters,
     resolve_servers,
 )
+from airflow_cdc_provider.pipeline.default_state import default_state_of
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline, parse_pipeline
 from airflow_cdc_provider.pipeline.file.model import Reference
 from tests.pipeline.test_loader import FULL, SMALL
@@ -169,3 +170,42 @@ def test_a_folder_is_named_by_the_file_and_needs_no_dsn() -> None:
     servers = resolve_servers(small, EnvironmentDsns({"A": DSN}))
     assert servers.sink == Folder("/data/my changes@1", "parquet")
     assert parse_sink(servers.sink_dsn) == servers.sink
+
+
+@pytest.fixture
+def airflow_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    home = tmp_path / "home"
+    monkeypatch.setenv("AIRFLOW_HOME", str(home))
+    return home
+
+
+def default_state(folder: Path, *, in_airflow: bool) -> Path:
+    return default_state_of(small(folder).model, folder / "shop.yaml", in_airflow=in_airflow)
+
+
+def test_airflow_keeps_a_state_that_is_not_named_out_of_the_dag_folder(
+    tmp_path: Path, airflow_home: Path
+) -> None:
+    kept = default_state(tmp_path, in_airflow=True)
+    assert kept == airflow_home / "cdc" / "shop.state.db"
+    assert default_state(tmp_path, in_airflow=False) == tmp_path / "shop.state.db"
+
+
+@pytest.mark.parametrize("begins_in_airflow", [True, False])
+def test_airflow_and_the_command_line_find_the_state_that_either_has_made(
+    tmp_path: Path, airflow_home: Path, begins_in_airflow: bool
+) -> None:
+    made = default_state(tmp_path, in_airflow=begins_in_airflow)
+    made.parent.mkdir(parents=True, exist_ok=True)
+    made.touch()
+    assert default_state(tmp_path, in_airflow=True) == made
+    assert default_state(tmp_path, in_airflow=False) == made
+
+
+def test_a_state_beside_the_file_of_before_goes_before_one_in_airflow_s_home(
+    tmp_path: Path, airflow_home: Path
+) -> None:
+    for place in (tmp_path, airflow_home / "cdc"):
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "shop.state.db").touch()
+    assert default_state(tmp_path, in_airflow=True) == tmp_path / "shop.state.db"

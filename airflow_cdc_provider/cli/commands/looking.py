@@ -20,7 +20,7 @@ def status(options: Options, lookup: Lookup, screen: Screen) -> bool:
     with looked_at(options, lookup, screen) as run:
         while options.watch:
             # opened anew, because a store that was not there may be by now
-            with open_to_look(run.loaded, lookup.dsn_of) as now:
+            with open_to_look(run.loaded, lookup.dsn_of, in_airflow=lookup.in_airflow) as now:
                 screen.progress(partial(status_of, now))
             time.sleep(_WATCH_EVERY_S)
         found = status_of(run)

@@ -22,7 +22,7 @@ Options = argparse.Namespace
 @contextmanager
 def opened(options: Options, lookup: Lookup, screen: Screen) -> Iterator[Run]:
     """Open the pipeline for a command that may take it over, and give it back at the end."""
-    with open_run(load_pipeline(options.file), lookup.dsn_of) as run:
+    with open_run(load_pipeline(options.file), lookup.dsn_of, in_airflow=lookup.in_airflow) as run:
         _say_state(run, screen)
         try:
             yield run
@@ -32,7 +32,7 @@ def opened(options: Options, lookup: Lookup, screen: Screen) -> Iterator[Run]:
 
 def looked_at(options: Options, lookup: Lookup, screen: Screen) -> Run:
     """Open the pipeline for a command that only looks."""
-    run = open_to_look(load_pipeline(options.file), lookup.dsn_of)
+    run = open_to_look(load_pipeline(options.file), lookup.dsn_of, in_airflow=lookup.in_airflow)
     _say_state(run, screen)
     return run
 

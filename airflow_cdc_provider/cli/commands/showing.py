@@ -35,7 +35,7 @@ def _shown(file: FolderFile, lookup: Lookup) -> Shown:
     if file.loaded is None:
         return Shown(file.name, str(file.path), error=file.problem)
     try:
-        with open_to_look(file.loaded, lookup.dsn_of) as run:
+        with open_to_look(file.loaded, lookup.dsn_of, in_airflow=lookup.in_airflow) as run:
             return Shown(file.name, str(file.path), status_of(run), file.problem)
     except CdcError as error:
         return Shown(file.name, str(file.path), error=error)

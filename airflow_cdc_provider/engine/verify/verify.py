@@ -103,7 +103,8 @@ class _Run:
         else:
             self._by_buckets(comparison)
         comparison.seconds = time.monotonic() - started
-        log.info(
+        log.log(
+            logging.INFO if comparison.candidates else logging.DEBUG,
             "table compared: table=%s rows=%d candidates=%d seconds=%.1f",
             plan.schema.table,
             comparison.rows_source,

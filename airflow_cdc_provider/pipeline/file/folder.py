@@ -1,15 +1,16 @@
 """A folder of pipeline files: each is read by itself, and what is wrong with one is its own.
 
-Files may clash: two pipelines of one name share state and ledger, and of two readers with one
-server id the source cuts one off. Which of the two is meant, or runs already, no file says. So
-none of those that clash may start anything, and each names the others; what already streams goes
-on.
+Files may clash. Two pipelines of one name share state and ledger: which of them is meant, or runs
+already, no file says, so neither may start anything, and each names the other; what already streams
+goes on. Of two readers with one server id the source throws one out; that is only a warning here,
+since a file that was added must not stop a pipeline that runs. Preflight, which knows who has rows,
+refuses the other.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 
@@ -17,6 +18,7 @@ from airflow_cdc_provider.core.errors import NOTHING_STARTED, PipelineFileError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline, load_pipeline
 from airflow_cdc_provider.pipeline.file.problems import Path
+from airflow_cdc_provider.pipeline.file.server_ids import overlap
 
 SUFFIXES = {".yaml", ".yml"}
 _NAME = re.compile(r"^pipeline:\s*[\"']?(\w+)", re.MULTILINE)
@@ -37,6 +39,8 @@ class FolderFile:
     loaded: LoadedPipeline | None = None
     problem: PipelineFileError | None = None
     """Why nothing may start; `loaded` is there all the same if it is only a clash."""
+    warnings: tuple[str, ...] = ()
+    """What is to be mended; the pipeline has its DAG and its tasks."""
 
 
 def read_folder(folder: FilePath | str) -> tuple[FolderFile, ...]:
@@ -92,7 +96,36 @@ def _kept_apart(file: FolderFile, files: Sequence[FolderFile]) -> FolderFile:
         return file
     others = [other.loaded for other in files if other.loaded and other.path != file.path]
     found = [clash for other in others for clash in _clashes(file.loaded, other)]
-    return replace(file, problem=file.loaded.refusal(*found)) if found else file
+    shared = tuple(_shared_ids(file.loaded, other) for other in sharing_ids(file.loaded, others))
+    problem = file.loaded.refusal(*found) if found else None
+    return replace(file, problem=problem, warnings=shared)
+
+
+def sharing_ids(mine: LoadedPipeline, others: Iterable[LoadedPipeline]) -> list[LoadedPipeline]:
+    """Return the pipelines that name the same source and have a server id in common with one.
+
+    Whether two names are one server no file says: preflight asks there who reads.
+    """
+    return [
+        other
+        for other in others
+        if _source_name(other) == _source_name(mine)
+        and other.model.pipeline != mine.model.pipeline
+        and overlap(other.model.server_ids, mine.model.server_ids)
+    ]
+
+
+def _source_name(loaded: LoadedPipeline) -> tuple[str | None, str | None]:
+    return loaded.model.source.conn_id, loaded.model.source.dsn_env
+
+
+def _shared_ids(mine: LoadedPipeline, other: LoadedPipeline) -> str:
+    ids, theirs = mine.model.server_ids, other.model.server_ids
+    return (
+        f"its server ids {ids.start}-{ids.stop - 1} overlap those of {other.path.name} "
+        f"({theirs.start}-{theirs.stop - 1}): the source throws one of two readers out. "
+        "Leave source.server_id out in the newer file. Preflight refuses the one without a plan."
+    )
 
 
 def _clashes(mine: LoadedPipeline, other: LoadedPipeline) -> Iterator[Clash]:
@@ -101,13 +134,4 @@ def _clashes(mine: LoadedPipeline, other: LoadedPipeline) -> Iterator[Clash]:
             ("pipeline",),
             f"{other.path.name} has a pipeline of the same name",
             "rename one of them: state and ledger are kept by name",
-        )
-    ids, theirs = mine.model.source.server_ids, other.model.source.server_ids
-    if max(ids.start, theirs.start) < min(ids.stop, theirs.stop):
-        free = max(ids.stop, theirs.stop)
-        yield (
-            ("source", "server_id"),
-            f"server ids {ids.start}-{ids.stop - 1} overlap those of {other.path.name} "
-            f"({theirs.start}-{theirs.stop - 1}): the source would cut one reader off",
-            f"write server_id: {free}-{free + max(len(ids), 100) - 1} in one of them",
         )

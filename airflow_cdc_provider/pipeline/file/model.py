@@ -35,6 +35,7 @@ from airflow_cdc_provider.pipeline.file.field_types import (
 )
 from airflow_cdc_provider.pipeline.file.patterns import Route, TablePattern, parse_routes
 from airflow_cdc_provider.pipeline.file.problems import WrongValueError
+from airflow_cdc_provider.pipeline.file.server_ids import derived_ids, ids_needed, parse_ids
 
 
 class Section(BaseModel):
@@ -88,10 +89,14 @@ class SourceSection(Reference):
         description="What becomes of tables that appear at the source later and fit a pattern of "
         "`tables`: they are added, or only told until `add` is called.",
     )
-    server_id: ServerIds = Field(
-        default="5400-5499",
+    server_id: ServerIds | None = Field(
+        default=None,
         description="Replication server ids, `first-last`. The stream uses the first one, the "
-        "snapshot's readers the ones after it. No two live readers of one source may share an id.",
+        "snapshot's readers the ones after it. No two live readers of one source may share an id. "
+        "Left out, the pipeline has 100 ids of its own (more where `max_connections` is above 200) "
+        "between 1000000000 and 2100000000, which follow from its name and from `conn_id` or "
+        "`dsn_env`; `check` asks the source who else reads there.",
+        examples=["5400-5499"],
     )
     zero_dates: Literal["fail", "null", "text"] = Field(
         default="fail",
@@ -106,11 +111,6 @@ class SourceSection(Reference):
     @property
     def excluded(self) -> tuple[TablePattern, ...]:
         return tuple(TablePattern.parse(text) for text in self.exclude)
-
-    @property
-    def server_ids(self) -> range:
-        first, _, last = self.server_id.partition("-")
-        return range(int(first), int(last) + 1)
 
 
 class SinkSection(Reference):
@@ -129,6 +129,12 @@ class SinkSection(Reference):
     )
     format: Literal["json", "parquet"] | None = Field(
         default=None, description="Of a `changelog`: how its files are written; `json` if left out."
+    )
+    types: Literal["native", "debezium"] | None = Field(
+        default=None,
+        description="Of a `changelog` in Parquet: `native`, if left out, gives DECIMAL, DATE, "
+        "DATETIME and TIMESTAMP types of their own; `debezium` writes them as in JSON. A log keeps "
+        "the types that it was begun with until `reset`.",
     )
     include_query: bool = Field(
         default=False,
@@ -153,9 +159,9 @@ class SinkSection(Reference):
     def _is_named(self) -> Self:
         if self.type == "changelog":
             self._require_folder()
-        elif self.path is not None or self.format is not None or self.include_query:
+        elif {self.path, self.format, self.types} != {None} or self.include_query:
             raise WrongValueError(
-                f"a sink of type {self.type} has no path, no format and no include_query",
+                f"a sink of type {self.type} has no path, format, types and include_query",
                 "write type: changelog, or leave them out",
             )
         else:
@@ -167,6 +173,11 @@ class SinkSection(Reference):
             raise WrongValueError(
                 "wanted a path and neither conn_id nor dsn_env for a changelog",
                 "write path: <absolute path of a folder>",
+            )
+        if self.types is not None and self.format != "parquet":
+            raise WrongValueError(
+                "only files in Parquet have types of their own",
+                "write format: parquet, or leave types out",
             )
         if self.existing_rows == "replace":
             raise WrongValueError(
@@ -184,7 +195,8 @@ class SinkSection(Reference):
         """Return the folder of a changelog, None for a server."""
         if self.path is None:
             return None
-        return Folder(self.path, self.format or "json", self.include_query)
+        form, of_debezium = self.format or "json", self.types == "debezium"
+        return Folder(self.path, form, self.include_query, of_debezium)
 
     @property
     def routes(self) -> tuple[Route, ...]:
@@ -439,8 +451,10 @@ class PipelineFile(Section):
     sink: SinkSection = Field(description="Where the tables go.", examples=[{"dsn_env": "DR_DSN"}])
     state: StateSection | None = Field(
         default=None,
-        description="Where progress is remembered. On the command line it may be left out: then "
-        "it is a SQLite file beside this one.",
+        description="Where progress is remembered; may be left out where all runs on one machine: "
+        "then it is a SQLite file, `$AIRFLOW_HOME/cdc/<pipeline>.state.db` if Airflow runs the "
+        "pipeline, or beside this file on the command line; either first uses the one that is "
+        "there.",
     )
     snapshot: SnapshotSection = Field(
         default_factory=SnapshotSection, description="How tables are read."
@@ -480,6 +494,17 @@ class PipelineFile(Section):
     @property
     def name(self) -> PipelineName:
         return PipelineName(self.pipeline)
+
+    @property
+    def server_ids_needed(self) -> int:
+        return ids_needed(self.snapshot.max_connections)
+
+    @property
+    def server_ids(self) -> range:
+        if self.source.server_id is not None:
+            return parse_ids(self.source.server_id)
+        named = f"conn_id={self.source.conn_id} dsn_env={self.source.dsn_env}"
+        return derived_ids(self.pipeline, named, needed=self.server_ids_needed)
 
     def picks(self, table: TableId, *, ignore_case: bool = False) -> bool:
         """Tell whether the pipeline copies `table`."""

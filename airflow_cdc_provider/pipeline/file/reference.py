@@ -82,6 +82,20 @@ pt-online-schema-change and gh-ost work on (`_orders_new`, `_orders_gho` and the
 never added. A pattern with a `*`, or its route, may fit no table yet: `check` warns of it. Under
 `new_tables: tell`, and where the file picks no table at all, that is refused.
 
+## Server ids
+
+A server sends its log to one reader for each id and throws the older one out. Leave `server_id`
+out, and each pipeline has ids of its own: they follow from its name and from `conn_id` or
+`dsn_env`, lie between 1000000000 and 2100000000, and are the same in each run. Before, a file
+without the key had 5400-5499: a stream of that time goes on with them until it is started again,
+and the ids are no part of the plan, so nothing is refused.
+
+Where ids are written, `check` refuses a pipeline without a plan if another file of its folder names
+the same source and has an id in common, or if a reader with such an id is connected. A pipeline
+that has a plan is only warned. Files that name different sources are not compared: there the server
+is asked, by `SHOW REPLICAS` and its own `server_id`. An account that may not ask (MariaDB without
+REPLICATION MASTER ADMIN) is told that this was not looked at.
+
 This page is generated from the model in `airflow_cdc_provider/pipeline/file/model.py`.
 """
 

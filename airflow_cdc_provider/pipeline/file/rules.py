@@ -15,13 +15,6 @@ from airflow_cdc_provider.pipeline.file.problems import Path
 
 Found = tuple[Path, str, str]
 """Where, what, fix."""
-CONNECTIONS_A_READER = 2
-"""One to read rows, one to read the log for the backfill."""
-
-
-def server_ids_needed(file: PipelineFile) -> int:
-    """Return how many replication ids the pipeline uses at once: the stream's and the readers'."""
-    return 1 + max(1, file.snapshot.max_connections // CONNECTIONS_A_READER)
 
 
 def check_file(file: PipelineFile) -> Iterator[Found]:
@@ -43,7 +36,7 @@ def check_file(file: PipelineFile) -> Iterator[Found]:
 
 
 def _server_ids(file: PipelineFile) -> Iterator[Found]:
-    ids, needed = file.source.server_ids, server_ids_needed(file)
+    ids, needed = file.server_ids, file.server_ids_needed
     if len(ids) < needed:
         yield (
             ("source", "server_id"),

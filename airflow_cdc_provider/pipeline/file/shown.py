@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from airflow_cdc_provider.pipeline.connections import STATE_SUFFIX
+from airflow_cdc_provider.pipeline.default_state import default_state_of
 from airflow_cdc_provider.pipeline.file.model import PipelineFile, SinkSection
 
 
@@ -21,7 +21,7 @@ class StatePlace:
     conn_id: str = ""
     dsn_env: str = ""
     file: str = ""
-    """Of SQLite, beside the pipeline file."""
+    """Of SQLite, where the pipeline file names no state."""
 
     def __bool__(self) -> bool:
         return bool(self.conn_id or self.dsn_env or self.file)
@@ -50,7 +50,8 @@ class ShownPipeline:
     def of(cls, model: PipelineFile, path: str | Path, *, refused: str = "") -> ShownPipeline:
         """Take it from a pipeline file."""
         if model.state is None:
-            place = StatePlace(file=str(Path(path).resolve().with_suffix(STATE_SUFFIX)))
+            state = default_state_of(model, Path(path), in_airflow=True)
+            place = StatePlace(file=str(state))
         else:
             place = StatePlace(model.state.conn_id or "", model.state.dsn_env or "")
         return cls(

@@ -28,7 +28,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import NoteKind, PlanOrigin, TablePlan
 from airflow_cdc_provider.core.stopped_tables import StoppedTable, with_way_back
 from airflow_cdc_provider.core.table_facts import TableKind
-from airflow_cdc_provider.pipeline.file.rules import CONNECTIONS_A_READER
+from airflow_cdc_provider.pipeline.file.server_ids import CONNECTIONS_A_READER
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.claims import own_tables
 from airflow_cdc_provider.pipeline.steps.ended import ended_with, require_not_ended, way_on
@@ -41,6 +41,7 @@ from airflow_cdc_provider.pipeline.steps.file_changes import (
 from airflow_cdc_provider.pipeline.steps.last_try import PREFLIGHT, note_refusal, noting_try
 from airflow_cdc_provider.pipeline.steps.look_again import until_still
 from airflow_cdc_provider.pipeline.steps.servers import origin_now, require_sink
+from airflow_cdc_provider.pipeline.steps.shared_ids import is_new, shared_ids
 from airflow_cdc_provider.pipeline.steps.sink import (
     isolates_tables,
     open_targets,
@@ -142,6 +143,7 @@ def _checked(run: Run) -> CheckReport:
         found = [*_ended(run), *_not_as_planned(run, captured, not_copied, gone)]
         found += _stopped(stopped.values())
         found += _waiting(captured.fit_nothing)
+        found += shared_ids(run)
         found += _targets(run, targets, planned.plans, own_tables(run, origin.sink))
         found += _backfills(run, captured.plans)
         of_later = list(_targets(run, targets, later.plans, frozenset()))
@@ -151,9 +153,10 @@ def _checked(run: Run) -> CheckReport:
             planned.plans,
             planned.picked,
             run.model.source.patterns,
-            reader_ids=run.model.source.server_ids,
+            reader_ids=run.model.server_ids,
             readers=run.model.snapshot.max_connections // CONNECTIONS_A_READER,
             is_snapshot_done=run.store.is_handed_off(run.name),
+            is_new=is_new(run.store, run.name),
             facts=sink_of(run).abilities.facts,
         ),
         at_sink=_as_planned(run, planned.plans, changing),

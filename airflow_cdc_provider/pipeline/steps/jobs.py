@@ -132,7 +132,7 @@ def _spec(
     model: PipelineFile, generation: int, kind: JobKind, *, mode: str | None = None
 ) -> JobSpec:
     stream = model.stream if mode is None else model.stream.model_copy(update={"mode": mode})
-    ids, ports = model.source.server_ids, model.spark.assigner_ports
+    ids, ports = model.server_ids, model.spark.assigner_ports
     return JobSpec(
         pipeline=model.name,
         generation=generation,

@@ -17,6 +17,7 @@ from airflow_cdc_provider.core.errors import UnsupportedTableError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.table_facts import TableFacts, TableKind
+from airflow_cdc_provider.core.table_picks import exclude_line
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
 from airflow_cdc_provider.pipeline.file.patterns import Route, TablePattern, sink_table
@@ -128,13 +129,14 @@ def require_separate(loaded: LoadedPipeline, plans: Sequence[TablePlan]) -> None
 
 def require_keys(plans: Iterable[TablePlan]) -> None:
     """Refuse tables without a primary key: their rows could not be told apart."""
-    without = [str(plan.schema.table) for plan in plans if not plan.schema.primary_key]
+    without = [plan.schema.table for plan in plans if not plan.schema.primary_key]
     if without:
         raise UnsupportedTableError(
-            f"no primary key on {', '.join(without)}",
+            f"no primary key on {', '.join(map(str, without))}",
             where="source",
             risk="rows could not be told apart: changes would be lost or doubled",
-            remedy="add a primary key, or put the tables into source.exclude",
+            remedy="add a primary key (ALTER TABLE ... ADD PRIMARY KEY), or leave them out, in the "
+            f"file under source: {exclude_line(without)}",
         )
 
 

@@ -23,6 +23,7 @@ from airflow_cdc_provider.systems.changelog.files import Format
 from airflow_cdc_provider.systems.changelog.ledger import ChangelogLedger
 from airflow_cdc_provider.systems.changelog.preflight import folder_look
 from airflow_cdc_provider.systems.changelog.splits import ChangelogSplitSink
+from airflow_cdc_provider.systems.changelog.state import NATIVE
 from airflow_cdc_provider.systems.changelog.targets import ChangelogTables, ChangelogTargets
 from airflow_cdc_provider.systems.kinds import FIRST
 
@@ -75,7 +76,9 @@ class ChangelogSink:
         )
 
     def open_ledger(self) -> ChangelogLedger:
-        return ChangelogLedger(self._root, self.owner)
+        folder = self.folder
+        is_native = self._form is Format.PARQUET and not folder.debezium_types
+        return ChangelogLedger(self._root, self.owner, types=NATIVE if is_native else "")
 
     def open_targets(self) -> ChangelogTargets:
         return ChangelogTargets(self._root, self.owner)

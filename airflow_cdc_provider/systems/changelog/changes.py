@@ -43,7 +43,7 @@ from airflow_cdc_provider.systems.changelog.files import Format, OpenFile, Seale
 from airflow_cdc_provider.systems.changelog.layout import TRANSACTION, stream_file, table_folder
 from airflow_cdc_provider.systems.changelog.manifest import Manifest
 from airflow_cdc_provider.systems.changelog.markers import markers, open_at_end, tally
-from airflow_cdc_provider.systems.changelog.state import LogState, Record
+from airflow_cdc_provider.systems.changelog.state import NATIVE, LogState, Record
 
 
 @dataclass(slots=True)
@@ -94,7 +94,8 @@ class ChangelogChangeSink:
         self._manifest = Manifest(root, str(owner.pipeline))
         self._captured = captured
         plans = captured.plans.values()
-        self._envelopes = {plan.schema.table: TableEnvelope(plan.schema, origin) for plan in plans}
+        self._origin = origin
+        self._envelopes: dict[TableId, TableEnvelope] = {}
         self._folders = {plan.schema.table: table_folder(plan.sink_table) for plan in plans}
         self._pending: _Pending | None = None
         self._is_broken = False
@@ -145,6 +146,12 @@ class ChangelogChangeSink:
                 remedy="take the snapshot and hand off first",
             )
         state.require_form(self._form.value, str(self._root))
+        self._envelopes = {
+            plan.schema.table: TableEnvelope(
+                plan.schema, self._origin, is_native=state.types == NATIVE
+            )
+            for plan in self._captured.plans.values()
+        }
         return _Pending(state.stream.start, state.stream)
 
     def _apply(self, pending: _Pending, selection: Selection) -> AppliedBatch | None:

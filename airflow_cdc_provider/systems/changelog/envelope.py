@@ -28,7 +28,7 @@ from airflow_cdc_provider.systems.changelog.tree import (
     numbers,
     text,
 )
-from airflow_cdc_provider.systems.changelog.values import debezium_values
+from airflow_cdc_provider.systems.changelog.values import debezium_values, native_values
 
 _LETTERS = {Op.INSERT: "c", Op.UPDATE: "u", Op.DELETE: "d"}
 _NS_OF_US = 1000
@@ -80,8 +80,9 @@ def _pointing(wanted: IntArray, values: pa.Array) -> pa.Array:
 class TableEnvelope:
     """Makes the envelopes of one table."""
 
-    def __init__(self, schema: TableSchema, origin: Origin) -> None:
+    def __init__(self, schema: TableSchema, origin: Origin, *, is_native: bool = False) -> None:
         self._schema = schema
+        self._values = native_values if is_native else debezium_values
         self._origin = origin
 
     def read(self, rows: pa.RecordBatch, position: LogPosition, now_us: int) -> Members:
@@ -207,7 +208,7 @@ class TableEnvelope:
     def _members(self, rows: pa.RecordBatch, names: Sequence[str]) -> Members:
         return Members(
             tuple(
-                (name, debezium_values(rows.column(name), self._schema.column(name).type))
+                (name, self._values(rows.column(name), self._schema.column(name).type))
                 for name in names
             )
         )

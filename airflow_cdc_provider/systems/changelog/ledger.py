@@ -37,7 +37,8 @@ log = logging.getLogger(__name__)
 class ChangelogLedger:
     """A pipeline's ledger in the folder of its change log."""
 
-    def __init__(self, root: Path, owner: Owner) -> None:
+    def __init__(self, root: Path, owner: Owner, *, types: str = "") -> None:
+        self._types = types
         self._manifest = Manifest(root, str(owner.pipeline))
         self._owner = owner
 
@@ -79,7 +80,9 @@ class ChangelogLedger:
 
         def judge(state: LogState) -> Record | None:
             self._manifest.require_owner(state, self._owner.generation)
-            return None if state.plan_id == plan_id else {"do": "start plan", "plan": plan_id}
+            if state.plan_id == plan_id:
+                return None
+            return {"do": "start plan", "plan": plan_id, "types": self._types}
 
         self._manifest.commit(self._owner.generation, judge)
 

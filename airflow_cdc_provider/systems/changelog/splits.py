@@ -22,6 +22,7 @@ from airflow_cdc_provider.systems.changelog.files import Format, OpenFile, Seale
 from airflow_cdc_provider.systems.changelog.layout import split_file, table_folder
 from airflow_cdc_provider.systems.changelog.manifest import Manifest
 from airflow_cdc_provider.systems.changelog.state import (
+    NATIVE,
     LogState,
     PublishedSplit,
     Record,
@@ -57,9 +58,10 @@ class ChangelogSplitSink:
                 risk="rows could be missing; nothing was written",
                 remedy="read the split again; if it stays, report this",
             )
-        if self._record(self._manifest.read(), split, report, ()) is None:
+        state = self._manifest.read()
+        if self._record(state, split, report, ()) is None:
             return
-        files = self._write(split, rows, report)
+        files = self._write(split, rows, report, types=state.types)
         self._manifest.commit(
             self._owner.generation, lambda state: self._record(state, split, report, files)
         )
@@ -87,13 +89,13 @@ class ChangelogSplitSink:
         return {"do": "publish", **published_to(PublishedSplit(split, report, folder, files))}
 
     def _write(
-        self, split: SnapshotSplit, rows: SplitRows, report: SplitReport
+        self, split: SnapshotSplit, rows: SplitRows, report: SplitReport, *, types: str
     ) -> tuple[SealedFile, ...]:
         if not rows.rows:
             return ()
         plan = self._plans[split.table]
         name = split_file(split.number, self._owner.generation, self._form.value)
-        envelope = TableEnvelope(plan.schema, self._origin)
+        envelope = TableEnvelope(plan.schema, self._origin, is_native=types == NATIVE)
         now_us = time.time_ns() // 1000
         file = OpenFile(self._root, f"{table_folder(plan.sink_table)}/{name}", self._form)
         sealed = False

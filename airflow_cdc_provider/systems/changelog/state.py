@@ -30,6 +30,8 @@ from airflow_cdc_provider.systems.changelog.files import SealedFile
 
 Record = dict[str, Any]
 """One manifest, as JSON has it."""
+NATIVE = "native"
+"""The types of a log whose values in Parquet have types of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,8 @@ class LogState:
     pipeline: str = ""
     generation: int = 0
     plan_id: str = ""
+    types: str = ""
+    """Of values in Parquet: NATIVE, or Debezium's, as in all logs that were begun before."""
     targets: dict[TableId, TableId] = field(default_factory=dict)
     """What each table of the sink is copied from."""
     splits: dict[str, PublishedSplit] = field(default_factory=dict)
@@ -82,7 +86,7 @@ class LogState:
             case "claim":
                 self.targets = _targets_from(record["targets"])
             case "start plan":
-                self._start_plan(record["plan"])
+                self._start_plan(record["plan"], record.get("types", ""))
             case "publish":
                 published = _published_from(record)
                 self.splits[published.split.split_id] = published
@@ -100,8 +104,8 @@ class LogState:
                     remedy="use the release that wrote it",
                 )
 
-    def _start_plan(self, plan_id: str) -> None:
-        self.plan_id = plan_id
+    def _start_plan(self, plan_id: str, types: str) -> None:
+        self.plan_id, self.types = plan_id, types
         self.splits, self.stream = {}, None
         self.counts, self.changes, self.changed = Counts(), {}, {}
 
@@ -170,6 +174,7 @@ class LogState:
             "pipeline": self.pipeline,
             "generation": self.generation,
             "plan": self.plan_id,
+            "types": self.types,
             "targets": targets_to(self.targets),
             "splits": [published_to(each) for each in self.splits.values()],
             "stream": None if self.stream is None else stream_to_text(self.stream),
@@ -198,6 +203,7 @@ class LogState:
             pipeline=form["pipeline"],
             generation=form["generation"],
             plan_id=form["plan"],
+            types=form.get("types", ""),
             targets=_targets_from(form["targets"]),
             splits={each.split.split_id: each for each in published},
             stream=None if form["stream"] is None else stream_from_text(form["stream"]),

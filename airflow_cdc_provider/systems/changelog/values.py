@@ -38,6 +38,8 @@ _SRID_BYTES = 4
 _POINT_BYTES = _SRID_BYTES + 1 + 4 + 8 + 8
 _MILLIS = 3
 """Digits of a fraction up to which a DATETIME is in milliseconds."""
+_MOST_DIGITS = 38
+"""Of a decimal in Spark, DuckDB and Arrow's narrower type."""
 
 
 def debezium_values(array: pa.Array, column_type: ColumnType) -> Value:
@@ -57,6 +59,19 @@ def debezium_values(array: pa.Array, column_type: ColumnType) -> Value:
     if pa.types.is_timestamp(kind):
         return _moments(array, column_type)
     return array
+
+
+def native_values(array: pa.Array, column_type: ColumnType) -> Value:
+    """Return a column's values for Parquet, with types of their own.
+
+    What readers know no type for stays as Debezium has it: a DECIMAL of more digits than theirs is
+    text, a TIME, which may be a month long, is microseconds.
+    """
+    kind = array.type
+    is_moment = pa.types.is_timestamp(kind) or pa.types.is_date(kind)
+    if is_moment or (pa.types.is_decimal(kind) and kind.precision <= _MOST_DIGITS):
+        return array
+    return debezium_values(array, column_type)
 
 
 def _members_only(array: pa.Array, column_type: ColumnType) -> pa.Array:

@@ -228,6 +228,20 @@ def test_tables_that_cannot_be_copied_are_all_named(
     assert "table.unsplit" in codes(found, Level.WARN)
 
 
+def test_tables_without_a_key_are_one_finding_with_both_ways_out(
+    mysql_server: SqlServer, mysql_sink: SqlServer, mysql_database: str, sink_database: str
+) -> None:
+    db = mysql_database
+    for name in ("a", "b"):
+        mysql_server.execute(f"CREATE TABLE {db}.{name} (v INT)")
+    plans = plans_of(mysql_server, db, sink_database, "a", "b")
+    findings = check(mysql_server, mysql_sink, plans)
+    (found,) = [each for each in findings if each.code == "table.primary_key"]
+    assert found.subject == f"{db}.a, {db}.b"
+    assert found.fix.count("ALTER TABLE") == 2
+    assert found.fix.endswith(f'exclude: ["{db}.a", "{db}.b"]')
+
+
 def test_a_key_that_the_sink_would_compute_is_refused(
     mysql_server: SqlServer, mysql_sink: SqlServer, mysql_database: str, sink_database: str
 ) -> None:

@@ -120,8 +120,9 @@ class Code(FindingCode):
     )
     SOURCE_SERVER_ID_TAKEN = (
         "source.server_id_taken",
-        "warn",
-        "a reader with an id of the range is connected; perhaps the pipeline's own",
+        "block, warn",
+        "a reader with an id of the range is connected; perhaps the pipeline's own, and blocks "
+        "one without a plan, which has none",
     )
     SOURCE_MAX_CONNECTIONS = (
         "source.max_connections",

@@ -70,7 +70,14 @@ def unseen(
     """Say that something could not be looked at, what that may hide, and what would mend it."""
     observed = f"cannot tell {doubt.what}: {denied.reason}"
     return Finding(
-        code, level, subject, observed, "an account that may look", doubt.why, doubt.grant
+        code,
+        level,
+        subject,
+        observed,
+        "an account that may look",
+        doubt.why,
+        doubt.grant,
+        lacks=doubt.grant.removeprefix("GRANT ").partition(" ON ")[0],
     )
 
 

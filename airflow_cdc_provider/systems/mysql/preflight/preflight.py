@@ -119,9 +119,9 @@ def source_look(
         )
         if _STATEMENT in question.facts:
             found += statement_findings(capabilities, subject)
-        found += _source(connection, capabilities, subject, plans, keys)
+        found += _source(connection, capabilities, subject, question, keys)
         found += hidden_findings(read_grants(connection), capabilities, subject, question.patterns)
-        found += _server_ids(connection, capabilities, subject, question.reader_ids)
+        found += _server_ids(connection, capabilities, subject, question)
         found += _room(connection, capabilities, subject, question.readers)
         size = copied_bytes(connection, plans)
         found += retention_findings(capabilities, subject, size)
@@ -154,12 +154,15 @@ def _source(
     connection: ServerConnection,
     capabilities: Capabilities,
     subject: str,
-    plans: Sequence[TablePlan],
+    question: PreflightQuestion,
     keys: Sequence[ForeignKey],
 ) -> Iterator[Finding]:
+    plans = question.plans
     schemas = [plan.schema for plan in plans]
     estimates = {plan.schema.table: plan.estimated_rows for plan in plans}
-    yield from table_findings(capabilities, schemas, keys, estimates)
+    yield from table_findings(
+        capabilities, schemas, keys, estimates, is_snapshot_done=question.is_snapshot_done
+    )
     yield from definition_findings(connection, schemas)
     yield from _source_privileges(connection, capabilities, subject, plans)
 
@@ -289,8 +292,12 @@ def sink_privileges(sink: Sink, targets: Sequence[TableId]) -> Iterator[Finding]
 
 
 def _server_ids(
-    connection: ServerConnection, capabilities: Capabilities, subject: str, server_ids: range
+    connection: ServerConnection,
+    capabilities: Capabilities,
+    subject: str,
+    question: PreflightQuestion,
 ) -> Iterator[Finding]:
+    server_ids = question.reader_ids
     if capabilities.server_id in server_ids:
         yield Finding(
             Code.SOURCE_SERVER_ID,
@@ -313,7 +320,7 @@ def _server_ids(
         )
     match look(lambda: query_named(connection, capabilities.replicas_statement)):
         case Seen(readers):
-            yield from _taken(readers, subject, server_ids)
+            yield from _taken(readers, subject, question)
         case CannotTell() as denied:
             privilege = (
                 "REPLICATION MASTER ADMIN" if capabilities.is_mariadb else "REPLICATION SLAVE"
@@ -335,20 +342,27 @@ def _server_ids(
 
 
 def _taken(
-    readers: Sequence[Mapping[str, Any]], subject: str, server_ids: range
+    readers: Sequence[Mapping[str, Any]], subject: str, question: PreflightQuestion
 ) -> Iterator[Finding]:
-    taken = sorted(int(row["Server_Id" if "Server_Id" in row else "Server_id"]) for row in readers)
-    clashing = [number for number in taken if number in server_ids]
+    taken = {
+        int(row["Server_Id" if "Server_Id" in row else "Server_id"]): str(row.get("Host") or "")
+        for row in readers
+    }
+    clashing = [
+        f"{number} ({taken[number]})" if taken[number] else str(number)
+        for number in sorted(taken)
+        if number in question.reader_ids
+    ]
     if clashing:
+        own = "" if question.is_new else "; if this is the pipeline's own stream, all is well"
         yield Finding(
             Code.SOURCE_SERVER_ID_TAKEN,
-            Level.WARN,
+            Level.BLOCK if question.is_new else Level.WARN,
             subject,
-            f"readers with the ids {clashing} are connected now",
+            f"readers with the ids {', '.join(clashing)} are connected now",
             "ids that no other reader of this server has",
-            "two readers with one id throw each other out; if this is the pipeline's own stream, "
-            "all is well",
-            "choose another range in source.server_id",
+            f"two readers with one id throw each other out{own}",
+            "leave source.server_id out, for ids of the pipeline's own, or choose another range",
         )
 
 

@@ -10,6 +10,7 @@ from airflow_cdc_provider.core.findings import Finding, Level
 from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
 from airflow_cdc_provider.core.keys import bounding, comparable
 from airflow_cdc_provider.core.table_facts import TableFacts, TableKind
+from airflow_cdc_provider.core.table_picks import exclude_line
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.systems.mysql.dialect.column_types import require_known
 from airflow_cdc_provider.systems.mysql.preflight.codes import Code
@@ -26,8 +27,14 @@ def table_findings(
     schemas: Sequence[TableSchema],
     keys: Sequence[ForeignKey],
     estimates: dict[TableId, int],
+    *,
+    is_snapshot_done: bool = False,
 ) -> Iterator[Finding]:
     """Yield what is to be said about the tables that are to be copied."""
+    keyless = [schema.table for schema in schemas if not schema.primary_key]
+    # a stream stops one table and lets the others flow, so each has a finding of its own
+    for tables in [[table] for table in keyless] if is_snapshot_done else [keyless]:
+        yield from _keyless(tables)
     for schema in schemas:
         yield from _engine(schema)
         yield from _key(schema, estimates.get(schema.table, 0))
@@ -104,20 +111,30 @@ def _engine(schema: TableSchema) -> Iterator[Finding]:
     )
 
 
+def _keyless(tables: Sequence[TableId]) -> Iterator[Finding]:
+    """Yield one finding for tables without a key, with both ways out to be pasted."""
+    if not tables:
+        return
+    alters = " ".join(
+        f"ALTER TABLE {quote_table(table)} ADD COLUMN cdc_id BIGINT UNSIGNED NOT NULL "
+        "AUTO_INCREMENT PRIMARY KEY;"
+        for table in tables
+    )
+    yield Finding(
+        Code.TABLE_PRIMARY_KEY,
+        Level.BLOCK,
+        ", ".join(map(str, tables)),
+        "no primary key",
+        "a primary key",
+        "rows could not be told apart: changes would be lost or doubled",
+        f"{alters} Or leave them out, in the file under source: {exclude_line(tables)}",
+        only=str(tables[0]) if len(tables) == 1 else "",
+    )
+
+
 def _key(schema: TableSchema, estimate: int) -> Iterator[Finding]:
     subject = str(schema.table)
     if not schema.primary_key:
-        yield Finding(
-            Code.TABLE_PRIMARY_KEY,
-            Level.BLOCK,
-            subject,
-            "no primary key",
-            "a primary key",
-            "rows could not be told apart: changes would be lost or doubled",
-            f"ALTER TABLE {quote_table(schema.table)} ADD COLUMN cdc_id BIGINT UNSIGNED NOT NULL "
-            "AUTO_INCREMENT PRIMARY KEY;",
-            only=subject,
-        )
         return
     names = {column.name for column in schema.columns}
     generated = [

@@ -125,7 +125,7 @@ def connect(  # noqa: PLR0913 - each option is one a caller chooses by name
         "user": endpoint.user,
         # PyMySQL would encode text as latin1; servers compare UTF-8 bytes
         "password": endpoint.password.encode(),
-        "database": endpoint.database or None,
+        # no database: statements name theirs, and one that is not there would end the session
         "charset": "utf8mb4",
         "autocommit": True,
         "use_unicode": not raw_values,
