@@ -6,7 +6,7 @@ so a window may be as old as its rows. The same window twice, or several at once
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -34,7 +34,7 @@ class CdcWindowOperator(CdcOperator):
     :param refused: why the task may do nothing; it then fails with these words.
     """
 
-    def execute(self, context: Context) -> dict[str, str]:
+    def execute(self, context: Context) -> Any:
         with self.opened() as steps:
             require_known_params(context)
             window = _window_of_run(context)
@@ -42,8 +42,29 @@ class CdcWindowOperator(CdcOperator):
                 raise AirflowSkipException(
                     f"the snapshot of {steps.run.name} is not done, and reads these rows anyway"
                 )
+            tables = sorted(steps.run.model.backfill)
         self.log.info("window: %s", window)
+        return self.told(window, tables)
+
+    def told(self, window: Window, tables: Sequence[str]) -> Any:  # noqa: ARG002 - see below
+        """Return the window for the tasks behind this one, of which each has its table."""
         return {"start": window.start.isoformat(), "end": window.end.isoformat()}
+
+
+class CdcTableWindowsOperator(CdcWindowOperator):
+    """
+    Say which window a run is about, once for each table of the file's `backfill`.
+
+    For a task that is mapped over them, where the tables are known with the run only.
+
+    :param pipeline: path of the pipeline's YAML file (templated).
+    :param refused: why the task may do nothing; it then fails with these words.
+    """
+
+    def told(self, window: Window, tables: Sequence[str]) -> Any:
+        """Return the arguments of each mapped task."""
+        start, end = window.start.isoformat(), window.end.isoformat()
+        return [{"table": table, "start": start, "end": end} for table in tables]
 
 
 class CdcBackfillOperator(CdcRequestOperator):

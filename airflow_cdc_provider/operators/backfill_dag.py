@@ -58,7 +58,7 @@ def backfill_dag(
         schedule=when,
         default_args=default_args,
         tags=("backfill", *tags),
-        params=_params(),
+        params=window_params(),
         doc_md=parts.doc if parts.problem else _doc(parts),
     ) as dag:
         given: dict[str, Any] = {"pipeline": parts.path, "refused": parts.refused}
@@ -93,7 +93,9 @@ def _task_ids(parts: Parts) -> Iterator[tuple[str, str]]:
         yield task_id, table
 
 
-def _params() -> dict[str, Param]:
+def window_params(
+    section: str | None = "Another window than the run's own",
+) -> dict[str, Param]:
     """Return the form's fields, in a section that Airflow opens only for who asks.
 
     Airflow's own backfill asks for a range of dates as From and To just above.
@@ -105,7 +107,7 @@ def _params() -> dict[str, Param]:
             format="date-time",
             title=f"Window {name}",
             description=f"{what}, of a single run. A backfill's runs have their own.",
-            section="Another window than the run's own",
+            section=section,
         )
         for name, what in (("from", "First instant"), ("to", "First instant behind it"))
     }

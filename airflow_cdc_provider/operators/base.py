@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from airflow.sdk import BaseOperator, BaseOperatorLink, Context
+from airflow.sdk import BaseOperator, BaseOperatorLink, Context, get_current_context
 from airflow.sdk.bases.xcom import BaseXCom
 from airflow.sdk.exceptions import AirflowSkipException, DownstreamTasksSkipped
 
@@ -41,26 +41,35 @@ class CdcOperator(TellsLineage, BaseOperator):
     :param pipeline: path of the pipeline's YAML file (templated).
     :param refused: why the task may do nothing, such as a clash of two pipeline files; it then
         fails with these words.
+    :param is_run_owner: each run of the DAG is an owner of its own, as one of several pipelines.
     """
 
     template_fields: Sequence[str] = ("pipeline",)
     operator_extra_links: Collection[BaseOperatorLink] = (CdcPageLink(), CdcProgressLink())
     ui_color = "#e8f1f5"
 
-    def __init__(self, *, pipeline: str, refused: str = "", **kwargs: Any) -> None:
+    def __init__(
+        self, *, pipeline: str, refused: str = "", is_run_owner: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.pipeline = pipeline
         self.refused = refused
+        self.is_run_owner = is_run_owner
 
     @contextmanager
     def opened(self, *, owner: str = "") -> Iterator[CdcSteps]:
         """Open the pipeline, as its DAG unless `owner` says else; errors leave as Airflow's."""
         if self.refused:
             raise failure(self.refused)
-        owner = owner or owner_of(self.dag_id)
+        owner = owner or self._owner
         with airflow_errors(self.pipeline), CdcSteps(self.pipeline, owner=owner) as steps:
             self.see(steps)
             yield steps
+
+    @property
+    def _owner(self) -> str:
+        owner = owner_of(self.dag_id)
+        return f"{owner}, run {get_current_context()['run_id']}" if self.is_run_owner else owner
 
 
 def owner_of(dag_id: str) -> str:

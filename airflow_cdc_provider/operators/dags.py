@@ -46,6 +46,7 @@ from airflow_cdc_provider.operators.changes_dag import changes_dag
 from airflow_cdc_provider.operators.jobs import CdcSnapshotOperator, CdcStreamOperator
 from airflow_cdc_provider.operators.parts import Parts, new_dag
 from airflow_cdc_provider.operators.resync_dag import resync_dag_of
+from airflow_cdc_provider.operators.shared_dags import shared_dags
 from airflow_cdc_provider.operators.steps import (
     CdcFinishOperator,
     CdcHandoffOperator,
@@ -88,6 +89,7 @@ def cdc_dags(  # noqa: PLR0913 - each is one a DAG's author may set
     verify_repair: Repair = "never",
     verify_only_changed: bool = False,
     verify_percent: float = 100.0,
+    shared: bool = False,
     default_args: Mapping[str, Any] | None = None,
     tags: Iterable[str] = (),
 ) -> dict[str, DAG]:
@@ -111,41 +113,49 @@ def cdc_dags(  # noqa: PLR0913 - each is one a DAG's author may set
     :param verify_only_changed: let `<pipeline>__verify` leave out tables that were found equal and
         did not change since.
     :param verify_percent: about how many percent of each table's splits it compares.
+    :param shared: make one `cdc__resync`, `cdc__tables`, `cdc__verify` and `cdc__backfill`, whose
+        form has the pipeline as a field, in the place of one for each pipeline. What has a
+        schedule keeps a DAG for each: `verify_schedule`, and `backfill_schedule` unless it is None.
     :param default_args: arguments of all tasks, over ours.
     :param tags: more tags for the DAGs.
     """
     here = Path(str(into.get("__file__", "."))).parent
     files = read_folder(here / folder)
     made: dict[str, DAG] = {}
+    every: list[Parts] = []
+    common: dict[str, Any] = {"default_args": default_args, "tags": tags}
+    compared: dict[str, Any] = {
+        "repair": verify_repair,
+        "only_changed": verify_only_changed,
+        "percent": verify_percent,
+    }
     for file in sorted(files, key=lambda file: file.loaded is None):  # what is read has its id
         parts = _parts(file, made)
         schedules = {"continuous": continuous_schedule, "bounded": schedule}
         when = schedules.get(file.mode)  # a run of what may be continuous would begin at once again
-        common: dict[str, Any] = {"default_args": default_args, "tags": tags}
+        every.append(parts)
         dags = [_dag(parts, schedule=when, verify=verify, **common)]
-        if resync and parts.is_compared:
+        if resync and parts.is_compared and not shared:
             dags.append(resync_dag_of(parts, **common))
-        if tables and parts.is_compared:
+        if tables and parts.is_compared and not shared:
             dags.append(tables_dag(parts, **common))
         if file.mode == "continuous" and file.problem is None and changes_every_s is not None:
             dags.append(changes_dag(parts, every_s=changes_every_s, **common))
-        if parts.model is not None and parts.model.backfill:
+        has_backfill = parts.model is not None and bool(parts.model.backfill)
+        if has_backfill and not (shared and backfill_schedule is None):
             dags.append(backfill_dag(parts, schedule=backfill_schedule, **common))
-        if parts.is_compared:
-            dags.append(
-                verify_dag(
-                    parts,
-                    schedule=verify_schedule,
-                    repair=verify_repair,
-                    only_changed=verify_only_changed,
-                    percent=verify_percent,
-                    **common,
-                )
-            )
-        for dag in dags:
-            if dag.dag_id not in made:
-                into[dag.dag_id] = made[dag.dag_id] = dag
+        if parts.is_compared and not (shared and verify_schedule is None):
+            dags.append(verify_dag(parts, schedule=verify_schedule, **compared, **common))
+        _add(dags, made)
+    if shared:
+        _add(shared_dags(every, resync=resync, tables=tables, **compared, **common), made)
+    into.update(made)
     return made
+
+
+def _add(dags: Iterable[DAG], made: MutableMapping[str, DAG]) -> None:
+    for dag in dags:
+        made.setdefault(dag.dag_id, dag)
 
 
 def _parts(file: FolderFile, made: Mapping[str, DAG]) -> Parts:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG, Asset, AssetAlias
+from airflow.sdk import DAG, Asset, AssetAlias, Param
 
 from airflow_cdc_provider.operators.assets import outlets_of
 from airflow_cdc_provider.pipeline.file.folder import FolderFile
@@ -21,6 +21,9 @@ from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline, load_pipel
 from airflow_cdc_provider.pipeline.file.model import PipelineFile
 from airflow_cdc_provider.pipeline.file.shown import ShownPipeline
 
+SHARED = "pipeline"
+"""The field of the form in which a DAG of several pipelines is told which one is meant."""
+_CHOSEN = f"params.{SHARED}"
 NOT_IN_AN_ID = re.compile(r"[^\w.-]", re.ASCII)
 _FIRST_DAY = datetime(2026, 1, 1, tzinfo=UTC)
 _DEFAULTS: Mapping[str, Any] = {
@@ -48,6 +51,35 @@ class Parts:
     """None: the file cannot be read, and the tasks find out themselves what is wrong with it."""
     file_name: str = ""
     """In the ids of DAGs whose file cannot be read, where another has the pipeline's name."""
+    pipelines: tuple[str, ...] = ()
+    """Names of the pipelines that a run chooses from; empty: it is always this one."""
+    names_of_tables: tuple[str, ...] = ()
+    """Tables that the files of these name without a star."""
+
+    @classmethod
+    def shared_by(cls, pipelines: Sequence[Parts]) -> Parts:
+        """Take them from several pipelines, of which each run chooses one by its form."""
+        paths = {parts.name: parts.path for parts in pipelines}
+        tables = {table for parts in pipelines for table in parts.table_names}
+        return cls(
+            "cdc",
+            f"{{{{ {paths!r}[{_CHOSEN}] }}}}",
+            is_continuous=all(parts.is_continuous for parts in pipelines),
+            doc="",
+            pipelines=tuple(sorted(paths)),
+            names_of_tables=tuple(sorted(tables)),
+        )
+
+    @property
+    def shown_name(self) -> str:
+        """Return the pipeline's name, or a template of the one that a run chose."""
+        return f"{{{{ {_CHOSEN} }}}}" if self.pipelines else self.name
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Return what each task is given."""
+        given: dict[str, Any] = {"pipeline": self.path, "refused": self.refused}
+        return {**given, "is_run_owner": True} if self.pipelines else given
 
     @classmethod
     def of(cls, pipeline: LoadedPipeline | str | Path) -> Parts:
@@ -100,7 +132,7 @@ class Parts:
     def table_names(self) -> tuple[str, ...]:
         """Return the tables that the file names without a star."""
         if self.model is None:
-            return ()
+            return self.names_of_tables
         return tuple(str(pattern) for pattern in self.model.source.patterns if pattern.is_exact)
 
 
@@ -116,6 +148,8 @@ def new_dag(
     """Make a DAG without tasks; one of a file that is wrong is called broken."""
     dag_id = parts.dag_id(kind)
     broken = {"broken"} if parts.problem else set()
+    if parts.pipelines:
+        arguments["params"] = {**_choice(parts), **arguments.get("params", {})}
     return DAG(
         dag_id=dag_id,
         dag_display_name=f"{dag_id} (broken)" if broken else dag_id,
@@ -126,6 +160,17 @@ def new_dag(
         tags=sorted({"cdc", parts.name, *broken, *tags}),
         **{"max_active_runs": 1, "doc_md": parts.doc, **arguments},
     )
+
+
+def _choice(parts: Parts) -> dict[str, Param]:
+    return {
+        SHARED: Param(
+            type="string",
+            enum=list(parts.pipelines),
+            title="Pipeline",
+            description="The pipeline that this run is about.",
+        )
+    }
 
 
 def _doc(loaded: LoadedPipeline) -> str:

@@ -33,7 +33,7 @@ _ASK_ABOVE_ROWS = 1_000_000
 _ROWS = "Only some rows of one table"
 _APPROVED_BY = "{{ (ti.xcom_pull(task_ids='approve') or {}).get('by', '') }}"
 _DOC = """\
-Reads rows of `{name}` again while its tables flow on: rows at the sink that are wrong, missing or
+Reads rows of {name} again while its tables flow on: rows at the sink that are wrong, missing or
 too many are afterwards as the source has them.
 
 1. Trigger it with the tables. **Dry run** is on: `estimate` says what it would cost, and it ends.
@@ -68,7 +68,8 @@ def resync_dag_of(
     tags: Iterable[str] = (),
 ) -> DAG:
     """Make the DAG of what a file says, as far as it can be read."""
-    doc = parts.doc if parts.problem else _DOC.format(name=parts.name)
+    name = "a pipeline" if parts.pipelines else f"`{parts.name}`"
+    doc = parts.doc if parts.problem else _DOC.format(name=name)
     with new_dag(
         parts,
         "resync",
@@ -85,24 +86,21 @@ def resync_dag_of(
 
 
 def _tasks(parts: Parts) -> None:
-    path, refused = parts.path, parts.refused
-    check = CdcResyncCheckOperator(task_id="check", pipeline=path, refused=refused)
+    given = parts.arguments
+    check = CdcResyncCheckOperator(task_id="check", **given)
     choice: Any = check.output  # what it returns, by the time a task reads it
-    estimate = CdcEstimateOperator(
-        task_id="estimate", pipeline=path, refused=refused, choice=choice
-    )
+    estimate = CdcEstimateOperator(task_id="estimate", choice=choice, **given)
     estimated: Any = estimate.output
     approve = CdcApprovalOperator(
         task_id="approve",
-        subject=f"Read rows of {parts.name} again?",
+        subject=f"Read rows of {parts.shown_name} again?",
         estimate=estimated,
     )
     resync = CdcResyncOperator(
         task_id="resync",
-        pipeline=path,
-        refused=refused,
         choice=choice,
         approved_by=_APPROVED_BY,
+        **given,
     )
     chain(check, estimate, approve, resync)
 

@@ -19,7 +19,7 @@ from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
 
 _MOST_RUNS = 8
 _DOC = """\
-Changes single tables of `{name}`; the others flow on, and are not read again.
+Changes single tables of {name}; the others flow on, and are not read again.
 
 - **add**: the stream follows a table that the pipeline file picks, and reads the rows there are.
 - **remove**: the stream gives a table up. Take it out of the pipeline file first. Its rows at the
@@ -45,6 +45,7 @@ def tables_dag(
     :param tags: more tags for the DAG.
     """
     parts = pipeline if isinstance(pipeline, Parts) else Parts.of(pipeline)
+    name = "a pipeline" if parts.pipelines else f"`{parts.name}`"
     with new_dag(
         parts,
         "tables",
@@ -54,9 +55,9 @@ def tables_dag(
         max_active_runs=_MOST_RUNS,
         allowed_run_types=["manual", "operator_triggered"],
         params=_form(parts),
-        doc_md=parts.doc if parts.problem else _DOC.format(name=parts.name),
+        doc_md=parts.doc if parts.problem else _DOC.format(name=name),
     ) as dag:
-        CdcTablesOperator(task_id="change", pipeline=parts.path, refused=parts.refused)
+        CdcTablesOperator(task_id="change", **parts.arguments)
     return dag
 
 

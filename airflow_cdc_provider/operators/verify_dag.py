@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-from airflow.sdk import DAG, AssetAlias, Param, TriggerRule, XComArg
+from airflow.sdk import DAG, Asset, AssetAlias, Param, TriggerRule, XComArg
 from airflow.sdk.bases.operator import chain
 
 from airflow_cdc_provider.operators.compare import (
@@ -27,10 +27,11 @@ from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
 
 Repair = Literal["never", "ask", "always"]
 _ANSWER_WITHIN = timedelta(days=1)
+_MOST_RUNS = 16
 _RUN_TYPES = ("scheduled", "manual", "operator_triggered", "asset_triggered")
 """Not Airflow's backfill: what is compared is now, whatever the interval."""
 _DOC = """\
-Compares source and sink of `{name}`, both ways, table by table, beside whoever is at work on it.
+Compares source and sink of {name}, both ways, table by table, beside whoever is at work on it.
 
 Rows that differ are looked at again once the stream has brought what the source had, so a row that
 is only late is not told. The run fails at `verdict`, with the tables' names, if some differ; counts
@@ -63,8 +64,14 @@ def verify_dag(  # noqa: PLR0913 - each is one a DAG's author may set
     :param tags: more tags for the DAG.
     """
     parts = pipeline if isinstance(pipeline, Parts) else Parts.of(pipeline)
-    asset = verify_asset(parts.name)
-    given: dict[str, Any] = {"pipeline": parts.path, "refused": parts.refused}
+    given = parts.arguments
+    outlet: Asset | AssetAlias = verify_asset(parts.name)
+    alias = AssetAlias(outlet.name)  # which has no event unless it compares again
+    several: dict[str, Any] = {}
+    if parts.pipelines:  # the asset is that of the pipeline which the run is about
+        outlet = alias = AssetAlias("cdc-verify")
+        several = {"max_active_runs": _MOST_RUNS}
+    name = "a pipeline" if parts.pipelines else f"`{parts.name}`"
     with new_dag(
         parts,
         "verify",
@@ -73,9 +80,10 @@ def verify_dag(  # noqa: PLR0913 - each is one a DAG's author may set
         tags=("verify", *tags),
         allowed_run_types=_RUN_TYPES,
         params={**_params(parts, repair), **_budget_params(percent, only_changed=only_changed)},
-        doc_md=parts.doc if parts.problem else _DOC.format(name=parts.name),
+        doc_md=parts.doc if parts.problem else _DOC.format(name=name),
+        **several,
     ) as dag:
-        compare = CdcCompareOperator(task_id="compare", outlets=[asset], **given)
+        compare = CdcCompareOperator(task_id="compare", outlets=[outlet], **given)
         approve = _approval(parts)
         repaired = CdcRepairOperator.partial(
             task_id="repair", map_index_template="{{ task.repair['table'] }}", **given
@@ -83,7 +91,7 @@ def verify_dag(  # noqa: PLR0913 - each is one a DAG's author may set
         verdict = CdcVerdictOperator(
             task_id="verdict",
             trigger_rule=TriggerRule.NONE_FAILED,
-            outlets=[AssetAlias(asset.name)],  # which has no event unless it compares again
+            outlets=[alias],
             **given,
         )
         chain(compare, approve, repaired, verdict)
@@ -99,7 +107,7 @@ def _approval(parts: Parts) -> CdcApproveRepairOperator:
     return CdcApproveRepairOperator(
         task_id="approve",
         repair="{{ params.repair }}",
-        subject=f"Repair {parts.name}: read rows that differ again?",
+        subject=f"Repair {parts.shown_name}: read rows that differ again?",
         body=f"Source and sink differ. {again}\n\n"
         f"{{% for each in ({found} or {{}}).get('repairs', ()) %}}- {{{{ each.text }}}}\n"
         "{% endfor %}",

@@ -29,6 +29,9 @@ _NO_SCHEDULE = frozenset({None, "", "None"})
 _UNENDED = ("queued", "running")
 _STREAMING = "CdcStreamOperator"
 _ASKING = ("resync", "verify", "backfill", "tables")
+SHARED = "cdc"
+SHARED_DAGS = frozenset(f"{SHARED}__{kind}" for kind in _ASKING)
+"""DAGs of several pipelines, whose runs are told which one is meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,24 +112,18 @@ class KnownPipelines:
                 shown, problem = _from_file(task.pipeline, dag_id)
             elif not shown.place:
                 problem = _unread(task.pipeline, shown.refused)
-            resync = resync_dag_id(dag_id, shown.name)
-            yield KnownPipeline(
-                tagged[dag_id],
-                shown,
-                task.pipeline,
-                resync if resync in tagged else None,
-                problem,
-            )
+            resync = (each for each in resync_dag_ids(dag_id, shown.name) if each in tagged)
+            yield KnownPipeline(tagged[dag_id], shown, task.pipeline, next(resync, None), problem)
 
 
-def resync_dag_id(dag_id: str, pipeline: str) -> str:
-    """Return the id of the DAG that is made beside one, to ask for a resync."""
-    return _beside(dag_id, pipeline, "resync")
+def resync_dag_ids(dag_id: str, pipeline: str) -> tuple[str, str]:
+    """Return the id of the DAG that asks for a resync, of this pipeline or of several."""
+    return _beside(dag_id, pipeline, "resync"), f"{SHARED}__resync"
 
 
 def asking_dag_ids(dag_id: str, pipeline: str) -> tuple[str, ...]:
     """Return the ids of the DAGs of a pipeline whose tasks may ask a person."""
-    return (dag_id, *(_beside(dag_id, pipeline, kind) for kind in _ASKING))
+    return (dag_id, *(_beside(dag_id, pipeline, kind) for kind in _ASKING), *SHARED_DAGS)
 
 
 def _beside(dag_id: str, pipeline: str, kind: str) -> str:

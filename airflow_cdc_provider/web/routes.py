@@ -26,7 +26,7 @@ from airflow_cdc_provider.state.wishes import want
 from airflow_cdc_provider.views.page import list_row, pipeline_form, sample_forms, unseen_row
 from airflow_cdc_provider.views.requests import request_form
 from airflow_cdc_provider.web.guards import READS_DAG, may_run, readable_dags, writes
-from airflow_cdc_provider.web.known import KnownPipeline, KnownPipelines, resync_dag_id
+from airflow_cdc_provider.web.known import KnownPipeline, KnownPipelines, resync_dag_ids
 from airflow_cdc_provider.web.rows import AirflowSide, approval_forms, row_of
 from airflow_cdc_provider.web.runs import task_to_read
 from airflow_cdc_provider.web.stores import OpenStores
@@ -72,7 +72,7 @@ _KINDS = {
 
 def known_pipeline(dag_id: str, pipeline: str, session: SessionDep) -> KnownPipeline:
     """Return the pipeline that an address names; who asks was let in by its DAG already."""
-    for each in _KNOWN.find(session, {dag_id, resync_dag_id(dag_id, pipeline)}):
+    for each in _KNOWN.find(session, {dag_id, *resync_dag_ids(dag_id, pipeline)}):
         if (each.dag_id, each.name) == (dag_id, pipeline):
             return each
     raise HTTPException(status.HTTP_404_NOT_FOUND, f"DAG {dag_id} runs no pipeline {pipeline}")

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from airflow_cdc_provider.views.error_facts import printed_facts
 from airflow_cdc_provider.web.guards import is_asked, may_answer
-from airflow_cdc_provider.web.known import KnownPipeline, asking_dag_ids
+from airflow_cdc_provider.web.known import SHARED_DAGS, KnownPipeline, asking_dag_ids
 from airflow_cdc_provider.web.nobody import with_nobody
 from airflow_cdc_provider.web.runs import Approval, DagRuns, approvals_of, runs_of
 from airflow_cdc_provider.web.standing import Standing, standing_of, with_failed_run
@@ -44,7 +44,12 @@ class AirflowSide:
     def approvals_of(self, known: KnownPipeline) -> list[Approval]:
         """Return what waits for a person in the DAGs of a pipeline."""
         asking = asking_dag_ids(known.dag_id, known.name)
-        return [each for each in self.approvals if each.dag_id in asking]
+        return [
+            each
+            for each in self.approvals
+            if each.dag_id in asking
+            and (each.dag_id not in SHARED_DAGS or each.pipeline == known.name)
+        ]
 
 
 def approval_forms(user: GetUserDep, approvals: Collection[Approval]) -> list[Form]:

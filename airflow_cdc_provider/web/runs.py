@@ -44,6 +44,8 @@ class Approval:
     options: tuple[str, ...]
     since_us: int | None
     assignees: frozenset[str] = frozenset()
+    pipeline: str = ""
+    """Which its run was told to be about, of a DAG of several pipelines."""
 
     def to_form(self, *, may_answer: bool) -> Form:
         """Return it as the page shows it."""
@@ -73,8 +75,9 @@ def approvals_of(session: Session, dag_ids: Collection[str]) -> tuple[Approval, 
     """Return the tasks of some DAGs that wait for a person, the oldest first."""
     ti = TaskInstance
     query = (
-        select(ti.dag_id, ti.run_id, ti.task_id, ti.map_index, HITLDetail)
+        select(ti.dag_id, ti.run_id, ti.task_id, ti.map_index, HITLDetail, DagRun.conf)
         .join(HITLDetail, HITLDetail.ti_id == ti.id)
+        .join(DagRun, (DagRun.dag_id == ti.dag_id) & (DagRun.run_id == ti.run_id))
         .where(ti.dag_id.in_(dag_ids), ti.state.in_(_WAITING), HITLDetail.responded_at.is_(None))
         .order_by(HITLDetail.created_at)
     )
@@ -89,8 +92,9 @@ def approvals_of(session: Session, dag_ids: Collection[str]) -> tuple[Approval, 
             tuple(map(str, asked.options)),
             _us(asked.created_at),
             frozenset(str(each["id"]) for each in asked.assignees or ()),
+            str((conf or {}).get("pipeline", "")),
         )
-        for dag_id, run_id, task_id, map_index, asked in session.execute(query)
+        for dag_id, run_id, task_id, map_index, asked, conf in session.execute(query)
     )
 
 

@@ -51,10 +51,10 @@ export function resyncForm(it, again) {
     dry.disabled = real.disabled = true;
     try {
       if (isDry) {
-        await dryRun(it.resync_dag, choice, told, dialog);
+        await dryRun(it.resync_dag, it.pipeline, choice, told, dialog);
         next(true);
       } else {
-        const runId = await started(it.resync_dag, choice, false);
+        const runId = await started(it.resync_dag, it.pipeline, choice, false);
         dialog.close();
         notice(`Run ${runId} of ${it.resync_dag} begins. Where it is about many rows, it waits for an approval, here on this page.`, runPath(it.resync_dag, runId));
         await again();
@@ -126,13 +126,14 @@ function rowFields() {
   };
 }
 
-async function started(dagId, choice, isDry) {
+async function started(dagId, pipeline, choice, isDry) {
   const details = await switchedOn(dagId);
   const picked = details.params?.tables?.schema?.items?.enum;
   const isPicked = (name) => picked === undefined || picked.includes(name);
   const { tables, ...rows } = choice;
   const others = tables.filter((name) => !isPicked(name));
   const conf = {
+    ...(details.params?.pipeline ? { pipeline } : {}), // a DAG of several pipelines
     tables: tables.filter(isPicked),
     ...(others.length ? { more_tables: others } : {}),
     ...rows,
@@ -142,9 +143,9 @@ async function started(dagId, choice, isDry) {
   return run.dag_run_id;
 }
 
-async function dryRun(dagId, choice, told, dialog) {
+async function dryRun(dagId, pipeline, choice, told, dialog) {
   told.replaceChildren(h("p", { class: "quiet" }, "Estimating: the DAG asks both servers…"));
-  const runId = await started(dagId, choice, true);
+  const runId = await started(dagId, pipeline, choice, true);
   const run = `${dag(dagId)}/dagRuns/${encodeURIComponent(runId)}`;
   while (dialog.open && !ENDED.has((await get(run)).state)) {
     await new Promise((done) => setTimeout(done, POLL_MS));
