@@ -161,7 +161,7 @@ class SinkSection(Reference):
             self._require_folder()
         elif {self.path, self.format, self.types} != {None} or self.include_query:
             raise WrongValueError(
-                f"a sink of type {self.type} has no path, format, types and include_query",
+                f"a sink of type {self.type} has no path, no format, no types and no include_query",
                 "write type: changelog, or leave them out",
             )
         else:
