@@ -190,13 +190,16 @@ class CdcStreamSensor(TellsLineage, BaseSensorOperator):
 
     def _look(self, context: Context, steps: CdcSteps, wait: _Wait) -> NoReturn:
         """Have tables come, go and begin again as is asked, or as the source has them; wait on."""
+        heard_us = steps.run.store.now_us()
         if not steps.end_for_tables():
-            self._watch(steps, wait)
+            self._watch(steps, wait, heard_us=heard_us)
         for text in steps.plan().changed:
             self.log.info("%s", text)
-        self._start(context, steps, wait)
+        self._start(context, steps, wait, heard_us=heard_us)
 
-    def _start(self, context: Context, steps: CdcSteps, wait: _Wait) -> NoReturn:
+    def _start(
+        self, context: Context, steps: CdcSteps, wait: _Wait, *, heard_us: int = 0
+    ) -> NoReturn:
         """Start the stream, in the place of one that may be left, and watch it."""
         store = context["task_state_store"]
         end_earlier_job(store, patience_s=KILL_PATIENCE_S)
@@ -205,9 +208,9 @@ class CdcStreamSensor(TellsLineage, BaseSensorOperator):
         started = steps.run.store.now_us()
         with log_shown_on_failure(job.log, self.log):
             await_streaming(steps, job, timeout_s=self.patience.start_s)
-        self._watch(steps, replace(wait, since_us=started))
+        self._watch(steps, replace(wait, since_us=started), heard_us=heard_us)
 
-    def _watch(self, steps: CdcSteps, wait: _Wait) -> NoReturn:
+    def _watch(self, steps: CdcSteps, wait: _Wait, *, heard_us: int = 0) -> NoReturn:
         trigger = CdcStreamTrigger(
             pipeline=str(steps.run.name),
             state=place_of_state(steps),
@@ -216,6 +219,7 @@ class CdcStreamSensor(TellsLineage, BaseSensorOperator):
             poll_s=float(self.poke_interval),
             deadline_us=wait.deadline_us,
             look_us=steps.run.store.now_us() + int(self.new_tables_s * _US),
+            heard_us=heard_us or steps.run.store.now_us(),
             standing=self._standing,
             **asdict(self.patience),
         )

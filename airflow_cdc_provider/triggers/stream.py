@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
@@ -27,6 +27,7 @@ from airflow_cdc_provider.core.errors import StateUnreachableError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
 from airflow_cdc_provider.core.records import NoteKind, Outage, PipelineState, StreamState
+from airflow_cdc_provider.core.table_picks import tells_of_table
 from airflow_cdc_provider.hooks.metrics import send_stream_metrics
 from airflow_cdc_provider.state.dsn import open_engine
 from airflow_cdc_provider.state.reader import SqlStateReader
@@ -59,6 +60,7 @@ UNWATCHED = (
     "it; a run of the pipeline's DAG watches it"
 )
 _TELL_EVERY_US = 60_000_000
+_LATEST_EVENTS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,8 @@ class Look:
     is_gone: bool = False
     """The job's process was of this machine, and has ended."""
     outages: tuple[Outage, ...] = ()
+    came_us: int = 0
+    """When the stream last told of a table that came at the source, 0 if it has not lately."""
 
 
 class CdcStreamTrigger(BaseTrigger):
@@ -88,6 +92,8 @@ class CdcStreamTrigger(BaseTrigger):
     :param poll_s: seconds between looks.
     :param deadline_us: when to give up, 0 for never.
     :param look_us: when to ask for a look at the source, 0 for never.
+    :param heard_us: up to when the stream was heard of tables that come at the source; one that
+        comes later asks for a look at once. 0 is from the first look on.
     :param start_s: patience with a job that was started.
     :param stale_s: patience with a heartbeat that does not come.
     :param stall_s: patience with a position that stands still while something waits.
@@ -105,6 +111,7 @@ class CdcStreamTrigger(BaseTrigger):
         poll_s: float = 5.0,
         deadline_us: int = 0,
         look_us: int = 0,
+        heard_us: int = 0,
         start_s: float = START_S,
         stale_s: float = STALE_S,
         stall_s: float = STALL_S,
@@ -119,6 +126,7 @@ class CdcStreamTrigger(BaseTrigger):
         self.poll_s = poll_s
         self.deadline_us = deadline_us
         self.look_us = look_us
+        self.heard_us = heard_us
         self.patience = Patience(start_s=start_s, stale_s=stale_s, stall_s=stall_s)
         self._reader: SqlStateReader | None = None
         self.standing = dict(standing)
@@ -128,7 +136,7 @@ class CdcStreamTrigger(BaseTrigger):
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class and the arguments to make this trigger again."""
         names = ("pipeline", "state", "goal", "since_us", "poll_s", "deadline_us", "look_us")
-        arguments = {name: getattr(self, name) for name in (*names, "standing")}
+        arguments = {name: getattr(self, name) for name in (*names, "heard_us", "standing")}
         return CLASS_PATH, {**arguments, **asdict(self.patience)}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -157,7 +165,8 @@ class CdcStreamTrigger(BaseTrigger):
                     now_us=now_us(),
                 )
             if verdict is Verdict.WAITING:
-                verdict, detail = self._in_time(detail, is_asked=seen.is_asked)
+                is_asked = seen.is_asked or self._hears(seen)
+                verdict, detail = self._in_time(detail, is_asked=is_asked)
             if verdict is not Verdict.WAITING:
                 at_us, standing = now_us(), self.standing
                 event = StreamEvent(self.pipeline, verdict, detail, generation, at_us, standing)
@@ -184,6 +193,14 @@ class CdcStreamTrigger(BaseTrigger):
     @property
     def _is_time(self) -> bool:
         return now_us() - self._told_us >= _TELL_EVERY_US
+
+    def _hears(self, seen: Look) -> bool:
+        """Tell whether a table has come since the stream was heard last."""
+        if not self.look_us:
+            return False
+        if not self.heard_us:
+            self.heard_us = max(seen.came_us, 1)
+        return seen.came_us > self.heard_us
 
     def _in_time(self, detail: str, *, is_asked: bool) -> tuple[Verdict, str]:
         """Go on waiting, unless it is time for something else."""
@@ -234,7 +251,14 @@ def _look(reader: SqlStateReader, name: PipelineName) -> Look:
         is_asked,
         driver_is_gone(noted, generation),
         outages_of(noted, generation) if streams else (),
+        max(_came(reader, name), default=0) if streams else 0,
     )
+
+
+def _came(reader: SqlStateReader, name: PipelineName) -> Iterator[int]:
+    for event in reader.events(name, _LATEST_EVENTS):
+        if tells_of_table(event.text):
+            yield event.at_us
 
 
 def _tell_unwatched(dsn: str, name: PipelineName) -> bool:

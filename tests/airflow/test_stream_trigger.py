@@ -19,6 +19,7 @@ from airflow_cdc_provider.core.lifecycle import Phase, TablePhase, Wanted
 from airflow_cdc_provider.core.owners import this_process
 from airflow_cdc_provider.core.records import NoteKind
 from airflow_cdc_provider.core.requests import RequestKind
+from airflow_cdc_provider.core.table_picks import came
 from airflow_cdc_provider.state.asking import ask_about_tables
 from airflow_cdc_provider.triggers.stream import CLASS_PATH, UNWATCHED, CdcStreamTrigger
 from airflow_cdc_provider.triggers.verdict import StreamEvent, Verdict
@@ -126,6 +127,23 @@ def test_it_wakes_the_sensor_when_it_is_time_to_look(store: SqlStateStore, state
     beat(store, streaming(store))
     assert event_of(trigger(state_dsn, look_us=1)).verdict is Verdict.LOOK
     assert event_of(trigger(state_dsn, look_us=1, deadline_us=1)).verdict is Verdict.TIMEOUT
+
+
+def test_it_wakes_the_sensor_when_the_stream_tells_of_a_table_that_came(
+    store: SqlStateStore, state_dsn: str
+) -> None:
+    beat(store, streaming(store))
+    store.tell(SHOP, came(ORDERS))
+    far_us, heard_us = store.now_us() + 10**12, store.now_us()
+    for watching in (
+        trigger(state_dsn, look_us=far_us, heard_us=heard_us),
+        trigger(state_dsn, look_us=far_us),  # of an older release
+    ):
+        with pytest.raises(TimeoutError):
+            event_of(watching, timeout_s=0.3)
+    store.tell(SHOP, came(CUSTOMERS))
+    watching = trigger(state_dsn, look_us=far_us, heard_us=heard_us)
+    assert event_of(watching).verdict is Verdict.LOOK
 
 
 def test_it_wakes_the_sensor_for_what_is_asked_about_tables(
