@@ -7,6 +7,7 @@ servers print theirs.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -221,3 +222,24 @@ def test_a_backfill_from_the_command_line_reads_its_days_backwards_and_two_at_on
     runs = shop.airflow.get(path)["dag_runs"]
     assert [run["state"] for run in runs] == ["success"] * 3
     shop.make_wrong(())
+
+
+def test_a_table_that_comes_at_the_source_is_copied_long_before_the_next_look(
+    shop: ShopInAirflow,
+) -> None:
+    copy = shop.copy.shop
+    began = time.monotonic()
+    for sql in ("CREATE TABLE c_come (id INT PRIMARY KEY)", "INSERT INTO c_come VALUES (1), (2)"):
+        copy.source.execute(sql, database=copy.source_database)
+
+    def has_come() -> bool:
+        sql = "SELECT table_rows FROM information_schema.tables WHERE table_schema = %s"
+        if not copy.sink.execute(f"{sql} AND table_name = 'c_come'", (copy.sink_database,)):
+            return False
+        rows = copy.sink.execute("SELECT COUNT(*) FROM c_come", database=copy.sink_database)
+        return bool(rows[0][0] == 2)
+
+    shop.wait(has_come, "the table that came")
+    took_s = time.monotonic() - began
+    print(f"a new table was copied after {took_s:.1f} s")
+    assert took_s < 120  # the next look at the source itself is 300 s away

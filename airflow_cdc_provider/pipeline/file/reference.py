@@ -74,8 +74,8 @@ change of its tables is refused.
 
 `new_tables: add` is the default, because a pattern means all tables that fit it, and a table that
 is not copied is missed when it is too late. They are looked for at each start and, beside a
-continuous stream, as soon as the log tells of one, and every minute (in Airflow every
-`new_tables_s` seconds besides); what a table got before the stream took it up is read like any other row.
+continuous stream, as soon as the log tells of one, and besides every minute (in Airflow every
+`new_tables_s` seconds); what a table got before the stream took it up is read like any other row.
 One that cannot be copied as it is, for want of a key or because its target holds rows, is told and
 stops nothing, and so is one that has gone again by then. The copies of a table that
 pt-online-schema-change and gh-ost work on (`_orders_new`, `_orders_gho` and the like) are told and
