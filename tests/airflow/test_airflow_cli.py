@@ -108,3 +108,14 @@ def test_all_connections_that_are_missing_are_told_at_once(
     for name in ("lost_source", "lost_sink", "lost_state"):
         assert f"there is no connection '{name}'" in said.form["error"]["what"]
         assert name in said.err
+
+
+def test_init_writes_a_file_with_connections_of_airflows_database(
+    airflow: RealAirflow, shop: Path
+) -> None:
+    path = shop.with_name("made.yaml")
+    words = ("--source", "shop_source", "--sink", "shop_sink", "--table", "cli_source.*")
+    said = airflow.run("cdc", "init", str(path), *words, "--mode", "bounded", "--json")
+    assert said.code == 0, said.err
+    assert not said.form["refused"]
+    assert 'conn_id: "shop_source"' in path.read_text()

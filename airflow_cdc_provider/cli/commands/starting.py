@@ -71,7 +71,7 @@ def init(options: Options, lookup: Lookup, screen: Screen) -> bool:
     return check(options, lookup, screen)
 
 
-def _asked(  # noqa: PLR0913 - a question has a flag, a text, a reader and a default
+def _asked(
     screen: Screen,
     given: str | None,
     flag: str,
@@ -99,10 +99,7 @@ def _read(read: Callable[[str], Answer], text: str, flag: str) -> Answer:
     try:
         return read(text)
     except WrongValueError as error:
-        what, remedy = (*error.args, "")[:2]
-        raise RefusedError(
-            str(what), where=flag, risk=NOTHING_CHANGED, remedy=str(remedy)
-        ) from None
+        raise RefusedError(error.what, where=flag, risk=NOTHING_CHANGED, remedy=error.fix) from None
 
 
 def _missing(flag: str) -> RefusedError:

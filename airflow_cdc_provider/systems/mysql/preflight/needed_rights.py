@@ -52,4 +52,5 @@ def _at_sink(capabilities: Capabilities, account: str, databases: Sequence[str])
     for database in databases:
         names = ", ".join((*SINK_PRIVILEGES, "REFERENCES", *sees_triggers))
         yield f"GRANT {names} ON {quote_identifier(database)}.* TO {account};"
-    yield f"GRANT {', '.join(SINK_PRIVILEGES)} ON {quote_identifier(LEDGER_DATABASE)}.* TO {account};"
+    ledger = quote_identifier(LEDGER_DATABASE)
+    yield f"GRANT {', '.join(SINK_PRIVILEGES)} ON {ledger}.* TO {account};"
