@@ -79,7 +79,10 @@ class Screen:
         if not self.can_ask:
             return False
         self._end_live()
-        return input(f"{question} [y/N] ").strip().lower() in {"y", "yes"}
+        try:
+            return input(f"{question} [y/N] ").strip().lower() in {"y", "yes"}
+        except EOFError:  # Ctrl-D is no yes
+            return False
 
     @property
     def can_ask(self) -> bool:

@@ -141,3 +141,19 @@ def test_an_interrupt_leaves_nothing_behind(
     words = (str(Path(shop.path)), "--source", "SHOP_DSN", "--sink", "DR_DSN")
     assert init(*words, answers=[]).code == ExitCode.INTERRUPTED
     assert files(shop) == []
+
+
+def test_a_server_that_does_not_answer_is_told_and_another_is_asked_for(
+    shop: Shop, init: Init, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOWN_DSN", "mysql://nobody:wrong@127.0.0.1:1/")
+    answers = ["DOWN_DSN", "SHOP_DSN", "DR_DSN", f"{shop.database}.*", "", ""]
+    said = init(str(shop.path), answers=answers)
+    assert said.code == ExitCode.FINE, said.err + said.out
+    assert "127.0.0.1" in said.out
+
+
+def test_an_end_of_input_is_no_yes(shop: Shop, init: Init) -> None:
+    shop.path.write_text("mine")
+    assert init(*by_flags(shop), answers=[]).code == ExitCode.REFUSED
+    assert shop.path.read_text() == "mine"
