@@ -38,6 +38,8 @@ class Option:
     """The attribute it is kept in, if not that of its flag."""
     many: bool = False
     """It may be given more than once; a list, or None."""
+    optional: bool = False
+    """A place that may be left out."""
 
     def arguments(self) -> Mapping[str, object]:
         """Return the keywords of `add_argument`."""
@@ -47,7 +49,7 @@ class Option:
         if self.to:
             common["dest"] = self.to
         if not self.flags[0].startswith("-"):
-            return common
+            return {**common, "nargs": "?"} if self.optional else common
         if self.many:
             return {**common, "action": "append"}
         return {**common, "action": Once, "choices": self.choices, "default": self.default}
@@ -154,9 +156,36 @@ ID = Option(
 REPAIR = Option(
     ("--repair",), "have the rows that differ read again; with --wait, compare them once more"
 )
+NEW_FILE = Option(("file",), "the YAML file that is written", kind=str, optional=True)
+_SERVER = "an Airflow connection, or an environment variable that holds a DSN"
+NEW_SOURCE = Option(("--source",), f"the server to copy from: {_SERVER}", kind=str)
+NEW_SINK = Option(("--sink",), f"the server to copy to: {_SERVER}", kind=str)
+PICKED = Option(
+    ("--table",),
+    "tables to copy, as database.table, where * is any characters; may be given again",
+    kind=str,
+    many=True,
+)
+MODE = Option(
+    ("--mode",),
+    "continuous: the stream goes on and on, as without it; bounded: a run catches up and ends",
+    choices=("continuous", "bounded"),
+    kind=str,
+)
+VERIFIED = Option(
+    ("--verify",),
+    "when runs of the DAG compare all rows; after_snapshot without it",
+    choices=("after_snapshot", "always", "never"),
+    kind=str,
+)
+OVERWRITE = Option(("--yes",), "take defaults without asking, and overwrite the file")
 REQUEST = Option(("id",), "the request's id, as `requests` shows it", kind=str)
 
 COMMANDS: Mapping[str, tuple[str, tuple[Option, ...]]] = {
+    "init": (
+        "ask what is to be copied, write the pipeline file, and check it",
+        (NEW_FILE, JSON, NEW_SOURCE, NEW_SINK, PICKED, MODE, VERIFIED, OVERWRITE),
+    ),
     "check": ("look at the file, the source and the sink; change nothing", (FILE, JSON)),
     "plan": ("show what run would do; change nothing", (FILE, JSON)),
     "run": (

@@ -42,6 +42,7 @@ Command = Callable[[argparse.Namespace, Lookup, "Screen"], bool]
 """Returns False where the data differ."""
 
 MODULES: Mapping[str, str] = {
+    "init": "starting",
     "check": "checking",
     "plan": "planning",
     "run": "running",

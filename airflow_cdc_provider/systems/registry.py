@@ -34,6 +34,9 @@ class ServerSystem(System, Protocol):
     def look(self, endpoint: Endpoint, part: Part) -> ServerLook:
         """Look at a server for the part it is to play, whatever its tables are."""
 
+    def rights(self, endpoint: Endpoint, part: Part, databases: Sequence[str]) -> tuple[str, ...]:
+        """Return the statements that give the account all that its part needs."""
+
 
 def system(name: str) -> System:
     """Load the system of that name."""
@@ -61,6 +64,11 @@ def open_source(endpoint: Endpoint) -> Source:
 def look_at(endpoint: Endpoint, part: Part) -> ServerLook:
     """Look at a server for the part it is to play, whatever its tables are."""
     return cast(ServerSystem, system(endpoint.system)).look(endpoint, part)
+
+
+def rights_at(endpoint: Endpoint, part: Part, databases: Sequence[str]) -> tuple[str, ...]:
+    """Return the statements that give the endpoint's account all that its part needs."""
+    return cast(ServerSystem, system(endpoint.system)).rights(endpoint, part, databases)
 
 
 def open_sink(

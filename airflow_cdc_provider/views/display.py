@@ -76,10 +76,24 @@ class Screen:
 
     def ask(self, question: str) -> bool:
         """Ask a yes-or-no question; no where no one can answer."""
-        if self._as_json or not sys.stdin.isatty():
+        if not self.can_ask:
             return False
         self._end_live()
-        return input(f"{question} [y/N] ").strip().lower() in {"y", "yes"}
+        try:
+            return input(f"{question} [y/N] ").strip().lower() in {"y", "yes"}
+        except EOFError:  # Ctrl-D is no yes
+            return False
+
+    @property
+    def can_ask(self) -> bool:
+        """Tell whether a person can answer."""
+        return not self._as_json and sys.stdin.isatty()
+
+    def answer(self, question: str, default: str = "") -> str:
+        """Ask for a text; an empty answer is the default."""
+        self._end_live()
+        shown = f" [{default}]" if default else ""
+        return input(f"{question}{shown}: ").strip() or default
 
     def close(self) -> None:
         """Leave the terminal as it was."""

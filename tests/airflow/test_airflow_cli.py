@@ -167,3 +167,14 @@ def test_start_is_refused_while_the_pipeline_is_paused(airflow: RealAirflow, sho
     assert said.code != 0
     assert "is paused" in said.err
     assert airflow.run("cdc", "resume", str(shop)).code == 0
+
+
+def test_init_writes_a_file_with_connections_of_airflows_database(
+    airflow: RealAirflow, shop: Path
+) -> None:
+    path = shop.with_name("made.yaml")
+    words = ("--source", "shop_source", "--sink", "shop_sink", "--table", "cli_source.*")
+    said = airflow.run("cdc", "init", str(path), *words, "--mode", "bounded", "--json")
+    assert said.code == 0, said.err
+    assert not said.form["refused"]
+    assert 'conn_id: "shop_source"' in path.read_text()

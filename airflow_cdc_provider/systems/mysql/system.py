@@ -39,3 +39,12 @@ def look(endpoint: Endpoint, part: Part) -> ServerLook:
     )
 
     return look_at_server(endpoint, part)
+
+
+def rights(endpoint: Endpoint, part: Part, databases: Sequence[str]) -> tuple[str, ...]:
+    """Return the statements that give the account all that its part needs."""
+    from airflow_cdc_provider.systems.mysql.preflight.needed_rights import (  # noqa: PLC0415
+        needed_rights,
+    )
+
+    return needed_rights(endpoint, part, databases)

@@ -86,7 +86,7 @@ _STATEMENT = "query"
 """The fact of a change that says what made it."""
 _NOT_AS_LISTED = {1054, 1146}
 """No such column, no such table."""
-_TO_SEE_TRIGGERS = "TRIGGER"
+TO_SEE_TRIGGERS = "TRIGGER"
 """MySQL hides a table's triggers from accounts without it, and they would fire unseen."""
 
 
@@ -271,7 +271,7 @@ def sink_privileges(sink: Sink, targets: Sequence[TableId]) -> Iterator[Finding]
     """Yield the privileges that lack on the tables rows go to, and on the ledger."""
     grants = read_grants(sink.connection, role=Role.SINK)
     hides = not sink.capabilities.is_mariadb
-    wanted = (*SINK_PRIVILEGES, *((_TO_SEE_TRIGGERS,) if hides else ()))
+    wanted = (*SINK_PRIVILEGES, *((TO_SEE_TRIGGERS,) if hides else ()))
     lacking = grants.missing_on(wanted, targets)
     ledger = {p for p in SINK_PRIVILEGES if not grants.holds(p, LEDGER_DATABASE)}
     if ledger:

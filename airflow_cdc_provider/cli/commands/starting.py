@@ -1,0 +1,231 @@
+"""Init: ask what is to be copied, write the pipeline file, check it.
+
+Nothing is written before all questions are answered, and the file appears whole or not at all.
+What a flag says is never asked; a wrong flag ends the command, a wrong answer is asked again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from airflow_cdc_provider.cli.commands.checking import check
+from airflow_cdc_provider.cli.commands.opening import Options, confirm
+from airflow_cdc_provider.cli.lookup import Lookup
+from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.errors import NOTHING_CHANGED, CdcError, RefusedError
+from airflow_cdc_provider.core.identifiers import PipelineName
+from airflow_cdc_provider.core.server_look import Part
+from airflow_cdc_provider.pipeline.file.draft import Draft
+from airflow_cdc_provider.pipeline.file.loader import parse_pipeline
+from airflow_cdc_provider.pipeline.file.model import Reference
+from airflow_cdc_provider.pipeline.file.problems import WrongValueError
+from airflow_cdc_provider.pipeline.steps.choosing import Choice, Offered, choose, offered_tables
+from airflow_cdc_provider.systems.registry import look_at, rights_at
+from airflow_cdc_provider.views.display import Screen
+
+Answer = TypeVar("Answer")
+_MODES = ("continuous", "bounded")
+_VERIFY = ("after_snapshot", "always", "never")
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """A server that answered, and how the file names it."""
+
+    reference: Reference
+    endpoint: Endpoint
+
+
+def init(options: Options, lookup: Lookup, screen: Screen) -> bool:
+    """Write a new pipeline file from flags and answers."""
+    path = _asked(screen, options.file, "FILE", "file to write", _new_path, "pipeline.yaml")
+    if path.exists():
+        confirm(options, screen, f"{path} is there already. Overwrite it?")
+    source = _server(options.source, Part.SOURCE, lookup, screen)
+    sink = _server(options.sink, Part.SINK, lookup, screen)
+    choice = _tables(options, source, screen)
+    draft = Draft(
+        name=str(_name_of(path)),
+        source=source.reference,
+        sink=sink.reference,
+        tables=choice.patterns,
+        exclude=[str(table) for table in choice.keyless],
+        mode=_one_of(options, screen, "mode", _MODES),
+        verify=_one_of(options, screen, "verify", _VERIFY),
+    )
+    text = draft.text()
+    parse_pipeline(text, path)
+    _write(path, text)
+    screen.say(f"written: {path}")
+    _say_rights(source, sink, choice, screen)
+    options.file = str(path)
+    screen.step("check")
+    return check(options, lookup, screen)
+
+
+def _asked(
+    screen: Screen,
+    given: str | None,
+    flag: str,
+    question: str,
+    read: Callable[[str], Answer],
+    default: str = "",
+) -> Answer:
+    """Read the flag's value, or ask until an answer can be read."""
+    if given is not None:
+        return _read(read, given, flag)
+    if not screen.can_ask:
+        raise _missing(flag)
+    while True:
+        try:
+            return _read(read, screen.answer(question, default), flag)
+        except EOFError:
+            raise _missing(flag) from None
+        except CdcError as error:
+            screen.say(f"  {error.what}")
+            if error.remedy:
+                screen.say(f"  what to do: {error.remedy}")
+
+
+def _read(read: Callable[[str], Answer], text: str, flag: str) -> Answer:
+    try:
+        return read(text)
+    except WrongValueError as error:
+        raise RefusedError(error.what, where=flag, risk=NOTHING_CHANGED, remedy=error.fix) from None
+
+
+def _missing(flag: str) -> RefusedError:
+    return RefusedError(
+        f"{flag} is missing, and there is no terminal to ask on",
+        where="init",
+        risk=NOTHING_CHANGED,
+        remedy=f"give {flag}, or run it on a terminal without --json",
+    )
+
+
+def _new_path(text: str) -> Path:
+    path = Path(text)
+    if path.suffix not in {".yaml", ".yml"}:
+        raise WrongValueError(f"{text!r} is no YAML file", "end its name with .yaml")
+    if path.is_dir() or not path.parent.is_dir():
+        raise WrongValueError(f"{text} cannot be written", "name a file in a folder that is there")
+    _name_of(path)
+    return path
+
+
+def _name_of(path: Path) -> PipelineName:
+    try:
+        return PipelineName(re.sub(r"\W", "_", path.stem, flags=re.ASCII))
+    except ValueError as error:
+        raise WrongValueError(
+            f"the pipeline is named after its file: {error}", "begin the file's name with a letter"
+        ) from None
+
+
+def _server(given: str | None, part: Part, lookup: Lookup, screen: Screen) -> _Server:
+    def connected(text: str) -> _Server:
+        server = _found(text, lookup)
+        look = look_at(server.endpoint, part)
+        for fact in look.facts:
+            screen.say(f"  {fact}")
+        return server
+
+    question = f"{part} (Airflow connection, or environment variable with a DSN)"
+    return _asked(screen, given, f"--{part}", question, connected)
+
+
+def _found(text: str, lookup: Lookup) -> _Server:
+    """Find a DSN in the environment, else a connection of that name."""
+    for key in ("dsn_env", "conn_id"):
+        with suppress(ValidationError):
+            reference = Reference.model_validate({key: text})
+            if dsn := lookup.dsn_of(reference):
+                return _Server(reference, _endpoint(text, dsn))
+    raise WrongValueError(
+        f"there is no environment variable and no connection {text!r}",
+        "export NAME='mysql://user:password@host:3306/', or add the connection to Airflow",
+    )
+
+
+def _endpoint(name: str, dsn: str) -> Endpoint:
+    try:
+        return Endpoint.parse(dsn)
+    except ValueError as error:
+        raise WrongValueError(f"{name}: {error}", "correct the DSN") from None
+
+
+def _tables(options: Options, source: _Server, screen: Screen) -> Choice:
+    offered = offered_tables(source.endpoint)
+    if not any(one.has_key for one in offered):
+        raise RefusedError(
+            "the source's account sees no table with a primary key",
+            where=str(source.endpoint),
+            risk=NOTHING_CHANGED,
+            remedy="grant SELECT on the tables that are to be copied, or add primary keys",
+        )
+    if options.table is None and screen.can_ask:
+        _list(offered, screen)
+    given = None if options.table is None else "\n".join(options.table)
+
+    def read(text: str) -> Choice:
+        # a pattern given by a flag may have spaces
+        words = text.split("\n") if given is not None else re.split(r"[\s,]+", text)
+        return choose([word for word in words if word], offered)
+
+    choice = _asked(screen, given, "--table", "tables (as 1,3-5 or shop.*)", read)
+    for table in choice.keyless:
+        screen.say(f"left out: {table} has no primary key, so its rows could not be told apart")
+    screen.say(f"tables: {', '.join(str(one.table) for one in choice.picked)}")
+    return choice
+
+
+def _list(offered: tuple[Offered, ...], screen: Screen) -> None:
+    for number, one in enumerate(offered, start=1):
+        size = f"about {one.estimated_rows:,} rows, {one.estimated_bytes / 1e6:,.1f} MB"
+        mark, why = (f"{number}", "") if one.has_key else ("-", "; left out: no primary key")
+        screen.say(f"{mark:>5}  {one.table}  {size}{why}")
+
+
+def _one_of(options: Options, screen: Screen, name: str, values: tuple[str, ...]) -> str:
+    """Return a setting that has a default: the first of its values."""
+    given: str | None = getattr(options, name)
+    if given is None and (options.yes or not screen.can_ask):
+        return values[0]
+
+    def read(text: str) -> str:
+        if text not in values:
+            raise WrongValueError(f"{text!r} is no {name}", f"write {' or '.join(values)}")
+        return text
+
+    return _asked(screen, given, f"--{name}", f"{name} ({', '.join(values)})", read, values[0])
+
+
+def _write(path: Path, text: str) -> None:
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        raise RefusedError(
+            f"the file cannot be written: {error.strerror}",
+            where=str(path),
+            risk=NOTHING_CHANGED,
+            remedy="name a file in a folder that may be written to",
+        ) from None
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _say_rights(source: _Server, sink: _Server, choice: Choice, screen: Screen) -> None:
+    for part, server in ((Part.SOURCE, source), (Part.SINK, sink)):
+        screen.say(f"-- at the {part}: all that the account needs")
+        for statement in rights_at(server.endpoint, part, choice.databases):
+            screen.say(statement)

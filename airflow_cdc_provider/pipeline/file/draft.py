@@ -1,0 +1,76 @@
+"""The text of a new pipeline file, with comments for the person who edits it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from airflow_cdc_provider.pipeline.file.model import Reference
+
+_TEXT = """\
+# Every key is explained in docs/pipeline_file.md. After an edit: `check` this file.
+pipeline: {name}
+source:
+  {source}
+  # database.table; * is any characters, and takes in tables that are created later
+  tables:
+{tables}
+{exclude}sink:
+  {sink}
+  # Where tables go; without it each keeps its name. A * is what it was on the left.
+  # route: {{"shop.*": "dr_shop.*"}}
+stream:
+  # continuous: goes on and on; bounded: each run catches up and ends
+  mode: {mode}
+# When a run of the DAG compares all rows: after_snapshot, always or never
+verify: {verify}
+# Where progress is remembered; without it, in a SQLite file beside this one
+# state: {{dsn_env: CDC_STATE_DSN}}
+"""
+_EXCLUDE = """\
+  # these have no primary key, so their rows could not be told apart
+  exclude:
+{tables}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What a new file says."""
+
+    name: str
+    source: Reference
+    sink: Reference
+    tables: Sequence[str]
+    exclude: Sequence[str]
+    mode: str
+    verify: str
+
+    def text(self) -> str:
+        """Return the YAML."""
+        exclude = _EXCLUDE.format(tables=_items(self.exclude)) if self.exclude else ""
+        return _TEXT.format(
+            name=self.name,
+            source=_key_of(self.source),
+            sink=_key_of(self.sink),
+            tables=_items(self.tables),
+            exclude=exclude,
+            mode=self.mode,
+            verify=self.verify,
+        )
+
+
+def _items(texts: Sequence[str]) -> str:
+    return "\n".join(f"    - {_quoted(text)}" for text in texts)
+
+
+def _key_of(reference: Reference) -> str:
+    if reference.dsn_env is not None:
+        return f"dsn_env: {_quoted(reference.dsn_env)}"
+    return f"conn_id: {_quoted(str(reference.conn_id))}"
+
+
+def _quoted(text: str) -> str:
+    # a JSON string is a YAML string
+    return json.dumps(text, ensure_ascii=False)

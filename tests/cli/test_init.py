@@ -1,0 +1,159 @@
+"""`init` asks, writes a pipeline file that `check` accepts, and leaves nothing behind else."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from airflow_cdc_provider.cli.main import ExitCode, main
+from airflow_cdc_provider.pipeline.file.loader import load_pipeline
+from tests.pipeline.conftest import Shop
+from tests.said import Said
+from tests.servers.given import SqlServer
+
+Init = Callable[..., Said]
+
+
+class Terminal(io.StringIO):
+    """Standard input on which a person has typed."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def init(shop: Shop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Init:
+    """Run `init` in a process that has the shop's DSNs; without answers there is no terminal."""
+    shop.path.unlink()
+    for name, dsn in shop.environment.items():
+        monkeypatch.setenv(name, dsn)
+
+    def run(*words: str, answers: Sequence[str] | None = None) -> Said:
+        capsys.readouterr()
+        typed = "".join(f"{answer}\n" for answer in answers or ())
+        monkeypatch.setattr("sys.stdin", io.StringIO() if answers is None else Terminal(typed))
+        code = main(["init", *words])
+        out, err = capsys.readouterr()
+        return Said(int(code), out, err)
+
+    return run
+
+
+def by_flags(shop: Shop, *more: str) -> tuple[str, ...]:
+    servers = ("--source", "SHOP_DSN", "--sink", "DR_DSN")
+    return (str(shop.path), *servers, "--table", f"{shop.database}.*", *more)
+
+
+def files(shop: Shop) -> list[str]:
+    return [path.name for path in shop.path.parent.iterdir()]
+
+
+def test_flags_alone_write_a_file_that_check_accepts(shop: Shop, init: Init) -> None:
+    said = init(*by_flags(shop, "--mode", "bounded", "--verify", "never"))
+    assert said.code == ExitCode.FINE, said.err + said.out
+    model = load_pipeline(shop.path).model
+    assert model.source.tables == (f"{shop.database}.*",)
+    assert (model.source.dsn_env, model.sink.dsn_env) == ("SHOP_DSN", "DR_DSN")
+    assert (model.stream.mode, model.verify) == ("bounded", "never")
+
+
+def test_a_mariadb_source_is_written_and_checked_with_its_own_grants(
+    shop: Shop,
+    init: Init,
+    mariadb_server: SqlServer,
+    mariadb_database: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mariadb_server.execute("CREATE TABLE a (id INT PRIMARY KEY)", database=mariadb_database)
+    monkeypatch.setenv("MARIA_DSN", mariadb_server.dsn())
+    words = ("--source", "MARIA_DSN", "--sink", "DR_DSN", "--table", f"{mariadb_database}.a")
+    said = init(str(shop.path), *words)
+    assert said.code == ExitCode.FINE, said.err + said.out
+    assert "GRANT REPLICATION SLAVE, BINLOG MONITOR, SLAVE MONITOR ON *.*" in said.out
+
+
+def test_the_grants_of_both_accounts_are_printed(shop: Shop, init: Init) -> None:
+    out = init(*by_flags(shop)).out
+    assert "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO" in out
+    assert f"GRANT SELECT ON `{shop.database}`.* TO" in out
+    assert "DROP ON `airflow_cdc`.* TO" in out
+
+
+def test_tables_without_a_key_are_left_out_with_the_reason(shop: Shop, init: Init) -> None:
+    shop.at_source("CREATE TABLE keyless (a INT)")
+    said = init(*by_flags(shop))
+    assert said.code == ExitCode.FINE, said.err + said.out
+    assert f"left out: {shop.database}.keyless has no primary key" in said.out
+    assert load_pipeline(shop.path).model.source.exclude == (f"{shop.database}.keyless",)
+
+
+def test_a_wrong_answer_is_asked_again_with_the_reason(shop: Shop, init: Init) -> None:
+    answers = ["NO_DSN", "SHOP_DSN", "DR_DSN", "9999", f"{shop.database}.*", "often", "bounded", ""]
+    said = init(str(shop.path), answers=answers)
+    assert said.code == ExitCode.FINE, said.err + said.out
+    assert "no connection 'NO_DSN'" in said.out
+    assert "9999 is not among the numbers" in said.out
+    assert "'often' is no mode" in said.out
+    assert load_pipeline(shop.path).model.stream.mode == "bounded"
+
+
+@pytest.mark.parametrize("flag", ["--source", "--sink", "--table"])
+def test_without_a_terminal_what_is_missing_is_named_by_its_flag(
+    shop: Shop, init: Init, flag: str
+) -> None:
+    words = list(by_flags(shop))
+    at = words.index(flag)
+    said = init(*words[:at], *words[at + 2 :])
+    assert said.code == ExitCode.REFUSED
+    assert f"{flag} is missing" in said.err
+    assert files(shop) == []
+
+
+def test_a_file_is_overwritten_by_a_yes_only(shop: Shop, init: Init) -> None:
+    shop.path.write_text("mine")
+    assert init(*by_flags(shop)).code == ExitCode.REFUSED
+    assert init(*by_flags(shop), answers=["n"]).code == ExitCode.REFUSED
+    assert shop.path.read_text() == "mine"
+    assert init(*by_flags(shop, "--yes")).code == ExitCode.FINE
+    assert load_pipeline(shop.path).model.stream.mode == "continuous"
+
+
+def test_a_server_that_refuses_is_told_at_once_and_nothing_is_written(
+    shop: Shop, init: Init, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DR_DSN", "mysql://nobody:wrong@127.0.0.1:1/")
+    said = init(*by_flags(shop))
+    assert said.code != ExitCode.FINE
+    assert "127.0.0.1:1" in said.err
+    assert files(shop) == []
+
+
+def test_an_interrupt_leaves_nothing_behind(
+    shop: Shop, init: Init, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_question: str) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("builtins.input", interrupted)
+    words = (str(Path(shop.path)), "--source", "SHOP_DSN", "--sink", "DR_DSN")
+    assert init(*words, answers=[]).code == ExitCode.INTERRUPTED
+    assert files(shop) == []
+
+
+def test_a_server_that_does_not_answer_is_told_and_another_is_asked_for(
+    shop: Shop, init: Init, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOWN_DSN", "mysql://nobody:wrong@127.0.0.1:1/")
+    answers = ["DOWN_DSN", "SHOP_DSN", "DR_DSN", f"{shop.database}.*", "", ""]
+    said = init(str(shop.path), answers=answers)
+    assert said.code == ExitCode.FINE, said.err + said.out
+    assert "127.0.0.1" in said.out
+
+
+def test_an_end_of_input_is_no_yes(shop: Shop, init: Init) -> None:
+    shop.path.write_text("mine")
+    assert init(*by_flags(shop), answers=[]).code == ExitCode.REFUSED
+    assert shop.path.read_text() == "mine"
