@@ -5,6 +5,7 @@ Every write but what people ask is fenced by the pipeline's generation, as `stat
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
@@ -22,7 +23,14 @@ from airflow_cdc_provider.core.lifecycle import (
     Wanted,
     check_move,
 )
-from airflow_cdc_provider.core.records import PipelineState, PlanOrigin, StreamState, TablePlan
+from airflow_cdc_provider.core.owners import is_gone
+from airflow_cdc_provider.core.records import (
+    NoteKind,
+    PipelineState,
+    PlanOrigin,
+    StreamState,
+    TablePlan,
+)
 from airflow_cdc_provider.core.row_counts import NO_COUNTS, TableCounts
 from airflow_cdc_provider.core.schema_codec import plan_to_json, schema_to_json
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
@@ -48,6 +56,7 @@ from airflow_cdc_provider.state.tables import (
     OF_A_PLAN,
     events,
     hand_offs,
+    notes,
     pipelines,
     plans,
     schemas,
@@ -59,6 +68,10 @@ from airflow_cdc_provider.state.told import ToldStore
 
 EVENTS_KEPT = 10_000
 """Older events of a pipeline are dropped when a new plan starts."""
+
+
+_SILENT_S = 30.0
+"""A driver that lives renews its lease much more often."""
 
 
 def open_store(dsn: str, answer_s: float = ANSWER_S) -> SqlStateStore:
@@ -128,8 +141,9 @@ class SqlStateStore(RequestStore, ToldStore):
             }
             change = update(pipelines).where(pipelines.c.name == str(name))
             connection.execute(change.values(values))
-            if streamed and current.lease_until_us:
-                heard_s = max(0.0, lease_s - (current.lease_until_us - now) / 1e6)
+            heard_s = max(0.0, lease_s - (current.lease_until_us - now) / 1e6)
+            is_silent = heard_s >= _SILENT_S or _is_gone(connection, name, current.generation)
+            if streamed and current.lease_until_us and is_silent:
                 text = (
                     f"the stream was lost: its driver of generation {current.generation} did not "
                     f"end it, and was last heard of {heard_s:.0f} s ago; {owner} takes over"
@@ -374,6 +388,14 @@ class SqlStateStore(RequestStore, ToldStore):
         values = _event(name, self._clock(), text, level)
         with self._writing() as connection:
             connection.execute(insert(events).values(values))
+
+
+def _is_gone(connection: Connection, name: PipelineName, generation: int) -> bool:
+    """Tell whether the process that drove a generation was of this machine, and has ended."""
+    mine = notes.c.pipeline == str(name), notes.c.kind == NoteKind.OUTAGES.value
+    form = connection.execute(select(notes.c.form).where(*mine)).scalar()
+    noted = {} if form is None else json.loads(form)
+    return noted.get("generation") == generation and is_gone(noted["process"])
 
 
 def _event(name: PipelineName, at_us: int, text: str, level: str) -> Values:

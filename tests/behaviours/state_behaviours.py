@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +18,7 @@ from airflow_cdc_provider.core.errors import FencedError, IntegrityError, StateM
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.keys import KeyKind, KeyRange
 from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase, Wanted
+from airflow_cdc_provider.core.owners import this_process
 from airflow_cdc_provider.core.records import NoteKind, PipelineState, StreamState, TablePlan
 from airflow_cdc_provider.core.split_planner import splits_between
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, SplitReport
@@ -214,6 +217,19 @@ class StateStoreBehaviour:
         told = store.stream(SHOP)
         assert told is not None
         assert told.generation == generation
+        assert store.events(SHOP) == ()  # who took over may have done so on purpose
+
+    def test_a_stream_whose_driver_is_gone_was_lost(self, store: SqlStateStore) -> None:
+        generation = store.take_over(SHOP, "me").generation
+        phases = (Phase.NEW, Phase.PLANNING, Phase.SNAPSHOT, Phase.HANDED_OFF, Phase.STREAMING)
+        for before, after in pairwise(phases):
+            store.move(SHOP, generation, expected=before, to=after)
+        with subprocess.Popen(["/bin/true"]) as ended:
+            pass
+        process = this_process().replace(f" {os.getpid()} ", f" {ended.pid} ")
+        note = {"generation": generation, "process": process, "outages": []}
+        store.keep_note(SHOP, NoteKind.OUTAGES, note)
+        store.take_over(SHOP, "me")
         (event,) = store.events(SHOP)
         assert event.level == "warning"
         assert "the stream was lost: its driver of generation 1 did not end it" in event.text

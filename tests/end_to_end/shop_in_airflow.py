@@ -151,7 +151,7 @@ def _add_days(copy: Copied, first: datetime) -> None:
         f"INSERT INTO c_days VALUES {rows}",
     ):
         copy.shop.source.execute(sql, database=database)
-    named = ", ".join(f'"{database}.{name}"' for name in TABLES)
+    named = ", ".join(f'"{database}.{name}"' for name in (*TABLES, "later_*"))
     text = copy.path.read_text(encoding="utf-8")
     text = text.replace(f'"{database}.orders", "{database}.c*"', named)
     text += f'backfill: {{"{database}.c_days": {{column: at, timezone: UTC}}}}\n'

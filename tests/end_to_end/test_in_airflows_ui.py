@@ -229,14 +229,17 @@ def test_a_table_that_comes_at_the_source_is_copied_long_before_the_next_look(
 ) -> None:
     copy = shop.copy.shop
     began = time.monotonic()
-    for sql in ("CREATE TABLE c_come (id INT PRIMARY KEY)", "INSERT INTO c_come VALUES (1), (2)"):
+    for sql in (
+        "CREATE TABLE later_one (id INT PRIMARY KEY)",
+        "INSERT INTO later_one VALUES (1), (2)",
+    ):
         copy.source.execute(sql, database=copy.source_database)
 
     def has_come() -> bool:
         sql = "SELECT table_rows FROM information_schema.tables WHERE table_schema = %s"
-        if not copy.sink.execute(f"{sql} AND table_name = 'c_come'", (copy.sink_database,)):
+        if not copy.sink.execute(f"{sql} AND table_name = 'later_one'", (copy.sink_database,)):
             return False
-        rows = copy.sink.execute("SELECT COUNT(*) FROM c_come", database=copy.sink_database)
+        rows = copy.sink.execute("SELECT COUNT(*) FROM later_one", database=copy.sink_database)
         return bool(rows[0][0] == 2)
 
     shop.wait(has_come, "the table that came")

@@ -146,7 +146,7 @@ def test_a_file_that_clashes_says_so_beside_what_still_streams(
     monkeypatch.setenv("AIRFLOW_CONN_WEB_CLASH", dsn)
     clash = open_store(dsn)
     text = PIPELINE.format(
-        name="web_two",
+        name="web_one",
         state="conn_id: web_clash",
         server_id=server_ids("web_one"),
         mode="continuous",
@@ -156,7 +156,7 @@ def test_a_file_that_clashes_says_so_beside_what_still_streams(
     streaming(clash, PipelineName("web_one"))
     row = page.row("web_one")
     assert (row["state"], row["problem"]) == ("streaming", None)
-    assert "overlap those of web_two.yaml" in row["problems"][0]["what"]
+    assert "web_two.yaml has a pipeline of the same name" in row["problems"][0]["what"]
     clash.close()
 
 
