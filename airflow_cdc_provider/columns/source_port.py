@@ -220,7 +220,7 @@ class PreflightQuestion:
     is_snapshot_done: bool = False
     """Whether all that is left is to follow the log."""
     is_new: bool = False
-    """Whether nothing is planned yet: no reader of the source is its own."""
+    """Whether no reader that has one of the ids can be its own."""
     facts: Sequence[str] = ()
     """What the sink writes of each change beside its rows: `SinkAbilities.facts`."""
 

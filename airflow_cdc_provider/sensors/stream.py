@@ -42,6 +42,8 @@ from airflow_cdc_provider.views.lineage import Work
 from airflow_cdc_provider.views.summaries import PROGRESS_KEY, progress, stream_summary
 
 _US = 1_000_000
+_HEARD_OF_NONE = 1
+"""A table that came before the watch began asks for a look, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +210,7 @@ class CdcStreamSensor(TellsLineage, BaseSensorOperator):
         started = steps.run.store.now_us()
         with log_shown_on_failure(job.log, self.log):
             await_streaming(steps, job, timeout_s=self.patience.start_s)
-        self._watch(steps, replace(wait, since_us=started), heard_us=heard_us)
+        self._watch(steps, replace(wait, since_us=started), heard_us=heard_us or started)
 
     def _watch(self, steps: CdcSteps, wait: _Wait, *, heard_us: int = 0) -> NoReturn:
         trigger = CdcStreamTrigger(
@@ -219,7 +221,7 @@ class CdcStreamSensor(TellsLineage, BaseSensorOperator):
             poll_s=float(self.poke_interval),
             deadline_us=wait.deadline_us,
             look_us=steps.run.store.now_us() + int(self.new_tables_s * _US),
-            heard_us=heard_us or steps.run.store.now_us(),
+            heard_us=heard_us or _HEARD_OF_NONE,
             standing=self._standing,
             **asdict(self.patience),
         )

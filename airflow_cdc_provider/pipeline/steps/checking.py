@@ -147,6 +147,7 @@ def _checked(run: Run) -> CheckReport:
         found += _targets(run, targets, planned.plans, own_tables(run, origin.sink))
         found += _backfills(run, captured.plans)
         of_later = list(_targets(run, targets, later.plans, frozenset()))
+        is_planned = not is_new(run.store, run.name) or bool(targets.plan_id())
     found += _preflight(
         run,
         PreflightQuestion(
@@ -156,7 +157,8 @@ def _checked(run: Run) -> CheckReport:
             reader_ids=run.model.server_ids,
             readers=run.model.snapshot.max_connections // CONNECTIONS_A_READER,
             is_snapshot_done=run.store.is_handed_off(run.name),
-            is_new=is_new(run.store, run.name),
+            # ids that follow from the pipeline's name are taken by nobody but itself
+            is_new=not is_planned and run.model.source.server_id is not None,
             facts=sink_of(run).abilities.facts,
         ),
         at_sink=_as_planned(run, planned.plans, changing),
