@@ -131,7 +131,7 @@ def test_a_stream_whose_driver_is_killed_is_started_again(harsh: HarshAirflow) -
     harsh.flows_equal()
     harsh.flows_alone()
     told = harsh.log(FLOWING, "follow")
-    assert f"stream starts again: pipeline={FLOWING} cause=no heartbeat for" in told
+    assert f"stream starts again: pipeline={FLOWING} cause=its process is gone" in told
 
 
 def test_a_stream_whose_watch_is_marked_goes_on_and_tells_so_and_a_cleared_run_begins_it_again(

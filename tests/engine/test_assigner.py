@@ -11,12 +11,19 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from airflow_cdc_provider.columns.source_port import Boundaries
 from airflow_cdc_provider.core.backoff import BackOff
-from airflow_cdc_provider.core.errors import AssignerPortError, FencedError, SourceUnreachableError
+from airflow_cdc_provider.core.errors import (
+    AssignerPortError,
+    FencedError,
+    IntegrityError,
+    SourceUnreachableError,
+    StateUnreachableError,
+)
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.keys import Key, KeyRange
 from airflow_cdc_provider.core.lifecycle import SplitStatus, TablePhase
@@ -338,3 +345,36 @@ def test_the_frontier_lies_behind_cut_splits_too() -> None:
     assert frontier([split(0, None, 10), split(1, 10, 20)]) == (20,)
     assert frontier([split(0, None, 10), split(5, 15, 20), split(4, 10, 15)]) == (20,)
     assert frontier([split(0, None, 10), split(1, 10, None)]) is None
+
+
+def test_a_state_store_that_is_away_is_waited_for_and_costs_a_split_no_attempt(
+    store: SqlStateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = [StateUnreachableError("away") for _ in range(9)]
+    mark_split = store.mark_split
+
+    def mark(*arguments: Any, **options: Any) -> None:
+        if failing:
+            raise failing.pop()
+        mark_split(*arguments, **options)
+
+    monkeypatch.setattr(store, "mark_split", mark)
+    quick = BackOff(first_s=0.001, longest_s=0.001)
+    assigner = SplitAssigner(store, NAME, 1, most_attempts=2, back_off=quick)
+    assigner.plan([split(0, None, None)])
+    assigner.planned(ORDERS)
+    with AssignerServer(assigner, DriverPlace("127.0.0.1")) as server:
+        reader = RemoteAssigner(server.address)
+        claimed = reader.claim()
+        assert claimed is not None
+        assert (claimed.number, reader.attempt, failing) == (0, 1, [])
+        failing.append(StateUnreachableError("away"))
+        reader.report(report_of(claimed))
+        assert reader.claim() is None
+        reader.close()
+    (state,) = store.splits(NAME)
+    assert state.status is SplitStatus.FINISHED
+    failing.append(StateUnreachableError("away for good"))
+    impatient = SplitAssigner(store, NAME, 1, back_off=BackOff(give_up_s=0.0))
+    with pytest.raises(StateUnreachableError, match="for good"):
+        impatient.refuse(split(0, None, None), IntegrityError("x"))

@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from airflow_cdc_provider.core.backoff import BackOff
 from airflow_cdc_provider.core.errors import (
     CdcError,
     FencedError,
     IntegrityError,
+    StateUnreachableError,
     TableChangedError,
 )
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
@@ -82,6 +85,7 @@ class SplitAssigner:
         *,
         most_attempts: int = 6,
         begins_again: bool = False,
+        back_off: BackOff | None = None,
     ) -> None:
         self.queue = SplitQueue()
         self.changed: set[TableId] = set()
@@ -93,6 +97,7 @@ class SplitAssigner:
         self._generation = generation
         self._most_attempts = most_attempts
         self._begins_again = begins_again
+        self._back_off = back_off or BackOff()
         self._writing = threading.RLock()
 
     def load(self) -> None:
@@ -182,22 +187,18 @@ class SplitAssigner:
             self.set_aside(table)
             return
         log.error("table given up: table=%s at=%s error=%s", table, at, error)
-        with self._writing:
-            self._store.mark_table(
-                self._name, self._generation, table, TablePhase.FAILED, str(error)
-            )
+        self._mark_table(table, TablePhase.FAILED, str(error))
 
     def set_aside(self, table: TableId) -> None:
         """Let a table that was changed begin again once the others are handed off."""
         with self._writing:
             if table in self.changed:
                 return
-            self._store.mark_table(self._name, self._generation, table, TablePhase.CHANGED)
             self.changed.add(table)
+        self._mark_table(table, TablePhase.CHANGED)
         text = f"{table} was changed at the source while it was read"
-        self._store.tell(
-            self._name, f"{text}: it begins again when the others are handed off", level="warning"
-        )
+        text += ": it begins again when the others are handed off"
+        self._stored(lambda: self._store.tell(self._name, text, level="warning"))
 
     def plan(self, splits: Sequence[SnapshotSplit]) -> None:
         """Store newly planned splits and let them be claimed."""
@@ -207,16 +208,14 @@ class SplitAssigner:
 
     def planned(self, table: TableId) -> None:
         """Note that a table's splits are all planned."""
-        with self._writing:
-            self._store.finish_planning(self._name, self._generation, table)
+        self._stored(lambda: self._store.finish_planning(self._name, self._generation, table))
         self.queue.finish_planning(table)
         self.note_if_read(table)
 
     def note_if_read(self, table: TableId) -> None:
         """Note that a table is read, once nothing of it is left."""
         if self.queue.is_read(table):
-            with self._writing:
-                self._store.mark_table(self._name, self._generation, table, TablePhase.READ)
+            self._mark_table(table, TablePhase.READ)
 
     def reader_lost(self, reader: int) -> None:
         """Give what a dead reader held to the next one."""
@@ -236,13 +235,37 @@ class SplitAssigner:
         error: str = "",
     ) -> None:
         try:
-            with self._writing:
-                self._store.mark_split(
+            self._stored(
+                lambda: self._store.mark_split(
                     self._name, self._generation, split, status, report=report, error=error
                 )
+            )
         except FencedError as fenced:
             self.queue.stop(fenced)
             raise
+
+    def _mark_table(self, table: TableId, phase: TablePhase, error: str = "") -> None:
+        self._stored(
+            lambda: self._store.mark_table(self._name, self._generation, table, phase, error)
+        )
+
+    def _stored(self, write: Callable[[], None]) -> None:
+        """Make a write that may be made twice; wait for a state store that is away.
+
+        A reader waits with it: its split has not failed.
+        """
+        failures, since_s = 0, time.monotonic()
+        while True:
+            try:
+                with self._writing:
+                    write()
+                return
+            except StateUnreachableError as error:
+                failures += 1
+                if self.queue.is_stopped or self._back_off.is_over(time.monotonic() - since_s):
+                    raise
+                log.warning("the state store is waited for: cause=%s", error)
+                time.sleep(self._back_off.wait_s(failures))
 
 
 def _is_cut(split: SnapshotSplit, others: Sequence[SnapshotSplit]) -> bool:
