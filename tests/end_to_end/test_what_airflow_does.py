@@ -81,6 +81,7 @@ def test_a_snapshot_that_is_cleared_and_marked_ends_and_no_step_goes_on_without_
     assert told.count("CDC-OWN-004 the snapshot is not done: missing harsh.") == 1
     assert "in Airflow by clearing its task" in told
     harsh.await_nothing("marked")
+    harsh.wait(lambda: harsh.run_state("marked") == "failed", "the end of the run")
     harsh.clear("marked", "snapshot")
     harsh.await_reading("marked", attempt=4)
     harsh.ends_equal("marked")
