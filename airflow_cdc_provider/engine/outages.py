@@ -68,7 +68,8 @@ class Outages:
         now_us = time.time_ns() // 1000
         with self._lock:
             before = self._open.get(part)
-            since_us = now_us - int(for_s * 1e6) if before is None else before.since_us
+            is_same = before is not None and before.error.code == error.code
+            since_us = before.since_us if before and is_same else now_us - int(for_s * 1e6)
             next_us = now_us + int(wait_s * 1e6) if wait_s else 0
             self._open[part] = Outage(error.rewritten(self._scrub), since_us, tries, next_us)
 
