@@ -27,6 +27,7 @@ class CdcResyncCheckOperator(CdcOperator):
 
     :param pipeline: path of the pipeline's YAML file (templated).
     :param refused: why the task may do nothing; it then fails with these words.
+    :param is_run_owner: each run of the DAG is an owner of its own, as one of several pipelines.
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
