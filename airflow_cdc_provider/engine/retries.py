@@ -23,24 +23,13 @@ log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 
 
-def outages_of(job: Job) -> Outages:
-    """Return where a job notes what fails."""
-    spec, scrub = job.spec, job.servers.secrets.scrub
-    return Outages(job.store, spec.pipeline, spec.generation, scrub=scrub)
-
-
 class Retries:
     """Makes the calls of one job's beginning and end."""
 
-    def __init__(
-        self,
-        job: Job,
-        ending: threading.Event,
-        back_off: BackOff | None = None,
-        outages: Outages | None = None,
-    ) -> None:
+    def __init__(self, job: Job, ending: threading.Event, back_off: BackOff | None = None) -> None:
         self.back_off = back_off or BackOff()
-        self.outages = outages or outages_of(job)
+        spec, scrub = job.spec, job.servers.secrets.scrub
+        self.outages = Outages(job.store, spec.pipeline, spec.generation, scrub=scrub)
         self._job = job
         self._ending = ending
 

@@ -76,6 +76,11 @@ class Parts:
         return f"{{{{ {_CHOSEN} }}}}" if self.pipelines else self.name
 
     @property
+    def named(self) -> str:
+        """Return what the documentation of a DAG calls the pipeline."""
+        return "a pipeline" if self.pipelines else f"`{self.name}`"
+
+    @property
     def arguments(self) -> dict[str, Any]:
         """Return what each task is given."""
         given: dict[str, Any] = {"pipeline": self.path, "refused": self.refused}

@@ -68,8 +68,7 @@ def resync_dag_of(
     tags: Iterable[str] = (),
 ) -> DAG:
     """Make the DAG of what a file says, as far as it can be read."""
-    name = "a pipeline" if parts.pipelines else f"`{parts.name}`"
-    doc = parts.doc if parts.problem else _DOC.format(name=name)
+    doc = parts.doc if parts.problem else _DOC.format(name=parts.named)
     with new_dag(
         parts,
         "resync",

@@ -45,7 +45,6 @@ def tables_dag(
     :param tags: more tags for the DAG.
     """
     parts = pipeline if isinstance(pipeline, Parts) else Parts.of(pipeline)
-    name = "a pipeline" if parts.pipelines else f"`{parts.name}`"
     with new_dag(
         parts,
         "tables",
@@ -55,7 +54,7 @@ def tables_dag(
         max_active_runs=_MOST_RUNS,
         allowed_run_types=["manual", "operator_triggered"],
         params=_form(parts),
-        doc_md=parts.doc if parts.problem else _DOC.format(name=name),
+        doc_md=parts.doc if parts.problem else _DOC.format(name=parts.named),
     ) as dag:
         CdcTablesOperator(task_id="change", **parts.arguments)
     return dag

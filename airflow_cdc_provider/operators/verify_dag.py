@@ -71,7 +71,6 @@ def verify_dag(  # noqa: PLR0913 - each is one a DAG's author may set
     if parts.pipelines:  # the asset is that of the pipeline which the run is about
         outlet = alias = AssetAlias("cdc-verify")
         several = {"max_active_runs": _MOST_RUNS}
-    name = "a pipeline" if parts.pipelines else f"`{parts.name}`"
     with new_dag(
         parts,
         "verify",
@@ -80,7 +79,7 @@ def verify_dag(  # noqa: PLR0913 - each is one a DAG's author may set
         tags=("verify", *tags),
         allowed_run_types=_RUN_TYPES,
         params={**_params(parts, repair), **_budget_params(percent, only_changed=only_changed)},
-        doc_md=parts.doc if parts.problem else _DOC.format(name=name),
+        doc_md=parts.doc if parts.problem else _DOC.format(name=parts.named),
         **several,
     ) as dag:
         compare = CdcCompareOperator(task_id="compare", outlets=[outlet], **given)
