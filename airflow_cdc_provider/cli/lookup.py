@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.pipeline.connections import DsnOf, MasterOf
+
+
+class BeginRun(Protocol):
+    """Begins a run of a pipeline's DAG, and says which."""
+
+    def __call__(self, pipeline: str, *, is_stopped: bool) -> str:
+        """`is_stopped`: it was paused or had failed, so a run that is under way is about to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +22,7 @@ class Lookup:
 
     dsn_of: DsnOf
     master_of: MasterOf
-    begin_run: Callable[[str], str] | None = None
-    """Begins a run of a pipeline's DAG and says which; None outside Airflow."""
+    begin_run: BeginRun | None = None
+    """None outside Airflow."""
     in_airflow: bool = False
     """Whether a state that the file does not name is under Airflow's home."""

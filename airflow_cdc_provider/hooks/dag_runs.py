@@ -7,9 +7,11 @@ from airflow.sdk.exceptions import AirflowException
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError, RetryableError
 
 
-def begin_sync_run(pipeline: str) -> str:
+def begin_sync_run(pipeline: str, *, is_stopped: bool) -> str:
     """Begin a run of `<pipeline>__sync`, unless one waits or is under way; say which.
 
+    A run that is under way while the pipeline is stopped is about to end, and does nothing more: a
+    new one waits behind it.
     Refused where Airflow has no such DAG, or the DAG is paused.
     """
     # the models of Airflow's database cost seconds, and no other command needs them
@@ -26,9 +28,11 @@ def begin_sync_run(pipeline: str) -> str:
             remedy="look at the import errors of Airflow's DAGs; trigger the DAG yourself if the "
             "pipeline's tasks are in one of your own",
         )
-    states = (DagRunState.QUEUED, DagRunState.RUNNING)
-    under_way = [run for state in states for run in DagRun.find(dag_id=dag_id, state=state)]
-    if under_way:
+    waiting = DagRun.find(dag_id=dag_id, state=DagRunState.QUEUED)
+    under_way = DagRun.find(dag_id=dag_id, state=DagRunState.RUNNING)
+    if waiting:
+        return f"Run {waiting[0].run_id} of {dag_id} waits to begin."
+    if under_way and not is_stopped:
         return f"Run {under_way[0].run_id} of {dag_id} is under way."
     if dag.is_paused:
         raise RefusedError(
@@ -37,7 +41,8 @@ def begin_sync_run(pipeline: str) -> str:
             risk=NOTHING_STARTED,
             remedy=f"switch it on (airflow dags unpause {dag_id}), then `start` the pipeline",
         )
-    return f"Run {_trigger(dag_id)} of {dag_id} begins."
+    behind = f" when {under_way[0].run_id} has ended" if under_way else ""
+    return f"Run {_trigger(dag_id)} of {dag_id} begins{behind}."
 
 
 def _trigger(dag_id: str) -> str:

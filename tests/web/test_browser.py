@@ -172,6 +172,41 @@ def test_resume_begins_a_run_of_the_dag_where_nobody_is_at_work(
             page.airflow("DELETE", f"{runs}/{run_id}")
 
 
+def test_resume_begins_a_run_behind_one_that_is_about_to_end(
+    tab: Tab, served: Served, store: SqlStateStore, page: Page
+) -> None:
+    runs = f"/api/v2/dags/{SHOP_DAG}/dagRuns"
+    streaming(store)
+    store.want(SHOP, Wanted.STOP)  # its owner has not heard of it yet
+    ending = page.airflow("POST", runs, {"logical_date": None}).json()["dag_run_id"]
+    run_under_way(ending)
+    begun = [ending]
+    try:
+        for says in (f"begins when {ending} has ended", "waits to begin"):
+            store.want(SHOP, Wanted.STOP)
+            tab.goto(f"{served.url}/cdc/page{of(SHOP)}")
+            tab.get_by_role("button", name="Resume").click()
+            dialog = tab.get_by_role("dialog")
+            dialog.get_by_text(f"A run of the DAG {SHOP_DAG} begins.").wait_for()
+            dialog.get_by_role("button", name="Resume").click()
+            tab.get_by_text(f"of {SHOP_DAG} {says}").wait_for()
+            (run,) = page.airflow("GET", f"{runs}?state=queued").json()["dag_runs"]
+            begun.append(run["dag_run_id"])
+        assert begun[1] == begun[2] != ending
+    finally:
+        for run_id in set(begun):
+            page.airflow("DELETE", f"{runs}/{run_id}")
+
+
+def run_under_way(run_id: str) -> None:
+    """Have a run be under way, as the scheduler has it."""
+    from airflow.models.dagrun import DagRun  # noqa: PLC0415, TID251 - Airflow's own tables
+    from airflow.utils.session import create_session  # noqa: PLC0415, TID251
+
+    with create_session() as session:
+        session.query(DagRun).filter_by(run_id=run_id).one().state = "running"
+
+
 def test_a_request_is_cancelled_and_one_that_waits_is_approved(
     tab: Tab, served: Served, lively: SqlStateStore
 ) -> None:

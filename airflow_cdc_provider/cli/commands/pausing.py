@@ -45,8 +45,8 @@ def start(options: Options, lookup: Lookup, screen: Screen) -> bool:
             )
         pausing.require_wanted(run)
         if pausing.runs_now(run):
-            return _begun(run, lookup)
-        return lookup.begin_run(str(run.name))
+            return _begun(run, lookup, is_stopped=False)
+        return lookup.begin_run(str(run.name), is_stopped=pausing.is_stopped(run))
 
     return for_each(options, lookup, screen, ask)
 
@@ -58,7 +58,8 @@ def resume(options: Options, lookup: Lookup, screen: Screen) -> bool:
     def ask(run: Run) -> str:
         if tables:
             return _outcome(options, run, screen, resume_tables(run, tables))
-        return f"{pausing.resume(run)} {_begun(run, lookup)}"
+        is_stopped = pausing.is_stopped(run)
+        return f"{pausing.resume(run)} {_begun(run, lookup, is_stopped=is_stopped)}"
 
     return for_each(options, lookup, screen, ask)
 
@@ -67,18 +68,20 @@ def restart(options: Options, lookup: Lookup, screen: Screen) -> bool:
     """Have the owners begin again from the ledger; where none runs, begin a run."""
 
     def ask(run: Run) -> str:
-        is_run = pausing.runs_now(run)
+        is_stopped = pausing.is_stopped(run)
         done = pausing.restart(
             run, wait_s=options.wait_s, on_tick=lambda: screen.progress(lambda: status_of(run))
         )
-        return done if is_run else f"{done} {_begun(run, lookup)}"
+        if pausing.runs_now(run) and not is_stopped:
+            return done
+        return f"{done} {_begun(run, lookup, is_stopped=is_stopped)}"
 
     return for_each(options, lookup, screen, ask)
 
 
-def _begun(run: Run, lookup: Lookup) -> str:
-    """Begin a run where no process runs the pipeline, and say so; or say why not."""
-    if pausing.runs_now(run):
+def _begun(run: Run, lookup: Lookup, *, is_stopped: bool) -> str:
+    """Begin a run where no process goes on with the pipeline, and say so; or say why not."""
+    if pausing.runs_now(run) and not is_stopped:
         return f"{run.store.ensure(run.name).owner} runs it."
     if lookup.begin_run is None:
         return (
@@ -86,7 +89,7 @@ def _begun(run: Run, lookup: Lookup) -> str:
             f"which `airflow cdc start {run.loaded.path}` begins."
         )
     try:
-        return lookup.begin_run(str(run.name))
+        return lookup.begin_run(str(run.name), is_stopped=is_stopped)
     except CdcError as error:  # what was asked is done, whatever Airflow says
         return f"No run begins, because {error.what}; {error.remedy}."
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, PausedError
-from airflow_cdc_provider.core.lifecycle import Wanted
+from airflow_cdc_provider.core.lifecycle import Phase, Wanted
 from airflow_cdc_provider.pipeline.run import Run, lease_is_live, lease_left_s
 from airflow_cdc_provider.state.wishes import set_aside
 
@@ -73,6 +73,12 @@ def restart(run: Run, *, wait_s: float = 0.0, on_tick: Callable[[], None] = lamb
 def runs_now(run: Run) -> bool:
     """Tell whether a process runs the pipeline."""
     return lease_is_live(run, run.store.ensure(run.name))
+
+
+def is_stopped(run: Run) -> bool:
+    """Tell whether the pipeline is paused or has failed: who still runs it is about to end."""
+    state = run.store.ensure(run.name)
+    return state.wanted is Wanted.STOP or state.phase is Phase.FAILED
 
 
 def require_wanted(run: Run) -> None:

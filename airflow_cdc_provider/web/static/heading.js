@@ -66,18 +66,20 @@ function buttons(it, path, again) {
       },
       text,
     );
-  // who is at work hears of it; where nobody is, a run of the DAG has to begin
+  const name = it.pipeline;
+  const isPaused = it.wanted === "stop";
+  const isStopped = isPaused || it.phase === "failed";
+  // who is at work hears of it; where nobody is, or who is may be about to end, a run has to begin
+  const goesOn = it.owner && !isStopped;
   const wish = (wanted, text, question) =>
     button(wanted, text, question, async () => {
       await post(`${path}/wanted`, { wanted });
-      return wanted === "stop" || it.owner ? null : runNow(it);
+      return wanted === "stop" || goesOn ? null : runNow(it, isStopped);
     });
-  const name = it.pipeline;
-  const isPaused = it.wanted === "stop";
-  const begins = it.owner ? "" : ` A run of the DAG ${it.dag_id} begins.`;
-  const isIdle = !isPaused && it.phase !== "failed" && !it.owner && !it.dag_has_run;
+  const begins = goesOn ? "" : ` A run of the DAG ${it.dag_id} begins.`;
+  const isIdle = !isStopped && !it.owner && !it.dag_has_run;
   return [
-    isPaused || it.phase === "failed"
+    isStopped
       ? wish("run", "Resume", `Let ${name} run again, from its last committed position?${begins}`)
       : null,
     isIdle

@@ -15,14 +15,22 @@ export async function switchedOn(dagId) {
   return details;
 }
 
-/** Begin a run of a pipeline’s DAG, unless one waits or is under way; says what there is now. */
-export async function runNow(it) {
+/**
+ * Begin a run of a pipeline’s DAG, unless one waits or is under way; says what there is now.
+ *
+ * A run that is under way while the pipeline is stopped is about to end, and does nothing more: a
+ * new one waits behind it.
+ */
+export async function runNow(it, isStopped = false) {
   await switchedOn(it.dag_id);
   const runs = `${dag(it.dag_id)}/dagRuns`;
-  const unended = await get(`${runs}?state=queued&state=running&limit=1`);
-  const isThere = unended.total_entries > 0;
-  const run = isThere ? unended.dag_runs[0] : await post(runs, { logical_date: null, conf: {} });
-  const does = isThere ? "is under way" : "begins";
+  const unended = await get(`${runs}?state=queued&state=running`);
+  const waiting = unended.dag_runs.find((run) => run.state === "queued");
+  const underWay = unended.dag_runs.find((run) => run.state === "running");
+  const there = waiting ?? (isStopped ? undefined : underWay);
+  const run = there ?? (await post(runs, { logical_date: null, conf: {} }));
+  const behind = underWay ? ` when ${underWay.dag_run_id} has ended` : "";
+  const does = waiting ? "waits to begin" : there ? "is under way" : `begins${behind}`;
   return {
     text: `run ${run.dag_run_id} of ${it.dag_id} ${does}`,
     path: runPath(it.dag_id, run.dag_run_id),
