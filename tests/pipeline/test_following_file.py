@@ -173,6 +173,28 @@ def test_a_later_table_that_cannot_be_added_is_told_and_the_others_are_added(
     assert again == said
 
 
+def test_a_table_of_the_file_that_cannot_be_added_is_told_and_stops_nothing(either: Shop) -> None:
+    shop = either
+    later(shop)
+    pick(shop, "orders", "later")
+    synced(shop)
+    pick(shop, "orders")
+    synced(shop)
+    shop.at_source("INSERT INTO orders VALUES (77, 'late', 7)")
+    pick(shop, "orders", "later")
+    done = synced(shop)
+    assert done.plan.not_copied == (f"{shop.database}.later",)
+    assert at_sink(shop, "orders") == at_source(shop, "orders")
+    run = shop.run()
+    assert run.store.not_copied(run.name) == (TableId(shop.database, "later"),)
+    (said,) = [event.text for event in run.store.events(run.name) if "is not added" in event.text]
+    assert said.startswith(f"{shop.database}.later was added to the file and is not added: ")
+    assert said.endswith("holds rows, and nothing says that this pipeline wrote them")
+    shop.sink.execute("DELETE FROM later", database=shop.target)
+    assert len(synced(shop).plan.changed) == 1
+    assert at_sink(shop, "later") == at_source(shop, "later")
+
+
 def test_copies_of_schema_change_tools_are_left_alone(shop: Shop) -> None:
     synced(shop)
     for name in ("_orders_gho", "_orders_new", "__orders_new", "_orders_20260101120000_del"):

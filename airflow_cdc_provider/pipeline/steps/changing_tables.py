@@ -100,9 +100,9 @@ def to_be_reset(run: Run, tables: Collection[TableId]) -> tuple[TableId, ...]:
     return tuple(plan.schema.table for plan in begun)
 
 
-def require_addable_alone(run: Run, captured: Captured, table: TableId) -> None:
-    """Refuse a table that cannot be added, before anything is changed."""
-    _require_copyable(run, captured, _to_add(run, captured, [table]))
+def require_these_addable(run: Run, captured: Captured, tables: Collection[TableId]) -> None:
+    """Refuse tables that cannot be added, before anything is changed."""
+    _require_copyable(run, captured, _to_add(run, captured, tables))
 
 
 Pick = Callable[[Captured], tuple[TablePlan, ...]]

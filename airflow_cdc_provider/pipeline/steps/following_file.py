@@ -4,17 +4,16 @@
   the sink stay.
 - A table that the file picks anew is added: the stream follows it, and its rows are read beside.
 - A table that appeared at the source and fits a pattern that was there all along is added too, if
-  the file says `new_tables: add`. What speaks against it, such as a missing key, is told and stops
-  nothing. The copies that pt-online-schema-change and gh-ost make of a table are left alone: they
-  take its place in the end, or go.
+  the file says `new_tables: add`. The copies that pt-online-schema-change and gh-ost make of a
+  table are left alone: they take its place in the end, or go.
 
-Each is done as `add` and `remove` do it, so a crash in between is mended as theirs is.
+What speaks against a table, such as a missing key, is told and stops nothing. Each is done as `add` and `remove` do it, so a crash in between is mended as theirs is.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
@@ -31,7 +30,7 @@ from airflow_cdc_provider.pipeline.steps.changing_tables import (
     CatchUp,
     add_tables,
     remove_tables,
-    require_addable_alone,
+    require_these_addable,
 )
 from airflow_cdc_provider.pipeline.steps.checking import differences
 from airflow_cdc_provider.pipeline.steps.file_changes import dropped, follows_file, picked_anew
@@ -73,15 +72,13 @@ def follow_file(run: Run, captured: Captured, *, reach: CatchUp | None = None) -
 
 
 def wanted_tables(run: Run, captured: Captured) -> tuple[TableId, ...]:
-    """Return the tables that a run adds: those of the file, and later ones that can be."""
+    """Return the tables that a run adds: of the file, and later ones; those that can be."""
     if not follows_file(run):
         return ()
     left_out, _ = differences(run, captured.plans)
-    anew = picked_anew(run, left_out)
-    later = [table for table in left_out if table not in anew]
     if run.model.source.new_tables == "tell":
-        later = []
-    return (*anew, *addable(run, captured, later))
+        left_out = picked_anew(run, left_out)
+    return addable(run, captured, left_out)
 
 
 def _streams_this_plan(run: Run) -> bool:
@@ -100,17 +97,19 @@ def addable(run: Run, captured: Captured, tables: Iterable[TableId]) -> tuple[Ta
     for table in tables:
         target = next(p.sink_table for p in captured.plans if p.schema.table == table)
         if is_copy_of(table, planned):
-            why = "it is the copy that a schema change tool makes of a table"
+            _tell_once(run, table, "it is the copy that a schema change tool makes of a table")
         elif target in taken:
-            why = f"another table goes to {target}"
-        else:
-            why = _why_not(run, captured, table)
-        if why:
-            _tell_once(run, table, why)
+            _tell_once(run, table, f"another table goes to {target}")
         else:
             taken.add(target)
             fit.append(table)
-    return tuple(fit)
+    if not fit or not _why_not(run, captured, fit):  # asked of all at once, as there may be many
+        return tuple(fit)
+    refused = {table: _why_not(run, captured, [table]) for table in fit}
+    for table, why in refused.items():
+        if why:
+            _tell_once(run, table, why)
+    return tuple(table for table in fit if not refused[table])
 
 
 def is_copy_of(table: TableId, planned: Iterable[TableId]) -> bool:
@@ -119,12 +118,13 @@ def is_copy_of(table: TableId, planned: Iterable[TableId]) -> bool:
     return found is not None and TableId(table.database, found.group(1)) in set(planned)
 
 
-def _why_not(run: Run, captured: Captured, table: TableId) -> str:
+def _why_not(run: Run, captured: Captured, tables: Sequence[TableId]) -> str:
+    """Return what speaks against some of these tables; nothing if they can all be added."""
     try:
-        require_addable_alone(run, captured, table)
-        _require_free(run, captured, table)
+        require_these_addable(run, captured, tables)
+        _require_free(run, captured, tables)
     except SchemaMovedError:
-        if table in picked_now(run):
+        if set(tables) <= set(picked_now(run)):
             raise
         return _GONE
     except RetryableError:
@@ -134,8 +134,8 @@ def _why_not(run: Run, captured: Captured, table: TableId) -> str:
     return ""
 
 
-def _require_free(run: Run, captured: Captured, table: TableId) -> None:
-    plans = [plan for plan in captured.plans if plan.schema.table == table]
+def _require_free(run: Run, captured: Captured, tables: Collection[TableId]) -> None:
+    plans = [plan for plan in captured.plans if plan.schema.table in tables]
     with closing(open_targets(run)) as targets:
         conflicts = targets.conflicts(plans, known=frozenset())
     replaces = run.model.sink.existing_rows == "replace"
@@ -145,6 +145,7 @@ def _require_free(run: Run, captured: Captured, table: TableId) -> None:
 
 
 def _tell_once(run: Run, table: TableId, why: str) -> None:
-    text = f"{table} came later and is not added: {why}"
+    how = "was added to the file" if picked_anew(run, [table]) else "came later"
+    text = f"{table} {how} and is not added: {why}"
     if all(event.text != text for event in run.store.events(run.name, 1000)):
         run.store.tell(run.name, text, level="warning")
