@@ -24,3 +24,7 @@ class BackOff:
     def is_over(self, failing_for_s: float) -> bool:
         """Tell whether it has failed for too long to try again."""
         return failing_for_s >= self.give_up_s
+
+
+FOR_A_DAY = BackOff(longest_s=30.0, give_up_s=86_400.0)
+"""Nobody starts a continuous stream again after a night's maintenance, and an outage is told."""

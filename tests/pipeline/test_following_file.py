@@ -35,6 +35,7 @@ from tests.pipeline.test_changing_tables import at_sink, at_source, exclude, lat
 from tests.pipeline.test_later_tables import WRONG
 from tests.pipeline.test_nothing_to_stream import NO_SPARK
 from tests.servers.given import SqlServer
+from tests.servers.proxy import NONE, CuttingProxy, Fault
 from tests.spark.test_stream_job import wait_until
 
 
@@ -372,6 +373,38 @@ def test_a_table_that_comes_while_the_stream_runs_is_told_where_the_file_says_so
         table = later(shop)
         wait_until(lambda: run.store.not_copied(run.name) == (table,))
     assert copied(shop) == {"orders"}
+
+
+@pytest.mark.parametrize("side", ["source", "sink"])
+def test_a_server_that_goes_away_between_two_streams_is_waited_for(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, side: str
+) -> None:
+    monkeypatch.setattr(later_tables, "LOOK_EVERY_S", 0.5)
+    server = shop.source if side == "source" else shop.sink
+    tries = count()
+    with CuttingProxy(server.port) as way:
+        for name, dsn in list(shop.environment.items()):
+            if dsn == server.dsn():
+                shop.environment[name] = dsn.replace(f":{server.port}", f":{way.port}")
+        synced(shop)
+
+        def cut_off(run: Run, **more: Any) -> Any:
+            # the first plan is the run's own, the second follows the stream that ended for `later`
+            number = next(tries)
+            way.fault = Fault(refuse=True) if number in (1, 2) else NONE
+            way.cut()
+            return plan(run, **more)
+
+        monkeypatch.setattr(converging, "plan", cut_off)
+        with continuous(shop, []) as run:
+            wait_until(lambda: run.store.ensure(run.name).phase.value == "streaming")
+            later(shop)
+            wait_until(lambda: "later" in copied(shop))
+            wait_until(lambda: _is_read(run))
+        (over,) = [e.text for e in run.store.events(run.name) if e.text.startswith("over, after")]
+        assert next(tries) == 4, over
+        synced(shop)
+    assert at_sink(shop, "later") == at_source(shop, "later")
 
 
 def test_where_the_sink_was_lost_all_is_read_again_and_later_tables_too(shop: Shop) -> None:

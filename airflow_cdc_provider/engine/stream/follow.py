@@ -22,7 +22,7 @@ from typing import Protocol
 
 from airflow_cdc_provider.columns.sink_port import SinkLedger, StreamCounts
 from airflow_cdc_provider.columns.source_port import LogReading
-from airflow_cdc_provider.core.backoff import BackOff
+from airflow_cdc_provider.core.backoff import FOR_A_DAY, BackOff
 from airflow_cdc_provider.core.errors import (
     CdcError,
     RetryableError,
@@ -59,10 +59,6 @@ _HEALTHY_S = 60.0
 _MAY_START = frozenset({Phase.HANDED_OFF, Phase.STOPPED, Phase.FAILED})
 
 
-_FOR_A_DAY = BackOff(longest_s=30.0, give_up_s=86_400.0)
-"""Nobody starts a continuous stream again after a night's maintenance, and an outage is told."""
-
-
 class Follower(Protocol):
     """Reads the log and applies it, once."""
 
@@ -91,7 +87,7 @@ def run_stream(
     """
     started = time.monotonic()
     if back_off is None and job.spec.stream_mode is StreamMode.CONTINUOUS:
-        back_off = _FOR_A_DAY
+        back_off = FOR_A_DAY
     following = Following(carries_out=carries_out)
     _own_and_follow(job, following, follower, back_off)
     while following.is_again:

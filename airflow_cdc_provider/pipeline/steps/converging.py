@@ -8,12 +8,16 @@ if that does not help, the error says which splits are still to pass.
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from airflow_cdc_provider.core.backoff import FOR_A_DAY
 from airflow_cdc_provider.core.errors import FencedError, PausedError, StateMovedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.jobspec import JobKind
+from airflow_cdc_provider.engine.outages import Outages, Part
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.checking import require_fit
 from airflow_cdc_provider.pipeline.steps.finishing import (
@@ -22,12 +26,14 @@ from airflow_cdc_provider.pipeline.steps.finishing import (
     not_consistent,
 )
 from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
-from airflow_cdc_provider.pipeline.steps.jobs import JobEnd, SparkOptions
+from airflow_cdc_provider.pipeline.steps.jobs import UNREACHABLE, JobEnd, SparkOptions
 from airflow_cdc_provider.pipeline.steps.later_tables import LaterTables
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.pipeline.steps.one_spark import OneSpark
 from airflow_cdc_provider.pipeline.steps.planning import PlanSummary, plan
 from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up, snapshot, stream
+
+log = logging.getLogger(__name__)
 
 _MOST_ROUNDS = 3
 
@@ -131,11 +137,33 @@ def run_continuously(
         while isinstance(ended, Run):
             work = replace(work, run=ended)
             try:
-                planned = _planned(work)
+                planned = _planned_in_time(work)
                 ended = _stream(work)
             except PausedError:  # between two streams, as it might have been in one
                 ended = JobEnd.stopped(run.name, JobKind.STREAM)
         return Convergence(planned, read, ended, finish_tables(work.run))
+
+
+def _planned_in_time(work: _Work) -> PlanSummary:
+    """Plan between two streams; a server that is away then is waited for as a stream does it."""
+    run, began, failures = work.run, time.monotonic(), 0
+    outages = Outages(run.store, run.name, run.held.generation)
+    while True:
+        try:
+            planned = _planned(work)
+        except UNREACHABLE as error:
+            failures += 1
+            if FOR_A_DAY.is_over(time.monotonic() - began):
+                raise
+            wait_s = FOR_A_DAY.wait_s(failures)
+            log.warning("planned again: pipeline=%s cause=%s", run.name, error)
+            outages.note(Part.WORK, error, tries=failures, wait_s=wait_s)
+            outages.tell()
+            time.sleep(wait_s)
+        else:
+            outages.over(Part.WORK)
+            outages.tell()
+            return planned
 
 
 def _stream(work: _Work) -> JobEnd | Run:

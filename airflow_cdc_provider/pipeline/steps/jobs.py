@@ -159,7 +159,7 @@ def _spec(
     )
 
 
-_AWAY = (StateUnreachableError, SourceUnreachableError, SinkUnreachableError)
+UNREACHABLE = (StateUnreachableError, SourceUnreachableError, SinkUnreachableError)
 
 
 def patient(on_tick: Callable[[], None]) -> Callable[[], None]:
@@ -170,7 +170,7 @@ def patient(on_tick: Callable[[], None]) -> Callable[[], None]:
         nonlocal told
         try:
             on_tick()
-        except _AWAY as error:
+        except UNREACHABLE as error:
             if error.what != told:
                 told = error.what
                 log.warning("progress is not known, the job goes on: cause=%s", error)
