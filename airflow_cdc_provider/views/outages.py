@@ -50,7 +50,8 @@ def outage_text(outage: Outage, now_us: int) -> str:
     if outage.tries:
         text += f", tried {outage.tries} {'time' if outage.tries == 1 else 'times'}"
     if outage.next_us:
-        text += f", next in {max(0.0, (outage.next_us - now_us) / 1e6):.0f} s"
+        wait_s = (outage.next_us - now_us) / 1e6
+        text += f", next in {wait_s:.0f} s" if wait_s >= 0.5 else ", tried now"
     return text
 
 

@@ -189,7 +189,11 @@ def repair_line(repair: Repair) -> str:
         ranges = len(repair.scope.chosen.keys)
         where = f"{ranges:,} rows by their keys" if ranges > 1 else "one row by its key"
     elif not ranges:
-        why = "not all of it was compared" if verdict.truncated else "its rows cannot be listed"
+        why = (
+            "not all of it was compared"
+            if verdict.truncated
+            else "too many rows differ to be listed"
+        )
         where = f"the whole table, because {why}"
     rows = "not counted" if repair.rows is None else f"about {repair.rows:,}"
     verb = "are" if ranges > 1 else "is"

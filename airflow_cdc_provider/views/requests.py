@@ -64,7 +64,8 @@ def request_line(request: Request) -> str:
 
 def progress_text(request: Request) -> str:
     """Say how many rows are read of how many."""
-    about = "" if request.estimated_rows is None else f" of about {request.estimated_rows:,}"
+    is_known = request.estimated_rows is not None and request.status.is_open
+    about = f" of about {request.estimated_rows:,}" if is_known else ""
     tables = len(request.scope.tables)
     done = f", {request.tables_done}/{tables} tables" if tables > 1 else ""
     return f"{request.rows:,}{about} rows in {request.splits} splits{done}"

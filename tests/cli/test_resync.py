@@ -44,7 +44,7 @@ def drift_and_resync(shop: Shop, say: Say) -> None:
     shop.at_source("INSERT INTO orders VALUES (4, 'late', 40)")
     said = say("resync", "--table", f"{shop.database}.orders", "--yes", "--wait")
     assert said.code == 0, said.err + said.out
-    assert "done; 4 of about 4 rows" in said.out
+    assert "done; 4 rows in " in said.out
     assert say("verify", "--settle-s", "0").code == 0
     assert say("status", "--json").form["requests"] == []
     assert not say("status", "--json").form["owned"]

@@ -7,7 +7,8 @@
   the file says `new_tables: add`. The copies that pt-online-schema-change and gh-ost make of a
   table are left alone: they take its place in the end, or go.
 
-What speaks against a table, such as a missing key, is told and stops nothing. Each is done as `add` and `remove` do it, so a crash in between is mended as theirs is.
+What speaks against a table, such as a missing key, is told and stops nothing. Each is done as `add`
+and `remove` do it, so a crash in between is mended as theirs is.
 """
 
 from __future__ import annotations
