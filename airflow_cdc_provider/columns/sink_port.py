@@ -16,10 +16,10 @@ from airflow_cdc_provider.columns.source_port import SourceLook
 from airflow_cdc_provider.columns.verify_port import VerifySide
 from airflow_cdc_provider.core.findings import Finding
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.jobspec import ApplyMode
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.positions import LogPosition
-from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.row_counts import NO_ROWS, RowCounts
 from airflow_cdc_provider.core.schema_changes import SchemaChange
@@ -155,7 +155,7 @@ class JoinSink(Protocol):
 class ChangeSink(Protocol):
     """Takes changes in source order."""
 
-    quiet: QuietLog | None
+    quiet: IdleRange | None
     """Log behind what is committed that was passed over: the next batch may begin at its end."""
 
     def stream(self) -> StreamSplit | None:
@@ -291,7 +291,7 @@ class SinkLedger(Protocol):
         A table of which neither is known is left out.
         """
 
-    def pass_over(self, quiet: QuietLog) -> None:
+    def pass_over(self, quiet: IdleRange) -> None:
         """Move the stream over log that holds nothing for the sink; never back."""
 
     def close(self) -> None:

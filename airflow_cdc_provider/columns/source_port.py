@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from airflow_cdc_provider.columns.verify_port import VerifySide
 from airflow_cdc_provider.core.findings import Finding
-from airflow_cdc_provider.core.history import Held, SharedHistory
+from airflow_cdc_provider.core.history import AppliedThrough, SharedHistory
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import Key, KeyPart
 from airflow_cdc_provider.core.log_reach import LogReach
@@ -250,7 +250,7 @@ class Source(Protocol):
     def preflight(self, question: PreflightQuestion) -> SourceLook:
         """Look at settings, privileges and tables; what cannot be told is a finding too."""
 
-    def require_history(self, read: LogPosition, held: Sequence[Held]) -> str:
+    def require_history(self, read: LogPosition, held: Sequence[AppliedThrough]) -> str:
         """Require that the server that answers has what was read, and what the sink holds.
 
         It may be another server than the one that was read. Returns what is to be told of that;
@@ -258,7 +258,7 @@ class Source(Protocol):
         """
 
     def require_same_log(
-        self, read: LogPosition, held: Sequence[Held], captured: Collection[TableId]
+        self, read: LogPosition, held: Sequence[AppliedThrough], captured: Collection[TableId]
     ) -> str:
         """Require the history, and that the log is the very one that was read (law 10).
 

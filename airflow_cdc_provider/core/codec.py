@@ -15,11 +15,11 @@ from functools import lru_cache
 from typing import Any, assert_never
 
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.keys import Key, KeyKind, KeyKinds, KeyPart, KeyRange
 from airflow_cdc_provider.core.kinds import kinds
-from airflow_cdc_provider.core.many_records import without_collecting
+from airflow_cdc_provider.core.many_records import gc_paused
 from airflow_cdc_provider.core.positions import LogPosition
-from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.splits import (
     Chosen,
     Condition,
@@ -59,7 +59,7 @@ def position_from_json(form: Json) -> LogPosition:
 ReadPosition = Callable[[Json], LogPosition]
 
 
-def quiet_log_to_json(quiet: QuietLog | None) -> Json:
+def quiet_log_to_json(quiet: IdleRange | None) -> Json:
     """Write a quiet stretch of the log, None for none."""
     if quiet is None:
         return None
@@ -67,12 +67,12 @@ def quiet_log_to_json(quiet: QuietLog | None) -> Json:
     return [*ends, quiet.only_ledgers]
 
 
-def quiet_log_from_json(form: Json) -> QuietLog | None:
+def quiet_log_from_json(form: Json) -> IdleRange | None:
     """Read what `quiet_log_to_json` wrote."""
     if form is None:
         return None
     start, end, only_ledgers = form
-    return QuietLog(position_from_json(start), position_from_json(end), only_ledgers)
+    return IdleRange(position_from_json(start), position_from_json(end), only_ledgers)
 
 
 def effect_to_json(effect: StatementEffect) -> Json:
@@ -356,5 +356,5 @@ def stream_from_text(text: str) -> StreamSplit:
     """Read what `stream_to_text` wrote."""
     if text.startswith(_PACKED):
         text = zlib.decompress(base64.b64decode(text[len(_PACKED) :])).decode()
-    with without_collecting():
+    with gc_paused():
         return stream_from_json(json.loads(text))

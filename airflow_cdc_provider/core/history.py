@@ -20,7 +20,7 @@ _NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class AppliedThrough:
     """A position whose transactions are in the sink."""
 
     by: str
@@ -38,28 +38,32 @@ class SharedHistory:
     """Of other positions in question, in their order, whether the server has all of each."""
 
 
-def held_by_stream(stream: StreamSplit) -> tuple[Held, ...]:
+def held_by_stream(stream: StreamSplit) -> tuple[AppliedThrough, ...]:
     """Return what the sink holds beyond the stream's start: every H that is still to pass."""
     return tuple(held for progress in stream.tables for held in _still_to_pass(progress, stream))
 
 
-def held_by_reports(reports: Iterable[tuple[SnapshotSplit, SplitReport]]) -> tuple[Held, ...]:
+def held_by_reports(
+    reports: Iterable[tuple[SnapshotSplit, SplitReport]],
+) -> tuple[AppliedThrough, ...]:
     """Return what published splits hold before the hand-off."""
-    return tuple(Held(split.split_id, report.high) for split, report in reports)
+    return tuple(AppliedThrough(split.split_id, report.high) for split, report in reports)
 
 
-def names_of(held: Iterable[Held]) -> str:
+def names_of(held: Iterable[AppliedThrough]) -> str:
     """Name who holds something, the first few of many."""
     names = list(dict.fromkeys(each.by for each in held))
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
 
 
-def _still_to_pass(progress: TableProgress, stream: StreamSplit) -> Iterator[Held]:
+def _still_to_pass(progress: TableProgress, stream: StreamSplit) -> Iterator[AppliedThrough]:
     if not progress.consistent_at:
         return
-    splits = [Held(each.split.split_id, each.consistent_at) for each in progress.finished]
-    for held in splits or [Held(str(progress.table), high) for high in progress.consistent_at]:
+    splits = [AppliedThrough(each.split.split_id, each.consistent_at) for each in progress.finished]
+    for held in splits or [
+        AppliedThrough(str(progress.table), high) for high in progress.consistent_at
+    ]:
         if not _is_passed(held.position, stream.start):
             yield held
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def without_collecting() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Keep the collector from looking while records are made; it goes on afterwards."""
     was_on = gc.isenabled()
     gc.disable()

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import LEASE_S, Phase, SplitStatus, TablePhase, Wanted
 from airflow_cdc_provider.core.records import (
+    AnnouncedTable,
     Note,
     NoteKind,
     PipelineEvent,
@@ -18,7 +19,6 @@ from airflow_cdc_provider.core.records import (
     StreamState,
     TablePlan,
     TableState,
-    ToldTable,
 )
 from airflow_cdc_provider.core.requests import Request, RequestStatus
 from airflow_cdc_provider.core.row_counts import NO_COUNTS, TableCounts
@@ -249,13 +249,13 @@ class StateStore(StateReader, Protocol):
     def keep_note(self, name: PipelineName, kind: NoteKind, form: Mapping[str, Any]) -> None:
         """Note something in the place of what was noted before; whoever it is that does."""
 
-    def told(self, name: PipelineName) -> Mapping[TableId, ToldTable]:
+    def told(self, name: PipelineName) -> Mapping[TableId, AnnouncedTable]:
         """Return what others were last told of each table."""
 
     def last_told_us(self, name: PipelineName) -> int:
         """Return when something was last told, 0 if nothing was."""
 
-    def note_told(self, name: PipelineName, tables: Iterable[ToldTable]) -> None:
+    def note_told(self, name: PipelineName, tables: Iterable[AnnouncedTable]) -> None:
         """Remember what others are told, in the place of what was told before."""
 
     def now_us(self) -> int:

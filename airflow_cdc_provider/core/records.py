@@ -150,7 +150,7 @@ class Outage:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldTable:
+class AnnouncedTable:
     """What others were last told of a table."""
 
     table: TableId

@@ -86,7 +86,7 @@ class CdcStateHook(BaseHook):
 
     def test_connection(self) -> tuple[bool, str]:
         """Say which database answered, and whether it can hold the state."""
-        from airflow_cdc_provider.state.trying import try_store  # noqa: PLC0415 - SQLAlchemy
+        from airflow_cdc_provider.state.connection_test import try_store  # noqa: PLC0415 - SQLAlchemy
 
         try:
             return True, "\n".join(f"{line}." for line in try_store(_dsn(self.cdc_conn_id)))

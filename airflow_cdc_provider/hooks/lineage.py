@@ -21,7 +21,7 @@ from airflow_cdc_provider.hooks.dsn import AirflowDsns
 from airflow_cdc_provider.pipeline.connections import Servers, resolve_servers
 from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.systems.kinds import naming_of
-from airflow_cdc_provider.views.lineage import Lineage, Side, Work, lineage
+from airflow_cdc_provider.views.lineage import Lineage, LineageSide, LineageWork, lineage
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -55,9 +55,9 @@ class SeenPipeline:
         servers = resolve_servers(loaded, AirflowDsns(), in_airflow=True)
         return cls(loaded.model.name, loaded.model.sink.type, servers)
 
-    def lineage(self, work: Work) -> Lineage:
+    def lineage(self, work: LineageWork) -> Lineage:
         """Ask the state store for the pipeline's tables; without a plan there are none."""
-        from airflow_cdc_provider.state.looking import (  # noqa: PLC0415 - SQLAlchemy
+        from airflow_cdc_provider.state.read_only_store import (  # noqa: PLC0415 - SQLAlchemy
             open_present,
             store_exists,
         )
@@ -87,7 +87,7 @@ class TellsLineage:
         """Remember the pipeline, so that nobody has to be asked where it is when the task ends."""
         self._seen_pipeline = SeenPipeline.of(steps)
 
-    def lineage_work(self) -> Work | None:
+    def lineage_work(self) -> LineageWork | None:
         """Return which tables the task is about and what it did with them so far, or nothing.
 
         Asked before the task does anything, too.
@@ -132,9 +132,9 @@ class TellsLineage:
         return _in_time(lambda: seen.lineage(work))
 
 
-def _side(place: SinkPlace, system: str = "") -> Side:
+def _side(place: SinkPlace, system: str = "") -> LineageSide:
     """Name tables by the kind of server; where there is none, by the kind of sink."""
-    return Side(place, naming_of(place.system if isinstance(place, Endpoint) else system))
+    return LineageSide(place, naming_of(place.system if isinstance(place, Endpoint) else system))
 
 
 def _in_time(work: Callable[[], Lineage]) -> Lineage:

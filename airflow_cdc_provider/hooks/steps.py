@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from airflow_cdc_provider.pipeline.run import Run
     from airflow_cdc_provider.pipeline.steps.checking import CheckReport
     from airflow_cdc_provider.pipeline.steps.jobs import JobProcess, SparkOptions
-    from airflow_cdc_provider.pipeline.steps.later_tables import LaterTables
+    from airflow_cdc_provider.pipeline.steps.new_table_watch import LaterTables
     from airflow_cdc_provider.pipeline.steps.planning import PlanSummary
     from airflow_cdc_provider.pipeline.steps.repairing import Repair
     from airflow_cdc_provider.pipeline.steps.small_work import JobHere
-    from airflow_cdc_provider.pipeline.steps.table_news import TableNews
+    from airflow_cdc_provider.pipeline.steps.table_announcements import TableNews
 
 log = logging.getLogger(__name__)
 CONFIG_SECTION = "cdc"
@@ -86,7 +86,7 @@ class CdcSteps:
 
     def require_not_ended(self) -> None:
         """Refuse a pipeline whose stream ended with what trying again cannot mend."""
-        from airflow_cdc_provider.pipeline.steps.ended import (  # noqa: PLC0415 - see above
+        from airflow_cdc_provider.pipeline.steps.ended_stream import (  # noqa: PLC0415 - see above
             require_not_ended,
         )
 
@@ -128,7 +128,7 @@ class CdcSteps:
 
     def later_tables(self, *, every_s: float | None = None) -> LaterTables:
         """Return what looks for tables that are to come, go or begin again."""
-        from airflow_cdc_provider.pipeline.steps.later_tables import (  # noqa: PLC0415 - see above
+        from airflow_cdc_provider.pipeline.steps.new_table_watch import (  # noqa: PLC0415 - see above
             LaterTables,
         )
 
@@ -189,7 +189,7 @@ class CdcSteps:
 
     def table_news(self, told_by: str) -> tuple[TableNews, ...]:
         """Return the tables that others are to be told of; none before the hand-off."""
-        from airflow_cdc_provider.pipeline.steps.table_news import (  # noqa: PLC0415 - see above
+        from airflow_cdc_provider.pipeline.steps.table_announcements import (  # noqa: PLC0415 - see above
             table_news,
         )
 
@@ -197,7 +197,7 @@ class CdcSteps:
 
     def note_told(self, news: Sequence[TableNews], told_by: str) -> None:
         """Remember what others are told."""
-        from airflow_cdc_provider.pipeline.steps.table_news import (  # noqa: PLC0415 - see above
+        from airflow_cdc_provider.pipeline.steps.table_announcements import (  # noqa: PLC0415 - see above
             note_told,
         )
 

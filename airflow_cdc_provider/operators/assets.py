@@ -21,11 +21,11 @@ from pydantic import JsonValue
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.pipeline.file.model import PipelineFile
 from airflow_cdc_provider.pipeline.file.patterns import sink_table
-from airflow_cdc_provider.views.lineage import Deed, Work
+from airflow_cdc_provider.views.lineage import LineageEntry, LineageWork
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.hooks.steps import CdcSteps
-    from airflow_cdc_provider.pipeline.steps.table_news import TableNews
+    from airflow_cdc_provider.pipeline.steps.table_announcements import TableNews
 
 WATERMARK_KEY = "watermark"
 _MOST = 200
@@ -98,12 +98,12 @@ def tell_news(
     }
 
 
-def work_of_news(news: Sequence[TableNews] | None) -> Work:
+def work_of_news(news: Sequence[TableNews] | None) -> LineageWork:
     """Say what a task that tells did: what is not news was not changed. None if it is not known."""
     if news is None:
-        return Work()
-    deeds = {each.table: Deed(rows=each.changes, position=each.position) for each in news}
-    return Work(deeds=deeds, others=Deed(rows=0))
+        return LineageWork()
+    deeds = {each.table: LineageEntry(rows=each.changes, position=each.position) for each in news}
+    return LineageWork(deeds=deeds, others=LineageEntry(rows=0))
 
 
 def told_by(context: Mapping[str, Any] | Context) -> str:

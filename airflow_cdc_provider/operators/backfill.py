@@ -17,8 +17,8 @@ from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.requests import Scope
 from airflow_cdc_provider.core.windows import Window
-from airflow_cdc_provider.hooks.control import tables_of
-from airflow_cdc_provider.hooks.requests import CdcRequests
+from airflow_cdc_provider.hooks.lifecycle_hook import tables_of
+from airflow_cdc_provider.hooks.request_hook import CdcRequests
 from airflow_cdc_provider.operators.base import CdcOperator
 from airflow_cdc_provider.operators.params import require_known_params
 from airflow_cdc_provider.operators.requests import CdcRequestOperator

@@ -21,13 +21,13 @@ from airflow_cdc_provider.hooks.lineage import TellsLineage
 from airflow_cdc_provider.hooks.steps import CdcSteps
 from airflow_cdc_provider.links.page import CdcPageLink
 from airflow_cdc_provider.links.progress import CdcProgressLink
-from airflow_cdc_provider.operators.without_stack import (
+from airflow_cdc_provider.operators.log_errors import (
     CdcTaskError,
     CdcTaskFailure,
     failure,
     leave_out_stacks,
 )
-from airflow_cdc_provider.views.told_errors import error_lines
+from airflow_cdc_provider.views.error_lines import error_lines
 
 log = logging.getLogger(__name__)
 # Another owner took over, or moved things on, in the middle: the next try starts from what is.

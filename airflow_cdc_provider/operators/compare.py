@@ -20,14 +20,14 @@ from airflow.sdk.exceptions import AirflowSkipException
 from airflow_cdc_provider.core.errors import LeaseHeldError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.requests import Scope, scope_from_json
-from airflow_cdc_provider.hooks.requests import CdcRequests
+from airflow_cdc_provider.hooks.request_hook import CdcRequests
 from airflow_cdc_provider.hooks.steps import CdcSteps
 from airflow_cdc_provider.operators.base import skip_if_paused
 from airflow_cdc_provider.operators.jobs import CdcJobOperator
+from airflow_cdc_provider.operators.log_errors import failure
 from airflow_cdc_provider.operators.params import require_known_params
 from airflow_cdc_provider.operators.requests import CdcRequestOperator
 from airflow_cdc_provider.operators.verify import compared_work, tables_of
-from airflow_cdc_provider.operators.without_stack import failure
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
 from airflow_cdc_provider.views.comparisons import (
     come_back_text,
@@ -37,7 +37,7 @@ from airflow_cdc_provider.views.comparisons import (
     repair_forms,
     standing_of,
 )
-from airflow_cdc_provider.views.lineage import Work
+from airflow_cdc_provider.views.lineage import LineageWork
 from airflow_cdc_provider.views.reports import compared_line, verdict_lines
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class CdcComparingOperator(CdcJobOperator):
         )
         return self._report
 
-    def lineage_work(self) -> Work | None:
+    def lineage_work(self) -> LineageWork | None:
         """Tell of the tables that were compared, and what was found."""
         return None if self._report is None else compared_work(None, self._report)
 
@@ -170,7 +170,7 @@ class CdcCompareOperator(CdcComparingOperator):
         self.tables = tables
         self.values = values
 
-    def lineage_work(self) -> Work:
+    def lineage_work(self) -> LineageWork:
         """Tell of the tables that are compared, and what was found."""
         return compared_work(tables_of(self.task_id, self.tables or None), self._report)
 

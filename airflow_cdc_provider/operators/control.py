@@ -8,7 +8,7 @@ from typing import Any
 from airflow.sdk import Context
 
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
-from airflow_cdc_provider.hooks.control import (
+from airflow_cdc_provider.hooks.lifecycle_hook import (
     CONFIRMED,
     OF_TABLES,
     Action,

@@ -8,7 +8,7 @@ from typing import Any
 from airflow.sdk import Context
 
 from airflow_cdc_provider.operators.base import CdcOperator
-from airflow_cdc_provider.operators.without_stack import failure
+from airflow_cdc_provider.operators.log_errors import failure
 from airflow_cdc_provider.views.health import problems
 from airflow_cdc_provider.views.progress import progress_line
 from airflow_cdc_provider.views.summaries import stream_summary

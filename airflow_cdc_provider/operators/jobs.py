@@ -34,7 +34,7 @@ from airflow_cdc_provider.hooks.steps import CdcSteps
 from airflow_cdc_provider.links.early import push_links
 from airflow_cdc_provider.links.spark import CdcSparkLink
 from airflow_cdc_provider.operators.base import CdcOperator, skip_if_paused
-from airflow_cdc_provider.views.lineage import Work
+from airflow_cdc_provider.views.lineage import LineageWork
 from airflow_cdc_provider.views.progress import Pace, is_begun
 from airflow_cdc_provider.views.summaries import (
     PROGRESS_KEY,
@@ -221,9 +221,9 @@ class CdcSnapshotOperator(CdcJobOperator):
                 self.wait_for_all(context, steps, job)
             return snapshot_summary(steps.status(), ran=job is not None)
 
-    def lineage_work(self) -> Work:
+    def lineage_work(self) -> LineageWork:
         """Tell of all tables, and of the rows of the snapshot if this task read any."""
-        return Work(is_snapshot=self._job is not None)
+        return LineageWork(is_snapshot=self._job is not None)
 
 
 class CdcStreamOperator(CdcJobOperator):
@@ -300,9 +300,9 @@ class CdcStreamOperator(CdcJobOperator):
             except PausedError:  # between two streams, as it might have been in one
                 return
 
-    def lineage_work(self) -> Work:
+    def lineage_work(self) -> LineageWork:
         """Tell of all tables."""
-        return Work()
+        return LineageWork()
 
 
 _detached: list[JobProcess] = []

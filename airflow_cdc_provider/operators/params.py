@@ -6,7 +6,7 @@ import difflib
 
 from airflow.sdk import Context
 
-from airflow_cdc_provider.operators.without_stack import failure
+from airflow_cdc_provider.operators.log_errors import failure
 
 
 def require_known_params(context: Context) -> None:

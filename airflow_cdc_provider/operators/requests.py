@@ -33,15 +33,15 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.requests import Request, RequestStatus, Scope
-from airflow_cdc_provider.hooks.control import tables_of
-from airflow_cdc_provider.hooks.requests import Asking, CdcRequests, Choice, cancel_request
+from airflow_cdc_provider.hooks.lifecycle_hook import tables_of
+from airflow_cdc_provider.hooks.request_hook import Asking, CdcRequests, Choice, cancel_request
 from airflow_cdc_provider.hooks.steps import CdcSteps
 from airflow_cdc_provider.links.early import push_links
 from airflow_cdc_provider.operators.jobs import CdcJobOperator
 from airflow_cdc_provider.triggers.places import now_us, place_of_state
 from airflow_cdc_provider.triggers.requests import CdcRequestTrigger
-from airflow_cdc_provider.views.lineage import Deed, Work
-from airflow_cdc_provider.views.requests import (
+from airflow_cdc_provider.views.lineage import LineageEntry, LineageWork
+from airflow_cdc_provider.views.request_text import (
     estimate_form,
     estimate_lines,
     progress_text,
@@ -163,12 +163,12 @@ class CdcRequestOperator(CdcJobOperator):
             thread.join(_CANCEL_PATIENCE_S)
         super().on_kill()
 
-    def lineage_work(self) -> Work | None:
+    def lineage_work(self) -> LineageWork | None:
         """Tell of the request's tables; an estimate reads no row of them."""
         if is_yes(self.only_estimate):
             return None
         if self._request is None:
-            return Work(self.asked_tables())
+            return LineageWork(self.asked_tables())
         return work_of_request(self._request)
 
     def asked_tables(self) -> Collection[TableId] | None:
@@ -399,13 +399,13 @@ class CdcResyncOperator(CdcRequestOperator):
         return tables_of(names) or None
 
 
-def work_of_request(request: Request) -> Work | None:
+def work_of_request(request: Request) -> LineageWork | None:
     """Say what came of a request; one that only stops tables, or brings them back, reads none."""
     if not request.kind.reads_rows:
         return None
     tables = request.scope.tables
     rows = request.rows if len(tables) == 1 else None  # they are counted together
-    return Work(tables, {table: Deed(rows=rows) for table in tables})
+    return LineageWork(tables, {table: LineageEntry(rows=rows) for table in tables})
 
 
 _NO = frozenset({"", "0", "false", "no", "none"})

@@ -11,10 +11,10 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.requests import Scope
-from airflow_cdc_provider.hooks.requests import CdcRequests, Choice
+from airflow_cdc_provider.hooks.request_hook import CdcRequests, Choice
 from airflow_cdc_provider.operators.base import CdcOperator
 from airflow_cdc_provider.operators.params import require_known_params
-from airflow_cdc_provider.views.requests import cost_form, cost_lines
+from airflow_cdc_provider.views.request_text import cost_form, cost_lines
 
 _MOST_LINES = 100
 

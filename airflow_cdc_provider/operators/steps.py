@@ -16,7 +16,8 @@ from airflow_cdc_provider.operators.assets import tell_news, told_by, work_of_ne
 from airflow_cdc_provider.operators.base import CdcOperator, end_without, skip_if_paused
 from airflow_cdc_provider.operators.verify import BY_FILE, why_not_verify
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
-from airflow_cdc_provider.views.lineage import Work
+from airflow_cdc_provider.views.error_lines import all_finding_lines
+from airflow_cdc_provider.views.lineage import LineageWork
 from airflow_cdc_provider.views.summaries import (
     check_summary,
     hand_off_line,
@@ -24,11 +25,10 @@ from airflow_cdc_provider.views.summaries import (
     plan_line,
     plan_summary,
 )
-from airflow_cdc_provider.views.told_errors import all_finding_lines
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.pipeline.steps.checking import CheckReport
-    from airflow_cdc_provider.pipeline.steps.table_news import TableNews
+    from airflow_cdc_provider.pipeline.steps.table_announcements import TableNews
 
 
 def _require_alive(steps: CdcSteps) -> None:
@@ -193,6 +193,6 @@ class CdcFinishOperator(CdcOperator):
             end_without(context, [self.verify_task], returned=summary)
         return summary
 
-    def lineage_work(self) -> Work:
+    def lineage_work(self) -> LineageWork:
         """Tell of all tables, and how much each was changed."""
         return work_of_news(self._news)

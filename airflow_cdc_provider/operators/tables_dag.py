@@ -12,7 +12,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Param
 
-from airflow_cdc_provider.hooks.control import OF_TABLES
+from airflow_cdc_provider.hooks.lifecycle_hook import OF_TABLES
 from airflow_cdc_provider.operators.control import CdcTablesOperator
 from airflow_cdc_provider.operators.parts import Parts, new_dag
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline

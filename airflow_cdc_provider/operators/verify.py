@@ -12,9 +12,9 @@ from airflow_cdc_provider.core.errors import PipelineFileError, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.hooks.steps import CdcSteps
 from airflow_cdc_provider.operators.jobs import CdcJobOperator
-from airflow_cdc_provider.operators.without_stack import failure
+from airflow_cdc_provider.operators.log_errors import failure
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
-from airflow_cdc_provider.views.lineage import Deed, Work
+from airflow_cdc_provider.views.lineage import LineageEntry, LineageWork
 from airflow_cdc_provider.views.summaries import equal_tables_line, verify_summary
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class CdcVerifyOperator(CdcJobOperator):
             )
         return summary
 
-    def lineage_work(self) -> Work | None:
+    def lineage_work(self) -> LineageWork | None:
         """Tell of the tables that are compared, and what was found."""
         if self._is_unwanted:
             return None
@@ -140,12 +140,12 @@ def _when_of(steps: CdcSteps, task_id: str, enabled: str | bool) -> str:  # noqa
     return steps.run.model.verify if when == BY_FILE else when
 
 
-def compared_work(tables: Collection[TableId] | None, report: VerifyReport | None) -> Work:
+def compared_work(tables: Collection[TableId] | None, report: VerifyReport | None) -> LineageWork:
     """Say what a comparison is about, and what it has found if it has ended."""
     if report is None:
-        return Work(tables, writes=False)
-    deeds = {each.table: Deed(verdict=each) for each in report.tables}
-    return Work(deeds.keys(), deeds, writes=False)
+        return LineageWork(tables, writes=False)
+    deeds = {each.table: LineageEntry(verdict=each) for each in report.tables}
+    return LineageWork(deeds.keys(), deeds, writes=False)
 
 
 def _word(enabled: str | bool) -> str:  # noqa: FBT001 - what a template rendered

@@ -19,7 +19,7 @@ from airflow_cdc_provider.core.records import PipelineState
 from airflow_cdc_provider.pipeline.connections import DsnOf, Servers, resolve_servers
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
 from airflow_cdc_provider.pipeline.file.model import PipelineFile
-from airflow_cdc_provider.state.looking import look_at_store
+from airflow_cdc_provider.state.read_only_store import look_at_store
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Held:
+class OwnedRun:
     """What a run holds of its pipeline."""
 
     generation: int = 0
@@ -45,7 +45,7 @@ class Run:
     store: SqlStateStore
     owner: str
     """Who runs the steps, the same for all steps of one run: a lease is shared by name."""
-    held: Held = field(default_factory=Held)
+    held: OwnedRun = field(default_factory=OwnedRun)
 
     @property
     def model(self) -> PipelineFile:

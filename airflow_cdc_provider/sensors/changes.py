@@ -14,10 +14,10 @@ from airflow_cdc_provider.operators.assets import tell_news, told_by, work_of_ne
 from airflow_cdc_provider.operators.base import airflow_errors, owner_of
 from airflow_cdc_provider.triggers.changes import CdcChangesTrigger, activity_of
 from airflow_cdc_provider.triggers.places import place_of_state
-from airflow_cdc_provider.views.lineage import Work
+from airflow_cdc_provider.views.lineage import LineageWork
 
 if TYPE_CHECKING:
-    from airflow_cdc_provider.pipeline.steps.table_news import TableNews
+    from airflow_cdc_provider.pipeline.steps.table_announcements import TableNews
 
 _US = 1_000_000
 
@@ -80,7 +80,7 @@ class CdcChangesSensor(TellsLineage, BaseSensorOperator):
             )
         return self._wait(trigger)
 
-    def lineage_work(self) -> Work:
+    def lineage_work(self) -> LineageWork:
         """Tell of all tables, and how much each was changed."""
         return work_of_news(self._news)
 

@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowSensorTimeout
 
 from airflow_cdc_provider.core.requests import Request
 from airflow_cdc_provider.hooks.lineage import TellsLineage
-from airflow_cdc_provider.hooks.requests import CdcRequests
+from airflow_cdc_provider.hooks.request_hook import CdcRequests
 from airflow_cdc_provider.hooks.steps import CdcSteps
 from airflow_cdc_provider.links.page import CdcPageLink
 from airflow_cdc_provider.links.progress import CdcProgressLink
@@ -22,8 +22,8 @@ from airflow_cdc_provider.triggers.requests import (
     RequestEvent,
     RequestVerdict,
 )
-from airflow_cdc_provider.views.lineage import Work
-from airflow_cdc_provider.views.requests import request_summary
+from airflow_cdc_provider.views.lineage import LineageWork
+from airflow_cdc_provider.views.request_text import request_summary
 
 _US = 1_000_000
 
@@ -76,7 +76,7 @@ class CdcRequestSensor(TellsLineage, BaseSensorOperator):
         with airflow_errors(self.pipeline), self._open() as steps:
             return self._look(steps)
 
-    def lineage_work(self) -> Work | None:
+    def lineage_work(self) -> LineageWork | None:
         """Tell of the request's tables, once it was looked at."""
         return None if self._request is None else work_of_request(self._request)
 

@@ -38,7 +38,7 @@ from airflow_cdc_provider.triggers.verdict import (
     Watch,
     judge,
 )
-from airflow_cdc_provider.views.lineage import Work
+from airflow_cdc_provider.views.lineage import LineageWork
 from airflow_cdc_provider.views.summaries import PROGRESS_KEY, progress, stream_summary
 
 _US = 1_000_000
@@ -121,9 +121,9 @@ class CdcStreamSensor(TellsLineage, BaseSensorOperator):
             self._standing = seen.standing
             return self._act(context, steps, seen, _Wait(**wait))
 
-    def lineage_work(self) -> Work:
+    def lineage_work(self) -> LineageWork:
         """Tell of all tables."""
-        return Work()
+        return LineageWork()
 
     def _open(self) -> CdcSteps:
         return CdcSteps(self.pipeline, owner=owner_of(self.dag_id))

@@ -17,11 +17,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.positions import LogPosition
-from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.engine.job import Job
-from airflow_cdc_provider.engine.stream.following import Following
 from airflow_cdc_provider.engine.stream.log_pace import LogPace
+from airflow_cdc_provider.engine.stream.stream_control import Following
 from airflow_cdc_provider.engine.stream.stream_task import StreamTask
 from airflow_cdc_provider.spark.failures import SPARK_FAILURES, spark_failure
 from airflow_cdc_provider.spark.named_jobs import NamedJobs
@@ -29,7 +29,7 @@ from airflow_cdc_provider.spark.session import context_of
 from airflow_cdc_provider.spark.stream_task import (
     APPLIED_SCHEMA,
     LOG_SCHEMA,
-    Turn,
+    BatchNumber,
     apply_changes,
     is_first_attempt,
     read_log,
@@ -78,14 +78,14 @@ class SparkFollower:
                 stack.enter_context(jobs.cancelled_once(self._is_cut_off))
                 while (end := pace.next_end(start)) is not start:
                     number += 1
-                    self._micro_batch(Turn(run, number), end, jobs)
+                    self._micro_batch(BatchNumber(run, number), end, jobs)
                     start = end
         except SPARK_FAILURES as failure:
             if not self._following.ending.is_set():  # what was cut off is read again some day
                 where, secrets = f"stream of {pipeline}", self._job.servers.secrets
                 raise spark_failure(failure, where=where, secrets=secrets) from None
 
-    def _micro_batch(self, turn: Turn, end: LogPosition, jobs: NamedJobs) -> None:
+    def _micro_batch(self, turn: BatchNumber, end: LogPosition, jobs: NamedJobs) -> None:
         """Bring the log up to an end into the sink; an error that a worker told is raised."""
         passed_over = self._following.passed_over
         shown = f"stream of {self._job.spec.pipeline}: log up to {end}"[:_SHOWN_CHARS]
@@ -95,7 +95,7 @@ class SparkFollower:
             changes = self._following.note((row["kind"], row["body"]) for row in rows)
         self._told.add(changes, time.monotonic() - began)
 
-    def _rows(self, turn: Turn, end: LogPosition, quiet: QuietLog | None) -> DataFrame:
+    def _rows(self, turn: BatchNumber, end: LogPosition, quiet: IdleRange | None) -> DataFrame:
         """Make the job's frame; nothing runs before it is collected."""
         task, has_own_workers = self._task, context_of(self._spark) is not None
 

@@ -19,8 +19,8 @@ from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.job_result import JobResult
 from airflow_cdc_provider.engine.stream import follow
-from airflow_cdc_provider.engine.stream.following import Following
 from airflow_cdc_provider.engine.stream.own_follower import OwnFollower
+from airflow_cdc_provider.engine.stream.stream_control import Following
 from airflow_cdc_provider.engine.stream.stream_task import StreamTask
 from airflow_cdc_provider.spark.micro_batches import SparkFollower
 

@@ -30,9 +30,9 @@ from airflow_cdc_provider.columns.source_port import TailReader
 from airflow_cdc_provider.core.codec import dumps, quiet_log_to_json
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.positions import LogPosition
-from airflow_cdc_provider.core.quiet_log import QuietLog
-from airflow_cdc_provider.engine.stream.following import ERROR
+from airflow_cdc_provider.engine.stream.stream_control import ERROR
 from airflow_cdc_provider.engine.stream.stream_task import StreamTask, check_reached
 from airflow_cdc_provider.spark.batch_codec import decode, encode, joined, parts_of
 
@@ -46,15 +46,15 @@ PART, APPLIED = "part", "applied"
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class BatchNumber:
     """Which micro-batch of which run this is."""
 
     run: str
     number: int
 
-    def follows(self, other: Turn) -> bool:
+    def follows(self, other: BatchNumber) -> bool:
         """Tell whether this is the very next one."""
-        return self == Turn(other.run, other.number + 1)
+        return self == BatchNumber(other.run, other.number + 1)
 
 
 class _Closeable(Protocol):
@@ -65,13 +65,13 @@ T = TypeVar("T", bound=_Closeable)
 
 
 @dataclass(slots=True)
-class Kept(Generic[T]):
+class WorkerCache(Generic[T]):
     """What one process keeps open between micro-batches: one at most."""
 
     opened: T | None = None
-    after: Turn = field(default_factory=lambda: Turn("", 0))
+    after: BatchNumber = field(default_factory=lambda: BatchNumber("", 0))
 
-    def take(self, turn: Turn) -> T | None:
+    def take(self, turn: BatchNumber) -> T | None:
         """Give what was kept by the micro-batch before this one; anything else is closed."""
         opened, self.opened = self.opened, None
         if opened is not None and not turn.follows(self.after):
@@ -79,7 +79,7 @@ class Kept(Generic[T]):
             return None
         return opened
 
-    def keep(self, opened: T, turn: Turn) -> None:
+    def keep(self, opened: T, turn: BatchNumber) -> None:
         """Keep something for the next micro-batch."""
         self.opened, self.after = opened, turn
 
@@ -90,8 +90,8 @@ class Kept(Generic[T]):
             opened.close()
 
 
-_log_reader: Kept[TailReader] = Kept()
-_change_sink: Kept[ChangeSink] = Kept()
+_log_reader: WorkerCache[TailReader] = WorkerCache()
+_change_sink: WorkerCache[ChangeSink] = WorkerCache()
 
 
 def is_first_attempt() -> bool:
@@ -104,7 +104,7 @@ def is_first_attempt() -> bool:
 
 
 def read_log(
-    task: StreamTask, turn: Turn, end: LogPosition, *, keeps: bool
+    task: StreamTask, turn: BatchNumber, end: LogPosition, *, keeps: bool
 ) -> Iterator[pa.RecordBatch]:
     """Read the log up to `end`; yields the parts of encoded batches, or one row with an error.
 
@@ -136,8 +136,8 @@ def read_log(
 
 def apply_changes(
     task: StreamTask,
-    turn: Turn,
-    quiet: QuietLog | None,
+    turn: BatchNumber,
+    quiet: IdleRange | None,
     rows: Iterable[pa.RecordBatch],
     *,
     keeps: bool,

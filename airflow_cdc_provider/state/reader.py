@@ -15,7 +15,7 @@ from airflow_cdc_provider.core.codec import report_from_json, stream_from_text
 from airflow_cdc_provider.core.errors import StateUnreachableError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import SplitStatus
-from airflow_cdc_provider.core.many_records import without_collecting
+from airflow_cdc_provider.core.many_records import gc_paused
 from airflow_cdc_provider.core.overview import PipelineOverview, TableOverview
 from airflow_cdc_provider.core.records import (
     Note,
@@ -119,7 +119,7 @@ class SqlStateReader:
         mine = select(*SPLIT_COLUMNS).where(splits.c.pipeline == str(name))
         if table is not None:
             mine = mine.where(splits.c.source_table == str(table))
-        with self._reading() as connection, without_collecting():
+        with self._reading() as connection, gc_paused():
             states = [split_of(row) for row in connection.execute(mine)]
             states.sort(key=lambda state: (state.split.table, state.split.number))
             return tuple(states)
@@ -128,7 +128,7 @@ class SqlStateReader:
         """Return the reports of a table's splits, by number."""
         mine = splits.c.pipeline == str(name), splits.c.source_table == str(table)
         query = select(splits.c.report).where(*mine, splits.c.report.is_not(None))
-        with self._reading() as connection, without_collecting():
+        with self._reading() as connection, gc_paused():
             found = connection.execute(query.order_by(splits.c.number)).scalars()
             return tuple(report_from_json(json.loads(text)) for text in found)
 

@@ -35,13 +35,14 @@ from airflow_cdc_provider.core.row_counts import NO_COUNTS, TableCounts
 from airflow_cdc_provider.core.schema_codec import plan_to_json, schema_to_json
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.state.announcements import AnnouncementStore
 from airflow_cdc_provider.state.dsn import open_engine
 from airflow_cdc_provider.state.fencing import known_pipeline
 from airflow_cdc_provider.state.migrate import bring_up_to_date, is_up_to_date
 from airflow_cdc_provider.state.patience import ANSWER_S, MIGRATION_S
 from airflow_cdc_provider.state.reader import explained
 from airflow_cdc_provider.state.request_rows import cancel_open
-from airflow_cdc_provider.state.requests import RequestStore
+from airflow_cdc_provider.state.request_store import RequestStore
 from airflow_cdc_provider.state.rows import Values, plan_values, stream_values
 from airflow_cdc_provider.state.split_rows import (
     ROWS_A_STATEMENT,
@@ -64,7 +65,6 @@ from airflow_cdc_provider.state.tables import (
     streams,
 )
 from airflow_cdc_provider.state.tables import tables as plan_tables
-from airflow_cdc_provider.state.told import ToldStore
 
 EVENTS_KEPT = 10_000
 """Older events of a pipeline are dropped when a new plan starts."""
@@ -89,7 +89,7 @@ def open_store(dsn: str, answer_s: float = ANSWER_S) -> SqlStateStore:
     return SqlStateStore(engine)
 
 
-class SqlStateStore(RequestStore, ToldStore):
+class SqlStateStore(RequestStore, AnnouncementStore):
     """A `StateStore` over any SQLAlchemy database; safe to use from several threads."""
 
     # --- the pipeline itself -----------------------------------------------------------------

@@ -9,8 +9,8 @@ from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import LEFT_ALONE, TablePhase
 from airflow_cdc_provider.core.records import StreamState
 from airflow_cdc_provider.state.reader import SqlStateReader
+from airflow_cdc_provider.views.error_lines import error_lines
 from airflow_cdc_provider.views.in_airflow import way_in_airflow
-from airflow_cdc_provider.views.told_errors import error_lines
 
 _SILENT_S = 10.0
 """A heartbeat comes every two seconds; after so many its lag and position are not of today."""

@@ -21,9 +21,9 @@ from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.core.records import PipelineState
 from airflow_cdc_provider.core.requests import Request, RequestStatus
-from airflow_cdc_provider.hooks.requests import cancel_request
+from airflow_cdc_provider.hooks.request_hook import cancel_request
 from airflow_cdc_provider.triggers.places import dsn_of_state, now_us
-from airflow_cdc_provider.views.requests import progress_text
+from airflow_cdc_provider.views.request_text import progress_text
 
 CLASS_PATH = f"{__name__}.CdcRequestTrigger"
 _TELL_EVERY_S = 10.0

@@ -41,7 +41,7 @@ _BYTES_OF_ORIGIN = 180
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class LineageSide:
     """One end of a pipeline, and how its tables are named."""
 
     place: SinkPlace
@@ -49,7 +49,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class LineageEntry:
     """What a task did with one table, as far as it knows."""
 
     rows: int | None = None
@@ -64,24 +64,24 @@ class Deed:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class LineageWork:
     """What a task is about."""
 
     tables: Collection[TableId] | None = None
     """Only these of the plan; None are all."""
-    deeds: Mapping[TableId, Deed] = field(default_factory=dict)
-    others: Deed = Deed()
+    deeds: Mapping[TableId, LineageEntry] = field(default_factory=dict)
+    others: LineageEntry = LineageEntry()
     """What it did with each table that is not in `deeds`."""
     is_snapshot: bool = False
     """It read the tables whole: rows and bytes are those of their splits."""
     writes: bool = True
     """False: it reads both sides."""
 
-    def deed(self, state: TableState) -> Deed:
+    def deed(self, state: TableState) -> LineageEntry:
         """Return what it did with a table."""
         if not self.is_snapshot:
             return self.deeds.get(state.table, self.others)
-        return Deed(state.rows, state.bytes, is_overwritten=state.splits_finished > 0)
+        return LineageEntry(state.rows, state.bytes, is_overwritten=state.splits_finished > 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class TableLineage:
     """The columns that are copied; they have the same names on both sides."""
     version: str = ""
     """Where in the source's log both are equal; empty where they are not."""
-    deed: Deed = Deed()
+    deed: LineageEntry = LineageEntry()
     is_whole: bool = False
     """False: only names are told."""
 
@@ -148,9 +148,9 @@ def lineage(
     states: Iterable[TableState],
     stream: StreamState | None,
     *,
-    source: Side,
-    sink: Side,
-    work: Work,
+    source: LineageSide,
+    sink: LineageSide,
+    work: LineageWork,
 ) -> Lineage:
     """Return what a task tells of the plan's tables."""
     mine = [each for each in states if work.tables is None or each.table in work.tables]
@@ -167,7 +167,7 @@ def lineage(
 
 
 def _named(
-    states: Iterable[TableState], source: Side, sink: Side
+    states: Iterable[TableState], source: LineageSide, sink: LineageSide
 ) -> tuple[list[TableLineage], int]:
     """Return as many tables as there is room for, by their names only, and the room that is left.
 
@@ -190,9 +190,9 @@ def _whole(
     state: TableState,
     stream: StreamState | None,
     *,
-    source: Side,
-    sink: Side,
-    deed: Deed,
+    source: LineageSide,
+    sink: LineageSide,
+    deed: LineageEntry,
 ) -> TableLineage:
     schema, copied = state.plan.schema, state.plan.schema.copied_columns
     # a file has no column that a server would compute
@@ -208,11 +208,11 @@ def _whole(
     )
 
 
-def _dataset(side: Side, table: TableId) -> Dataset:
+def _dataset(side: LineageSide, table: TableId) -> Dataset:
     return Dataset(side.naming.namespace(side.place), side.naming.dataset(side.place, table))
 
 
-def _fields(side: Side, columns: Iterable[Column]) -> tuple[Field, ...]:
+def _fields(side: LineageSide, columns: Iterable[Column]) -> tuple[Field, ...]:
     return tuple(Field(each.name, _cut(side.naming.type_text(each.type))) for each in columns)
 
 
@@ -220,7 +220,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST_TYPE else f"{text[: _LONGEST_TYPE - 3]}..."
 
 
-def _version(state: TableState, stream: StreamState | None, deed: Deed) -> str:
+def _version(state: TableState, stream: StreamState | None, deed: LineageEntry) -> str:
     if deed.position is not None:
         return _text(deed.position)
     if stream is None or state.phase in _NOT_AT_A_POSITION or state.table in stream.inconsistent:

@@ -20,7 +20,7 @@ from airflow_cdc_provider.views.in_airflow import way_in_airflow
 from airflow_cdc_provider.views.outages import driver_is_gone, outage_error, outages_of
 from airflow_cdc_provider.views.page_tables import snapshot_form, table_forms
 from airflow_cdc_provider.views.remarks import refusal_of
-from airflow_cdc_provider.views.requests import in_order, request_form
+from airflow_cdc_provider.views.request_text import in_order, request_form
 from airflow_cdc_provider.views.status import SILENT_S, PipelineStatus
 
 Form = dict[str, Any]

@@ -11,10 +11,10 @@ from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import LEFT_ALONE
 from airflow_cdc_provider.core.splits import KeyList
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
+from airflow_cdc_provider.views.error_lines import all_finding_lines
 from airflow_cdc_provider.views.progress import lag_text, progress_line
-from airflow_cdc_provider.views.requests import request_line
+from airflow_cdc_provider.views.request_text import request_line
 from airflow_cdc_provider.views.status import PipelineStatus
-from airflow_cdc_provider.views.told_errors import all_finding_lines
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.core.verify_report import TableVerdict, VerifyReport

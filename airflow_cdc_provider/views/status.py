@@ -28,7 +28,7 @@ from airflow_cdc_provider.views.outages import (
     outages_of,
 )
 from airflow_cdc_provider.views.remarks import overrides_of, refusal_of
-from airflow_cdc_provider.views.requests import request_form
+from airflow_cdc_provider.views.request_text import request_form
 
 EVENTS_SHOWN = 10
 SILENT_S = 30.0

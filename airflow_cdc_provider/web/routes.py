@@ -21,10 +21,10 @@ from airflow_cdc_provider.core.requests import RequestKind, RequestStatus
 from airflow_cdc_provider.core.spark_place import SparkPlace
 from airflow_cdc_provider.links.spark import spark_url
 from airflow_cdc_provider.state.asking import ask_about_tables
+from airflow_cdc_provider.state.desired_state import want
 from airflow_cdc_provider.state.store import SqlStateStore
-from airflow_cdc_provider.state.wishes import want
 from airflow_cdc_provider.views.page import list_row, pipeline_form, sample_forms, unseen_row
-from airflow_cdc_provider.views.requests import request_form
+from airflow_cdc_provider.views.request_text import request_form
 from airflow_cdc_provider.web.guards import READS_DAG, may_run, readable_dags, writes
 from airflow_cdc_provider.web.known import KnownPipeline, KnownPipelines, resync_dag_ids
 from airflow_cdc_provider.web.rows import AirflowSide, approval_forms, row_of

@@ -10,7 +10,7 @@ from airflow_cdc_provider.core.errors import NOTHING_CHANGED, CdcError, RefusedE
 from airflow_cdc_provider.hooks.dsn import AirflowDsns
 from airflow_cdc_provider.pipeline.file.model import Reference
 from airflow_cdc_provider.pipeline.file.shown import StatePlace
-from airflow_cdc_provider.state.looking import NO_STORE, empty_store, open_present
+from airflow_cdc_provider.state.read_only_store import NO_STORE, empty_store, open_present
 from airflow_cdc_provider.state.store import SqlStateStore
 
 _ASKED_EVERY_S = 30.0

@@ -18,7 +18,7 @@ from airflow_cdc_provider.core.requests import RequestStatus
 from airflow_cdc_provider.operators.backfill import CdcBackfillOperator, CdcWindowOperator
 from airflow_cdc_provider.operators.backfill_dag import backfill_dag
 from airflow_cdc_provider.operators.dags import cdc_dags
-from airflow_cdc_provider.operators.without_stack import CdcTaskFailure
+from airflow_cdc_provider.operators.log_errors import CdcTaskFailure
 from airflow_cdc_provider.pipeline.steps.carrying_out import carry_out
 from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
 from tests.airflow.asking import Copied, copied, task_context

@@ -20,7 +20,7 @@ from airflow_cdc_provider.triggers.changes import CLASS_PATH, CdcChangesTrigger
 from tests.airflow.conftest import SHOP, TaskState, at, beat, streaming
 from tests.airflow.test_nothing_to_stream import without_spark
 from tests.pipeline.test_nothing_to_stream import handed_off, shop
-from tests.pipeline.test_table_news import caught_up
+from tests.pipeline.test_table_announcements import caught_up
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.pipeline.run import Run

@@ -38,7 +38,7 @@ from airflow_cdc_provider.operators.steps import (
     CdcPreflightOperator,
 )
 from airflow_cdc_provider.operators.verify import CdcVerifyOperator
-from airflow_cdc_provider.pipeline.steps.table_news import TableNews
+from airflow_cdc_provider.pipeline.steps.table_announcements import TableNews
 from airflow_cdc_provider.sensors.changes import CdcChangesSensor
 from airflow_cdc_provider.sensors.requests import CdcRequestSensor
 from airflow_cdc_provider.sensors.stream import CdcStreamSensor
@@ -326,7 +326,7 @@ def test_a_store_that_does_not_answer_is_not_waited_for(
 ) -> None:
     task = opened(CdcStreamOperator(task_id="stream", pipeline=path))
     monkeypatch.setattr(lineage_module, "PATIENCE_S", 0.2)
-    held = "airflow_cdc_provider.state.looking.store_exists"
+    held = "airflow_cdc_provider.state.read_only_store.store_exists"
 
     def slow(_dsn: str) -> bool:
         time.sleep(2.0)

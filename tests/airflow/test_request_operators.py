@@ -15,11 +15,11 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskD
 
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
 from airflow_cdc_provider.core.requests import Request, RequestStatus
-from airflow_cdc_provider.hooks.requests import CdcRequests
+from airflow_cdc_provider.hooks.request_hook import CdcRequests
 from airflow_cdc_provider.operators.requests import CdcResyncOperator
 from airflow_cdc_provider.pipeline.run import take_over
 from airflow_cdc_provider.pipeline.steps.carrying_out import carry_out
-from airflow_cdc_provider.pipeline.steps.requests import approve
+from airflow_cdc_provider.pipeline.steps.range_requests import approve
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
 from airflow_cdc_provider.sensors.requests import CdcRequestSensor
 from airflow_cdc_provider.triggers.requests import CdcRequestTrigger, RequestVerdict

@@ -13,7 +13,7 @@ from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.requests import Scope
-from airflow_cdc_provider.hooks.requests import Choice
+from airflow_cdc_provider.hooks.request_hook import Choice
 from airflow_cdc_provider.operators.dags import cdc_dags
 from airflow_cdc_provider.operators.resync_dag import resync_dag
 from airflow_cdc_provider.operators.resync_steps import _markdown, chosen

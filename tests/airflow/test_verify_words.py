@@ -12,8 +12,8 @@ from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.requests import Scope
 from airflow_cdc_provider.core.verify_report import TableVerdict
 from airflow_cdc_provider.operators.compare import CdcApproveRepairOperator, CdcVerdictOperator
+from airflow_cdc_provider.operators.log_errors import CdcTaskFailure
 from airflow_cdc_provider.operators.verify_dag import verify_dag
-from airflow_cdc_provider.operators.without_stack import CdcTaskFailure
 from airflow_cdc_provider.pipeline.steps.estimating import Estimate, TableEstimate
 from airflow_cdc_provider.pipeline.steps.repairing import Repair
 from airflow_cdc_provider.views.reports import repair_line

@@ -19,7 +19,7 @@ from airflow_cdc_provider.core.errors import (
     StateMovedError,
     TableChangedError,
 )
-from airflow_cdc_provider.core.quiet_log import QuietLog
+from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.row_counts import RowCounts
 from airflow_cdc_provider.core.splits import FinishedSplit
 from airflow_cdc_provider.core.stream_split import hand_off
@@ -110,7 +110,7 @@ class ChangeSinkBehaviours:
         before = world.ledger.counts()
         for start in (110, 200):
             sink.apply(world.batch(start=start, end=start + 90))
-        assert sink.quiet == QuietLog(at(110), at(290), only_ledgers=False)
+        assert sink.quiet == IdleRange(at(110), at(290), only_ledgers=False)
         assert world.ledger.stream().start == at(110)
         assert world.ledger.counts() == before
         sink.apply(world.batch([insert(2, "b")], start=290))
@@ -124,9 +124,9 @@ class ChangeSinkBehaviours:
         sink.apply(world.batch([insert(1, "a")]))
         lag = world.ledger.counts().lag_us
         for quiet, reached in (
-            (QuietLog(at(120), at(200), only_ledgers=False), 110),
-            (QuietLog(at(100), at(200), only_ledgers=False), 200),
-            (QuietLog(at(100), at(150), only_ledgers=False), 200),
+            (IdleRange(at(120), at(200), only_ledgers=False), 110),
+            (IdleRange(at(100), at(200), only_ledgers=False), 200),
+            (IdleRange(at(100), at(150), only_ledgers=False), 200),
         ):
             world.ledger.pass_over(quiet)
             assert world.ledger.stream().start == at(reached)
@@ -140,7 +140,7 @@ class ChangeSinkBehaviours:
         older = world.opened(world.sink.open_ledger())
         world.ledger.take_over(2)
         with pytest.raises(FencedError):
-            older.pass_over(QuietLog(at(110), at(200), only_ledgers=False))
+            older.pass_over(IdleRange(at(110), at(200), only_ledgers=False))
         assert world.ledger.stream().start == at(110)
 
     def test_without_a_hand_off_nothing_is_applied(self, world: SinkWorld) -> None:

@@ -115,7 +115,7 @@ def test_a_check_and_a_plan_look_at_servers_without_columns_or_spark(
 def test_a_check_loads_nothing_of_planning_of_jobs_or_of_windows(shop: Shop) -> None:
     loaded = loaded_by("check", str(shop.path), environment=dict(shop.environment))
     steps = "airflow_cdc_provider.pipeline.steps."
-    needless = {"planning", "changing_tables", "jobs", "windows", "backfilling", "estimating"}
+    needless = {"planning", "table_membership", "jobs", "windows", "backfilling", "estimating"}
     assert loaded & {steps + name for name in needless} == set()
     assert {name for name in loaded if name.startswith("airflow_cdc_provider.engine.")} == set()
 

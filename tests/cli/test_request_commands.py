@@ -9,7 +9,7 @@ import pytest
 from airflow_cdc_provider.core.requests import RequestStatus
 from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
 from airflow_cdc_provider.pipeline.steps.planning import plan
-from airflow_cdc_provider.pipeline.steps.requests import ask_resync, resync_scope
+from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resync_scope
 from tests.cli.conftest import Say
 from tests.pipeline.conftest import Shop
 from tests.pipeline.test_steps import snapshot_done

@@ -13,8 +13,8 @@ from airflow_cdc_provider.columns.changes import ChangeBatch, Op, TableChanges
 from airflow_cdc_provider.core import codec
 from airflow_cdc_provider.core.errors import PositionWentBackError
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.keys import KeyKind, KeyRange
-from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
@@ -100,5 +100,5 @@ def test_a_batch_that_begins_behind_the_ledger_is_refused_unless_what_lies_betwe
     ahead = batch(60, 7)
     with pytest.raises(PositionWentBackError):
         Selection(ahead, captured).check_follows(CounterPosition(50))
-    quiet = QuietLog(CounterPosition(50), CounterPosition(60), only_ledgers=False)
+    quiet = IdleRange(CounterPosition(50), CounterPosition(60), only_ledgers=False)
     Selection(ahead, captured, quiet).check_follows(CounterPosition(50))

@@ -31,9 +31,9 @@ from airflow_cdc_provider.core.records import TablePlan, TableState
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.table_schema import Column, TableSchema
 from airflow_cdc_provider.engine.snapshot.assigner import SplitAssigner
+from airflow_cdc_provider.engine.snapshot.assigner_protocol import AssignerAddress
 from airflow_cdc_provider.engine.snapshot.assigner_server import AssignerServer, DriverPlace
 from airflow_cdc_provider.engine.snapshot.certificates import own_certificate
-from airflow_cdc_provider.engine.snapshot.door import AssignerAddress
 from airflow_cdc_provider.engine.snapshot.planner import Planner, frontier
 from airflow_cdc_provider.engine.snapshot.remote_assigner import RemoteAssigner
 from airflow_cdc_provider.engine.snapshot.split_queue import NoClaim

@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_cdc_provider.core.keys import Key, KeyRange
-from airflow_cdc_provider.engine.verify.differing import Place, ranges_around
+from airflow_cdc_provider.engine.verify.differing import KeyBucket, ranges_around
 
 KEYS = range(0, 60, 3)
 keys = st.sets(st.sampled_from(KEYS), min_size=1)
 
 
-def places(wrong: set[int], end: int | None) -> dict[Key, Place]:
+def places(wrong: set[int], end: int | None) -> dict[Key, KeyBucket]:
     behind: list[Key | None] = [*((key,) for key in KEYS[1:]), None if end is None else (end,)]
     return {
-        (key,): Place(number, behind[number]) for number, key in enumerate(KEYS) if key in wrong
+        (key,): KeyBucket(number, behind[number]) for number, key in enumerate(KEYS) if key in wrong
     }
 
 

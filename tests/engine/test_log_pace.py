@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import closing
 
 from airflow_cdc_provider.core.endpoint import Endpoint
-from airflow_cdc_provider.engine.stream.following import Following
 from airflow_cdc_provider.engine.stream.log_pace import LogPace
+from airflow_cdc_provider.engine.stream.stream_control import Following
 from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet
 from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
 from airflow_cdc_provider.systems.registry import open_source

@@ -19,16 +19,16 @@ from airflow_cdc_provider.core.codec import quiet_log_from_json
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import CdcError, PositionWentBackError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.jobspec import ApplyMode
 from airflow_cdc_provider.core.positions import LogPosition
-from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
-from airflow_cdc_provider.engine.stream.following import ERROR
-from airflow_cdc_provider.engine.stream.passed_over import PassedOver
+from airflow_cdc_provider.engine.stream.idle_commits import IdleCommits
+from airflow_cdc_provider.engine.stream.stream_control import ERROR
 from airflow_cdc_provider.engine.stream.stream_task import StreamTask
 from airflow_cdc_provider.spark import stream_task
-from airflow_cdc_provider.spark.stream_task import Turn, apply_changes, read_log
+from airflow_cdc_provider.spark.stream_task import BatchNumber, apply_changes, read_log
 from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink
 from airflow_cdc_provider.systems.mysql.mysql_source import MySqlSource
 from airflow_cdc_provider.systems.mysql.server.connection import connect
@@ -47,8 +47,8 @@ class Loop:
     server: SqlServer
     database: str
     task: StreamTask
-    turn: Turn = field(default_factory=lambda: Turn(secrets.token_hex(4), 0))
-    quiet: QuietLog | None = None
+    turn: BatchNumber = field(default_factory=lambda: BatchNumber(secrets.token_hex(4), 0))
+    quiet: IdleRange | None = None
     rows: int = 0
 
     def change(self) -> None:
@@ -67,7 +67,7 @@ class Loop:
 
     def run(self) -> None:
         """Run one micro-batch to the end of the log."""
-        self.turn = Turn(self.turn.run, self.turn.number + 1)
+        self.turn = BatchNumber(self.turn.run, self.turn.number + 1)
         rows = read_log(self.task, self.turn, self.log_end(), keeps=True)
         (batch,) = apply_changes(self.task, self.turn, self.quiet, rows, keeps=True)
         (told,) = batch.to_pylist()
@@ -83,7 +83,7 @@ class Loop:
 
     def pass_over(self) -> None:
         """Commit what was passed over, as the heartbeat does."""
-        passed_over = PassedOver()
+        passed_over = IdleCommits()
         passed_over.log = self.quiet
         with closing(self.task.sink.open_ledger()) as ledger:
             passed_over.commit(ledger)
@@ -127,11 +127,11 @@ def loop_on(server: SqlServer, database: str, mode: ApplyMode) -> Loop:
 
 
 def lose_reader() -> None:
-    stream_task._log_reader.take(Turn("", -1))
+    stream_task._log_reader.take(BatchNumber("", -1))
 
 
 def lose_writer() -> None:
-    stream_task._change_sink.take(Turn("", -1))
+    stream_task._change_sink.take(BatchNumber("", -1))
 
 
 def lose_both() -> None:
@@ -235,7 +235,7 @@ def test_a_driver_lost_behind_a_skipped_commit_reads_it_again(loop: Loop) -> Non
     loop.change_another()
     loop.run_until_idle()
     loop.quiet = None
-    loop.turn = Turn(secrets.token_hex(4), 0)
+    loop.turn = BatchNumber(secrets.token_hex(4), 0)
     loop.change()
     loop.run()
     loop.assert_equal()

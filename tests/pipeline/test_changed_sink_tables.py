@@ -14,17 +14,17 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.core.requests import RequestKind, RequestStatus
 from airflow_cdc_provider.engine.job import Job, remembered_failure
-from airflow_cdc_provider.engine.stream import table_looks
+from airflow_cdc_provider.engine.stream import sink_drift
 from airflow_cdc_provider.engine.stream.follow import run_stream
 from airflow_cdc_provider.engine.stream.own_follower import OwnFollower
 from airflow_cdc_provider.pipeline.run import Run, give_back
-from airflow_cdc_provider.pipeline.steps.changing_tables import reset_tables
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
 from airflow_cdc_provider.pipeline.steps.small_work import _job
 from airflow_cdc_provider.pipeline.steps.start_jobs import _stream_to_do, catch_up
+from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_changing_tables import at_sink, at_source, synced
 from tests.pipeline.test_nothing_to_stream import NO_SPARK
+from tests.pipeline.test_table_membership import at_sink, at_source, synced
 from tests.servers.given import SqlServer
 from tests.spark.test_stream_job import wait_until
 
@@ -145,7 +145,7 @@ class TestAtMySql(Drifts):
     def test_a_running_stream_finds_a_change_and_leaves_the_table_alone(
         self, kept: Shop, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(table_looks, "LOOK_EVERY_S", 0.1)
+        monkeypatch.setattr(sink_drift, "LOOK_EVERY_S", 0.1)
         with continuous(kept) as (run, failures):
             kept.at_source("INSERT INTO orders (id, price) VALUES (8, 8.88)")
             wait_until(lambda: len(at_sink(kept, "orders")) == 4)
@@ -161,7 +161,7 @@ class TestAtMySql(Drifts):
     def test_what_we_change_ourselves_is_no_alarm(
         self, kept: Shop, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(table_looks, "LOOK_EVERY_S", 0.01)
+        monkeypatch.setattr(sink_drift, "LOOK_EVERY_S", 0.01)
         looks = counted_looks(monkeypatch)
         with continuous(kept) as (run, failures):
             for statement in (
@@ -210,13 +210,13 @@ def stream(shop: Shop) -> None:
 def counted_looks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Note each look that was taken to its end."""
     looks: list[float] = []
-    look: Callable[[table_looks.TableLooks], None] = table_looks.TableLooks.look
+    look: Callable[[sink_drift.TableLooks], None] = sink_drift.TableLooks.look
 
-    def counted(self: table_looks.TableLooks) -> None:
+    def counted(self: sink_drift.TableLooks) -> None:
         look(self)
         looks.append(time.monotonic())
 
-    monkeypatch.setattr(table_looks.TableLooks, "look", counted)
+    monkeypatch.setattr(sink_drift.TableLooks, "look", counted)
     return looks
 
 

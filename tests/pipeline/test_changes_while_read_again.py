@@ -22,8 +22,8 @@ from airflow_cdc_provider.engine.requests.resync import Resync
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps import small_work
 from airflow_cdc_provider.pipeline.steps.backfilling import backfill_scope
-from airflow_cdc_provider.pipeline.steps.changing_tables import reset_tables
-from airflow_cdc_provider.pipeline.steps.requests import ask_resync, resync_scope
+from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resync_scope
+from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from tests.pipeline.conftest import Shop
 from tests.pipeline.test_changes_while_read import make
 from tests.pipeline.test_schema_changes import catch_up, change, is_equal

@@ -8,10 +8,10 @@ from airflow_cdc_provider.core.errors import CdcError, TablesStoppedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.requests import RequestStatus
 from airflow_cdc_provider.pipeline.run import Run
-from airflow_cdc_provider.pipeline.steps.changing_tables import reset_tables
 from airflow_cdc_provider.pipeline.steps.checking import check
-from airflow_cdc_provider.pipeline.steps.requests import ask_resync, resync_scope
-from airflow_cdc_provider.pipeline.steps.table_stops import resume_tables
+from airflow_cdc_provider.pipeline.steps.pause_tables import resume_tables
+from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resync_scope
+from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from airflow_cdc_provider.pipeline.steps.verifying import verify
 from airflow_cdc_provider.systems.mysql.sink.ledger import MySqlLedger
 from tests.pipeline.conftest import Shop

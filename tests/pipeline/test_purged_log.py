@@ -13,10 +13,10 @@ import pytest
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import CdcError, LogPurgedError
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.pipeline.steps.changing_tables import reset_tables
 from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
 from airflow_cdc_provider.pipeline.steps.overrides import accept_source, source_to_accept
+from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from airflow_cdc_provider.systems.mysql.source.log_end import MySqlLogEnd
 from tests.pipeline.conftest import Shop
 from tests.pipeline.test_accepted_source import TABLES, copied, equal_tables, names, target

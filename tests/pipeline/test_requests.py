@@ -24,19 +24,19 @@ from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.requests import Request, RequestStatus, Scope
 from airflow_cdc_provider.pipeline.run import Run
-from airflow_cdc_provider.pipeline.steps import estimating, requests
-from airflow_cdc_provider.pipeline.steps.control import drop, reset
+from airflow_cdc_provider.pipeline.steps import estimating, range_requests
 from airflow_cdc_provider.pipeline.steps.estimating import Estimate, TableEstimate, estimate
 from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
 from airflow_cdc_provider.pipeline.steps.pausing import pause, resume
 from airflow_cdc_provider.pipeline.steps.planning import plan
-from airflow_cdc_provider.pipeline.steps.requests import (
+from airflow_cdc_provider.pipeline.steps.range_requests import (
     approve,
     ask_resync,
     resync_scope,
     wait_for,
     who_carries_out,
 )
+from airflow_cdc_provider.pipeline.steps.reset_drop import drop, reset
 from tests.pipeline.conftest import Shop
 from tests.pipeline.test_steps import snapshot_done
 
@@ -49,7 +49,7 @@ def run(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Run:
     """A pipeline that is handed off, with keys of several kinds, and nobody at work."""
     shop.at_source("CREATE TABLE texts (id VARCHAR(9) PRIMARY KEY)")
     shop.at_source("CREATE TABLE wide (a INT, b VARBINARY(9), day DATE, PRIMARY KEY (a, b, day))")
-    monkeypatch.setattr(requests, "_POLL_S", 0.02)
+    monkeypatch.setattr(range_requests, "_POLL_S", 0.02)
     run = shop.run()
     plan(run)
     snapshot_done(shop, run)
@@ -223,7 +223,7 @@ def test_a_request_gets_a_short_id_and_says_who_asked(run: Run) -> None:
     one, other = (ask_resync(run, scope, estimated=found) for _ in range(2))
     assert one.request_id != other.request_id
     assert len(one.request_id) == len("resync-abcdef")
-    assert one.asked_by == requests.this_person() != ""
+    assert one.asked_by == range_requests.this_person() != ""
     assert one.estimated_rows == 5
     assert run.store.requests(run.name, only_open=True) == (one, other)
 

@@ -15,11 +15,11 @@ from airflow_cdc_provider.core.requests import RequestStatus
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.stream.schema_changes import SchemaChanges
 from airflow_cdc_provider.pipeline.run import Run
-from airflow_cdc_provider.pipeline.steps.changing_tables import reset_tables
 from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
-from airflow_cdc_provider.pipeline.steps.requests import ask_resync, resync_scope
+from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resync_scope
 from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up as stream_to_the_end
+from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from airflow_cdc_provider.views.remarks import remark_lines
 from airflow_cdc_provider.views.reports import status_lines
 from airflow_cdc_provider.views.status import status

@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
-from airflow_cdc_provider.pipeline.steps import changing_tables, following_file, later_tables
+from airflow_cdc_provider.pipeline.steps import new_table_watch, plan_sync, table_membership
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_changing_tables import at_sink, at_source, synced
-from tests.pipeline.test_following_file import continuous, copied
+from tests.pipeline.test_plan_sync import continuous, copied
+from tests.pipeline.test_table_membership import at_sink, at_source, synced
 from tests.servers.given import SqlServer
 from tests.spark.test_stream_job import wait_until
 
 GONE = "shorty came later and is not added: it is not at the source any more"
 MOMENTS: dict[str, tuple[Any, str]] = {
-    "once it is to be added": (following_file, "add_tables"),
-    "once it was looked at": (changing_tables, "_require_copyable"),
-    "while the stream catches up": (changing_tables, "_own"),
-    "once all was looked at again": (changing_tables, "origin_now"),
+    "once it is to be added": (plan_sync, "add_tables"),
+    "once it was looked at": (table_membership, "_require_copyable"),
+    "while the stream catches up": (table_membership, "_own"),
+    "once all was looked at again": (table_membership, "origin_now"),
 }
 
 
@@ -70,7 +70,7 @@ class ShortLived:
     def test_those_that_come_and_go_beside_a_stream_do_not_end_it(
         self, shop: Shop, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(later_tables, "LOOK_EVERY_S", 0.3)
+        monkeypatch.setattr(new_table_watch, "LOOK_EVERY_S", 0.3)
         seed = random.randrange(1 << 32)
         print(f"seed: {seed}")
         rng = random.Random(seed)

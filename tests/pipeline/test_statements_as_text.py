@@ -16,7 +16,7 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import NoteKind
 from airflow_cdc_provider.pipeline.steps.overrides import skip_place
-from airflow_cdc_provider.pipeline.steps.table_stops import resume_tables
+from airflow_cdc_provider.pipeline.steps.pause_tables import resume_tables
 from tests.pipeline.conftest import FILE, Shop
 from tests.pipeline.test_schema_changes import begin, catch_up, change, is_equal
 from tests.servers.given import SqlServer

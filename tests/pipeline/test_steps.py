@@ -28,11 +28,11 @@ from airflow_cdc_provider.core.split_planner import splits_between
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.pipeline.run import Run, take_over
 from airflow_cdc_provider.pipeline.steps.checking import check, require_fit
-from airflow_cdc_provider.pipeline.steps.control import drop, reset
 from airflow_cdc_provider.pipeline.steps.finishing import inconsistent_tables, not_consistent
 from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
 from airflow_cdc_provider.pipeline.steps.pausing import pause, resume
 from airflow_cdc_provider.pipeline.steps.planning import plan, preview
+from airflow_cdc_provider.pipeline.steps.reset_drop import drop, reset
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
 from airflow_cdc_provider.pipeline.steps.start_jobs import start_snapshot, start_stream
 from airflow_cdc_provider.pipeline.steps.verifying import verify

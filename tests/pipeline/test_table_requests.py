@@ -21,21 +21,21 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStatus
 from airflow_cdc_provider.pipeline.run import Run, give_back, take_over
-from airflow_cdc_provider.pipeline.steps import changing_tables, later_tables, table_requests
+from airflow_cdc_provider.pipeline.steps import new_table_watch, table_membership, table_requests
 from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
 from airflow_cdc_provider.pipeline.steps.planning import plan
-from airflow_cdc_provider.pipeline.steps.requests import is_owned
+from airflow_cdc_provider.pipeline.steps.range_requests import is_owned
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
 from airflow_cdc_provider.state.asking import ask_about_tables
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_changing_tables import at_sink, at_source, exclude, later
-from tests.pipeline.test_following_file import (  # noqa: F401 - a fixture
+from tests.pipeline.test_plan_sync import (  # noqa: F401 - a fixture
     continuous,
     either,
     options,
     synced,
     writing,
 )
+from tests.pipeline.test_table_membership import at_sink, at_source, exclude, later
 from tests.spark.test_stream_job import wait_until
 
 WAIT_S = 60.0
@@ -47,7 +47,7 @@ def _told(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     name = "either" if "either" in request.fixturenames else "shop"
     shop: Shop = request.getfixturevalue(name)
     shop.path.write_text(shop.path.read_text().replace("sink:", "  new_tables: tell\nsink:", 1))
-    monkeypatch.setattr(later_tables, "LOOK_EVERY_S", 3600.0)
+    monkeypatch.setattr(new_table_watch, "LOOK_EVERY_S", 3600.0)
 
 
 def asked(run: Run, kind: RequestKind, table: TableId) -> Request:
@@ -143,7 +143,7 @@ def test_a_file_that_is_wrong_meanwhile_makes_a_request_wait(
         wait_until(lambda: now(run, request).error.startswith("waits: "))
         assert "nonsense" in now(run, request).error
         shop.path.write_text(text)
-        monkeypatch.setattr(later_tables, "LOOK_EVERY_S", 0.5)
+        monkeypatch.setattr(new_table_watch, "LOOK_EVERY_S", 0.5)
         again = asked(run, RequestKind.FOLLOW, table)  # it is heard at once, and does both
         wait_until(lambda: settled(run))
         assert {now(run, each).status for each in (request, again)} == {RequestStatus.DONE}
@@ -318,7 +318,7 @@ def test_what_is_done_already_is_done(shop: Shop) -> None:
     table = later(shop)
     run = shop.run()
     request = asked(run, RequestKind.FOLLOW, table)
-    changing_tables.add_tables(run, [table])
+    table_membership.add_tables(run, [table])
     give_back(run)
     run_until_caught_up(run, options(shop))
     give_back(run)

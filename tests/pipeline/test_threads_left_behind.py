@@ -25,13 +25,13 @@ from airflow_cdc_provider.engine.requests.resync import Resync
 from airflow_cdc_provider.engine.stream.follow import run_stream
 from airflow_cdc_provider.engine.stream.own_follower import OwnFollower
 from airflow_cdc_provider.pipeline.run import Run, give_back
-from airflow_cdc_provider.pipeline.steps.requests import ask_resync, resync_scope
+from airflow_cdc_provider.pipeline.steps.pause_tables import pause_tables, resume_tables
+from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resync_scope
 from airflow_cdc_provider.pipeline.steps.small_work import _job
 from airflow_cdc_provider.pipeline.steps.start_jobs import _stream_to_do
-from airflow_cdc_provider.pipeline.steps.table_stops import pause_tables, resume_tables
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_changing_tables import at_sink, at_source, synced
-from tests.pipeline.test_stopped_tables import phases
+from tests.pipeline.test_isolated_tables import phases
+from tests.pipeline.test_table_membership import at_sink, at_source, synced
 from tests.servers.given import SqlServer
 from tests.servers.proxy import CuttingProxy, Fault
 from tests.spark.test_stream_job import wait_until

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.pipeline.run import Run, give_back
-from airflow_cdc_provider.pipeline.steps.changing_tables import reset_tables
+from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from airflow_cdc_provider.pipeline.steps.verified import to_verify
 from airflow_cdc_provider.pipeline.steps.verifying import verify
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_changing_tables import synced
+from tests.pipeline.test_table_membership import synced
 
 
 def names(run: Run) -> set[str]:

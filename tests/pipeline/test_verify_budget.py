@@ -12,12 +12,12 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import NoteKind
 from airflow_cdc_provider.pipeline.run import Run, give_back
 from airflow_cdc_provider.pipeline.steps import verified
-from airflow_cdc_provider.pipeline.steps.changing_tables import reset_tables
+from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from airflow_cdc_provider.pipeline.steps.verified import changed_since_verified
 from airflow_cdc_provider.pipeline.steps.verify_budget import Budget
 from airflow_cdc_provider.pipeline.steps.verifying import verify
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_changing_tables import synced
+from tests.pipeline.test_table_membership import synced
 
 
 def changed(run: Run) -> set[str]:

@@ -16,7 +16,7 @@ from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.carrying_out import carry_out
 from airflow_cdc_provider.pipeline.steps.checking import check
 from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
-from airflow_cdc_provider.pipeline.steps.requests import ask_resync
+from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync
 from airflow_cdc_provider.pipeline.steps.windows import TimeColumn, window_scope
 from tests.pipeline.conftest import Shop
 from tests.pipeline.test_nothing_to_stream import shop

@@ -13,9 +13,9 @@ from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import CdcError, SourceUnreachableError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.stream_split import StreamSplit
-from airflow_cdc_provider.engine.stream.following import ERROR
+from airflow_cdc_provider.engine.stream.stream_control import ERROR
 from airflow_cdc_provider.engine.stream.stream_task import StreamTask
-from airflow_cdc_provider.spark.stream_task import Turn, read_log
+from airflow_cdc_provider.spark.stream_task import BatchNumber, read_log
 from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition
 from airflow_cdc_provider.systems.registry import open_sink, open_source
 from tests.servers.given import SqlServer
@@ -44,7 +44,9 @@ def test_an_end_of_the_former_servers_log_is_not_waited_for_on_a_new_one(
     reading = LogReading({}, reader_id=7301)
     task = StreamTask(open_source(Endpoint.parse(mysql_server.dsn())), sink, reading)
     end = MySqlPosition(_FORMER, start.binlog.at(1 << 30))
-    (row,) = [batch.to_pylist()[0] for batch in read_log(task, Turn("run", 1), end, keeps=False)]
+    (row,) = [
+        batch.to_pylist()[0] for batch in read_log(task, BatchNumber("run", 1), end, keeps=False)
+    ]
     assert row["kind"] == ERROR
     error = CdcError.from_json(json.loads(row["part"]))
     assert isinstance(error, SourceUnreachableError), error

@@ -16,8 +16,8 @@ from airflow_cdc_provider.core.errors import StateUnreachableError
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
-from airflow_cdc_provider.state import looking
-from airflow_cdc_provider.state.looking import look_at_store, open_present
+from airflow_cdc_provider.state import read_only_store
+from airflow_cdc_provider.state.read_only_store import look_at_store, open_present
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
 from tests.behaviours.request_behaviours import RequestStoreBehaviour
 from tests.behaviours.sample_behaviours import SampleBehaviour
@@ -127,7 +127,7 @@ def test_a_server_that_hangs_is_an_error_within_the_limit_and_used_again_afterwa
 ) -> None:
     with PostgresServer() as server, closing(open_store(server.dsn())) as made:
         made.ensure(SHOP)
-        monkeypatch.setattr(looking, "LOOK_S", 2.0)
+        monkeypatch.setattr(read_only_store, "LOOK_S", 2.0)
         with closing(open_present(server.dsn())) as store, server.hung():
             for _ in range(2):
                 began_s = time.monotonic()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_cdc_provider.core.findings import Finding, Level, PipelineCode
-from airflow_cdc_provider.views.told_errors import all_finding_lines
+from airflow_cdc_provider.views.error_lines import all_finding_lines
 
 
 def denied(privilege: str, subject: str = "db1", level: Level = Level.INFO) -> Finding:

@@ -7,10 +7,10 @@ import pytest
 from airflow_cdc_provider.cli.arguments import COMMANDS
 from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.findings import Finding, Level, PipelineCode
-from airflow_cdc_provider.hooks.control import Action
+from airflow_cdc_provider.hooks.lifecycle_hook import Action
 from airflow_cdc_provider.views import in_airflow
+from airflow_cdc_provider.views.error_lines import error_lines, finding_lines
 from airflow_cdc_provider.views.in_airflow import way_in_airflow
-from airflow_cdc_provider.views.told_errors import error_lines, finding_lines
 
 
 @pytest.mark.parametrize(

@@ -17,24 +17,26 @@ from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet
 from airflow_cdc_provider.views.lineage import (
     MOST_BYTES,
     Dataset,
-    Deed,
     Field,
     Lineage,
-    Side,
-    Work,
+    LineageEntry,
+    LineageSide,
+    LineageWork,
     lineage,
 )
 from tests.behaviours.state_behaviours import ORDERS, at, plan_of
 
 MYSQL = naming_of("mysql")
-SOURCE = Side(Endpoint.parse("mysql://cdc:s3cret@db.example/?ssl_disabled=true"), MYSQL)
-SINK = Side(Endpoint.parse("mariadb://cdc:s3cret@[::1]:3307/"), MYSQL)
+SOURCE = LineageSide(Endpoint.parse("mysql://cdc:s3cret@db.example/?ssl_disabled=true"), MYSQL)
+SINK = LineageSide(Endpoint.parse("mariadb://cdc:s3cret@[::1]:3307/"), MYSQL)
 STREAM = StreamState(at(500))
 CONSISTENT = TableState(plan_of(), TablePhase.CONSISTENT, splits_finished=2, rows=20, bytes=900)
 
 
-def told(*states: TableState, stream: StreamState | None = STREAM, sink: Side = SINK) -> Lineage:
-    return lineage(states, stream, source=SOURCE, sink=sink, work=Work())
+def told(
+    *states: TableState, stream: StreamState | None = STREAM, sink: LineageSide = SINK
+) -> Lineage:
+    return lineage(states, stream, source=SOURCE, sink=sink, work=LineageWork())
 
 
 def wide(count: int, columns: int, *, name: str = "column") -> list[TableState]:
@@ -80,7 +82,7 @@ def test_a_column_that_is_left_out_is_the_sources_alone() -> None:
 
 
 def test_a_table_of_a_change_log_is_its_folder() -> None:
-    sink = Side(Folder("/data/changes", "json"), naming_of("changelog"))
+    sink = LineageSide(Folder("/data/changes", "json"), naming_of("changelog"))
     (table,) = told(CONSISTENT, sink=sink).tables
     fields = (Field("id", ""), Field("state", ""))
     assert table.sink == Dataset("file", "/data/changes/dr_shop.orders", fields)
@@ -130,7 +132,7 @@ def test_long_positions_are_cut_and_still_differ() -> None:
 
 def test_only_the_tables_that_the_task_is_about_are_told() -> None:
     states = wide(3, 2)
-    work = Work(tables={states[1].table})
+    work = LineageWork(tables={states[1].table})
     found = lineage(states, STREAM, source=SOURCE, sink=SINK, work=work)
     assert [each.source.name for each in found.tables] == ["shop.table_00001"]
 
@@ -138,17 +140,20 @@ def test_only_the_tables_that_the_task_is_about_are_told() -> None:
 def test_a_snapshot_wrote_the_rows_of_its_splits_in_the_place_of_all_there_were() -> None:
     planned = replace(CONSISTENT, splits_finished=0, rows=0, bytes=0)
     for state, deed in (
-        (CONSISTENT, Deed(20, 900, is_overwritten=True)),
-        (planned, Deed(0, 0, is_overwritten=False)),
+        (CONSISTENT, LineageEntry(20, 900, is_overwritten=True)),
+        (planned, LineageEntry(0, 0, is_overwritten=False)),
     ):
-        work = Work(is_snapshot=True)
+        work = LineageWork(is_snapshot=True)
         (table,) = lineage([state], None, source=SOURCE, sink=SINK, work=work).tables
         assert table.deed == deed
 
 
 def test_two_thousand_tables_are_all_named_and_those_with_news_are_told_whole() -> None:
     states = wide(2000, 30)
-    work = Work(deeds={states[-1].table: Deed(rows=7, position=at(900))}, others=Deed(rows=0))
+    work = LineageWork(
+        deeds={states[-1].table: LineageEntry(rows=7, position=at(900))},
+        others=LineageEntry(rows=0),
+    )
     found = lineage(states, STREAM, source=SOURCE, sink=SINK, work=work)
     assert len(found.tables) == 2000
     first, *others = found.tables
@@ -168,13 +173,13 @@ def test_two_thousand_tables_are_all_named_and_those_with_news_are_told_whole() 
 
 
 def test_tables_whose_names_do_not_fit_are_counted() -> None:
-    found = lineage(wide(9000, 1), STREAM, source=SOURCE, sink=SINK, work=Work())
+    found = lineage(wide(9000, 1), STREAM, source=SOURCE, sink=SINK, work=LineageWork())
     assert found.left_out == 9000 - len(found.tables) > 0
     assert f"and {found.left_out} not at all" in found.cut
 
 
 def test_little_is_told_whole() -> None:
-    found = lineage(wide(60, 10), STREAM, source=SOURCE, sink=SINK, work=Work())
+    found = lineage(wide(60, 10), STREAM, source=SOURCE, sink=SINK, work=LineageWork())
     assert found.cut == ""
 
 

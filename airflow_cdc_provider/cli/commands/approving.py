@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from airflow_cdc_provider.cli.commands.opening import Options, opened
 from airflow_cdc_provider.cli.lookup import Lookup
-from airflow_cdc_provider.pipeline.steps import requests as steps
+from airflow_cdc_provider.pipeline.steps import range_requests as steps
 from airflow_cdc_provider.views.display import Screen
-from airflow_cdc_provider.views.requests import request_form, request_line
+from airflow_cdc_provider.views.request_text import request_form, request_line
 
 
 def approve(options: Options, lookup: Lookup, screen: Screen) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_cdc_provider.cli.commands.each import for_each
+from airflow_cdc_provider.cli.commands.each_pipeline import for_each
 from airflow_cdc_provider.cli.commands.opening import Options, status_of
 from airflow_cdc_provider.cli.commands.tables import tables_of
 from airflow_cdc_provider.cli.lookup import Lookup
@@ -10,7 +10,7 @@ from airflow_cdc_provider.core.errors import NOTHING_STARTED, CdcError, RefusedE
 from airflow_cdc_provider.core.requests import Request
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps import pausing
-from airflow_cdc_provider.pipeline.steps.table_stops import (
+from airflow_cdc_provider.pipeline.steps.pause_tables import (
     outcome_of,
     pause_tables,
     resume_tables,

@@ -8,11 +8,11 @@ from airflow_cdc_provider.cli.lookup import Lookup
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.requests import RequestStatus, Scope
 from airflow_cdc_provider.pipeline.run import Run
-from airflow_cdc_provider.pipeline.steps import requests as steps
+from airflow_cdc_provider.pipeline.steps import range_requests as steps
 from airflow_cdc_provider.pipeline.steps.backfilling import backfill_scope
 from airflow_cdc_provider.pipeline.steps.estimating import estimate
 from airflow_cdc_provider.views.display import Screen
-from airflow_cdc_provider.views.requests import (
+from airflow_cdc_provider.views.request_text import (
     Form,
     estimate_form,
     estimate_lines,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airflow_cdc_provider.cli.commands.each import files_of
+from airflow_cdc_provider.cli.commands.each_pipeline import files_of
 from airflow_cdc_provider.cli.commands.opening import Options, status_of
 from airflow_cdc_provider.cli.lookup import Lookup
 from airflow_cdc_provider.core.errors import CdcError

@@ -14,7 +14,7 @@ from airflow_cdc_provider.cli.lookup import Lookup
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.pipeline.steps import table_requests
-from airflow_cdc_provider.pipeline.steps.changing_tables import targets_of
+from airflow_cdc_provider.pipeline.steps.table_membership import targets_of
 from airflow_cdc_provider.views.display import Screen
 
 

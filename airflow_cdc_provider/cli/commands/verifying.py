@@ -18,14 +18,14 @@ from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.requests import Request
 from airflow_cdc_provider.core.verify_report import VerifyReport
 from airflow_cdc_provider.pipeline.run import Run
+from airflow_cdc_provider.pipeline.steps.range_requests import resync_scope, who_carries_out
 from airflow_cdc_provider.pipeline.steps.repairing import Repair, ask_repairs, repairs
-from airflow_cdc_provider.pipeline.steps.requests import resync_scope, who_carries_out
 from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up
 from airflow_cdc_provider.pipeline.steps.verify_budget import Budget
 from airflow_cdc_provider.pipeline.steps.verifying import verify as verify_step
 from airflow_cdc_provider.views.display import Screen
 from airflow_cdc_provider.views.reports import repair_line, verify_form, verify_lines
-from airflow_cdc_provider.views.requests import request_form, request_line
+from airflow_cdc_provider.views.request_text import request_form, request_line
 
 
 def verify(options: Options, lookup: Lookup, screen: Screen) -> bool:

@@ -6,9 +6,9 @@ from airflow_cdc_provider.cli.commands.opening import status_of
 from airflow_cdc_provider.core.requests import Request
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.carrying_out import carry_out
-from airflow_cdc_provider.pipeline.steps.requests import wait_for
+from airflow_cdc_provider.pipeline.steps.range_requests import wait_for
 from airflow_cdc_provider.views.display import Screen
-from airflow_cdc_provider.views.requests import progress_text
+from airflow_cdc_provider.views.request_text import progress_text
 
 
 def wait_until_done(run: Run, asked: Request, screen: Screen) -> Request:

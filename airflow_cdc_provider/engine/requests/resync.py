@@ -55,7 +55,7 @@ class GivenUpError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class RequestContext:
     """What a request needs of the stream job that it is carried out beside."""
 
     job: Job
@@ -72,7 +72,7 @@ class Resync:
     `readers` are the numbers of the readers that it may open.
     """
 
-    def __init__(self, around: Surroundings, request: Request, readers: Sequence[int]) -> None:
+    def __init__(self, around: RequestContext, request: Request, readers: Sequence[int]) -> None:
         self.request = request
         self.schemas: Mapping[TableId, TableSchema] = {}
         """Its tables as it last began to read them."""

@@ -36,9 +36,9 @@ from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStat
 from airflow_cdc_provider.core.stopped_tables import StoppedTable
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.requests.reads import room_for_readers
-from airflow_cdc_provider.engine.requests.resync import GivenUpError, Resync, Surroundings
+from airflow_cdc_provider.engine.requests.resync import GivenUpError, RequestContext, Resync
 from airflow_cdc_provider.engine.requests.side_by_side import ReaderRoom, may_begin
-from airflow_cdc_provider.engine.stream.following import Following
+from airflow_cdc_provider.engine.stream.stream_control import Following
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class RequestWorker:
         self._room: ReaderRoom | None = None
         self._running: dict[str, _Running] = {}
         self._connections = OpenConnections()
-        self._around = Surroundings(job, self._push, self._is_ending, following.changing)
+        self._around = RequestContext(job, self._push, self._is_ending, following.changing)
         self._thread = threading.Thread(target=self._run, name="cdc-requests", daemon=True)
 
     def __enter__(self) -> RequestWorker:

@@ -33,8 +33,8 @@ from airflow_cdc_provider.core.codec import (
 from airflow_cdc_provider.core.errors import AssignerPortError, CdcError
 from airflow_cdc_provider.core.jobspec import ANY_PORT
 from airflow_cdc_provider.engine.snapshot.assigner import SplitAssigner
+from airflow_cdc_provider.engine.snapshot.assigner_protocol import AssignerAddress, Message, greet
 from airflow_cdc_provider.engine.snapshot.certificates import own_certificate
-from airflow_cdc_provider.engine.snapshot.door import AssignerAddress, Message, greet
 from airflow_cdc_provider.engine.snapshot.remote_assigner import LONG_POLL_S
 from airflow_cdc_provider.engine.snapshot.split_queue import NoClaim
 

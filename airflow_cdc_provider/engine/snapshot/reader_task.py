@@ -34,7 +34,7 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.engine.scrubbing import Secrets
-from airflow_cdc_provider.engine.snapshot.door import AssignerAddress
+from airflow_cdc_provider.engine.snapshot.assigner_protocol import AssignerAddress
 from airflow_cdc_provider.engine.snapshot.remote_assigner import RemoteAssigner
 
 log = logging.getLogger(__name__)

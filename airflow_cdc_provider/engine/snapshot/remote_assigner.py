@@ -13,7 +13,7 @@ from airflow_cdc_provider.core.codec import (
 from airflow_cdc_provider.core.errors import CdcError, FencedError
 from airflow_cdc_provider.core.keys import Key
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
-from airflow_cdc_provider.engine.snapshot.door import AssignerAddress, connect
+from airflow_cdc_provider.engine.snapshot.assigner_protocol import AssignerAddress, connect
 
 LONG_POLL_S = 5.0
 

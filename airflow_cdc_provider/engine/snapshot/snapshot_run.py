@@ -26,7 +26,7 @@ from airflow_cdc_provider.core.errors import (
     RetryableError,
     SparkLostError,
 )
-from airflow_cdc_provider.core.history import Held, held_by_reports
+from airflow_cdc_provider.core.history import AppliedThrough, held_by_reports
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
 from airflow_cdc_provider.core.stream_split import smallest
@@ -169,7 +169,7 @@ def _read(
         _run_rounds(job, assigner, lambda: readers.run(task, count), ending)
 
 
-def _check_source(job: Job, held: Sequence[Held]) -> None:
+def _check_source(job: Job, held: Sequence[AppliedThrough]) -> None:
     """Require that the source has what published splits hold; tell of one that took over."""
     read = smallest(each.position for each in held)
     news = job.source().require_same_log(read, held, job.schemas())

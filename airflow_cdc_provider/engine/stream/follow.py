@@ -43,14 +43,14 @@ from airflow_cdc_provider.engine.requests.unread import ask_for_unread
 from airflow_cdc_provider.engine.requests.worker import RequestWorker
 from airflow_cdc_provider.engine.retries import Retries
 from airflow_cdc_provider.engine.server_looks import watched_servers
-from airflow_cdc_provider.engine.stream.coming_tables import tell_coming
-from airflow_cdc_provider.engine.stream.finished_changes import finish_changes
-from airflow_cdc_provider.engine.stream.following import Following
 from airflow_cdc_provider.engine.stream.heartbeat import Heartbeat
+from airflow_cdc_provider.engine.stream.isolated_tables import StoppedTables, require_none_stopped
+from airflow_cdc_provider.engine.stream.new_tables import tell_coming
+from airflow_cdc_provider.engine.stream.pending_changes import finish_changes
 from airflow_cdc_provider.engine.stream.schema_changes import SchemaChanges
-from airflow_cdc_provider.engine.stream.stopped_tables import StoppedTables, require_none_stopped
+from airflow_cdc_provider.engine.stream.sink_drift import TableLooks
+from airflow_cdc_provider.engine.stream.stream_control import Following
 from airflow_cdc_provider.engine.stream.stream_task import StreamTask
-from airflow_cdc_provider.engine.stream.table_looks import TableLooks
 
 log = logging.getLogger(__name__)
 

@@ -37,8 +37,8 @@ from airflow_cdc_provider.engine.server_looks import (
     ServerLook,
     note_silence,
 )
-from airflow_cdc_provider.engine.stream.following import Following
 from airflow_cdc_provider.engine.stream.lag import Lag
+from airflow_cdc_provider.engine.stream.stream_control import Following
 from airflow_cdc_provider.engine.stream.table_counts import count_tables
 
 log = logging.getLogger(__name__)

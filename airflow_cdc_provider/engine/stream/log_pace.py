@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_cdc_provider.engine.stream.following import Following
+from airflow_cdc_provider.engine.stream.stream_control import Following
 from airflow_cdc_provider.engine.stream.stream_task import BATCH_BYTES
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from airflow_cdc_provider.core.errors import CdcError
-from airflow_cdc_provider.engine.stream.following import Following
 from airflow_cdc_provider.engine.stream.log_pace import LogPace
+from airflow_cdc_provider.engine.stream.stream_control import Following
 from airflow_cdc_provider.engine.stream.stream_task import StreamTask, check_reached
 
 if TYPE_CHECKING:

@@ -33,8 +33,8 @@ from airflow_cdc_provider.core.errors import (
     TableChangedError,
 )
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.positions import LogPosition, TransactionPoint
-from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.row_counts import RowCounts, added
 from airflow_cdc_provider.core.statement_effect import StatementEffect
@@ -53,7 +53,7 @@ class TableWork:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class TableBatch:
     """What of a batch is to be applied from one position."""
 
     tables: tuple[TableWork, ...]
@@ -143,12 +143,12 @@ class Selection:
 
     batch: ChangeBatch
     captured: CapturedTables
-    quiet: QuietLog | None = None
+    quiet: IdleRange | None = None
     """Log that was passed over before the batch."""
     of_stopped_table: bool = False
     """It is for one table alone, which the stream leaves alone."""
     _index: TransactionIndex | None = None
-    _works: dict[LogPosition, tuple[StreamSplit, Work]] = field(default_factory=dict)
+    _works: dict[LogPosition, tuple[StreamSplit, TableBatch]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def is_contained(self, position: LogPosition) -> bool:
@@ -176,7 +176,7 @@ class Selection:
             remedy="read the log again from the sink's position",
         )
 
-    def passes_over(self, stream: StreamSplit) -> QuietLog | None:
+    def passes_over(self, stream: StreamSplit) -> IdleRange | None:
         """Return the batch as quiet log if nothing asks for a commit, else None.
 
         A table waits for its consistent point, or a part of a transaction for the rest of it.
@@ -186,7 +186,7 @@ class Selection:
             return None
         if self.end_within(stream)[1] is not None:
             return None
-        return QuietLog(batch.start, batch.end, batch.only_ledgers)
+        return IdleRange(batch.start, batch.end, batch.only_ledgers)
 
     def end_within(self, stream: StreamSplit) -> tuple[LogPosition | None, CdcError | None]:
         """Return the position to commit, and the error if a barrier stops the stream there."""
@@ -210,7 +210,7 @@ class Selection:
             f"then `reset` it with {arguments}: only that is read again",
         ).about(*tables)
 
-    def work(self, position: LogPosition, stream: StreamSplit) -> Work:
+    def work(self, position: LogPosition, stream: StreamSplit) -> TableBatch:
         """Return what is to be applied by a slot that is at `position`."""
         with self._lock:  # slots at one position share one merge
             found = self._works.get(position)
@@ -286,13 +286,13 @@ class Selection:
             return points
         return tuple(point for point in points if not position.contains(point))
 
-    def _select(self, position: LogPosition, stream: StreamSplit) -> Work:
+    def _select(self, position: LogPosition, stream: StreamSplit) -> TableBatch:
         parts = self.kept(position, stream)
         points = self.points_beyond(position)
         counts: dict[TableId, RowCounts] = {}
         for plan, kept in parts:
             counts = added(counts, {plan.schema.table: kept.counts})
-        return Work(
+        return TableBatch(
             tables=_merged(parts),
             changes_of=counts,
             transactions=len(points),

@@ -13,7 +13,7 @@ from airflow_cdc_provider.core.verify_report import (
     DifferenceKind,
     TableVerdict,
 )
-from airflow_cdc_provider.engine.verify.differing import Place, ranges_around
+from airflow_cdc_provider.engine.verify.differing import KeyBucket, ranges_around
 
 _MOST_RANGES = 100
 """Each takes a transaction of its own to be read again."""
@@ -36,7 +36,7 @@ class Comparison:
     candidates: set[Key] = field(default_factory=set)
     """The keys of rows that may differ."""
     truncated: bool = False
-    places: dict[Key, Place] = field(default_factory=dict)
+    places: dict[Key, KeyBucket] = field(default_factory=dict)
     """Of the candidates, and of what became of them, where keys can be compared in code."""
     confirmed: dict[Key, Difference] = field(default_factory=dict)
     seconds: float = 0.0
@@ -61,7 +61,7 @@ class Comparison:
             behind = [*ordered[1:], end]
             for number, key in enumerate(ordered):
                 if key in found:
-                    self.places[key] = Place(before + number, behind[number])
+                    self.places[key] = KeyBucket(before + number, behind[number])
         self.truncated = len(self.candidates) >= _MOST_CANDIDATES
 
     def judge(self, earlier: Hashes) -> None:

@@ -15,7 +15,7 @@ from airflow_cdc_provider.core.keys import Key, KeyRange
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class KeyBucket:
     """Where a row stands among those of both sides."""
 
     number: int
@@ -24,7 +24,7 @@ class Place:
     """The next key, or the end of the part that was looked at; None for the end of the table."""
 
 
-def ranges_around(rows: Mapping[Key, Place], most: int) -> tuple[KeyRange, ...]:
+def ranges_around(rows: Mapping[Key, KeyBucket], most: int) -> tuple[KeyRange, ...]:
     """Return at most so many ranges, in order and apart; keys are of comparable kinds."""
     ordered = sorted(rows)
     if not ordered:

@@ -10,7 +10,7 @@ from airflow_cdc_provider.core.requests import Scope
 from airflow_cdc_provider.core.splits import Interval
 from airflow_cdc_provider.core.table_schema import Column, TableSchema
 from airflow_cdc_provider.pipeline.run import Run
-from airflow_cdc_provider.pipeline.steps.requests import planned_schema, resync_scope
+from airflow_cdc_provider.pipeline.steps.range_requests import planned_schema, resync_scope
 from airflow_cdc_provider.pipeline.steps.sink import source_of
 
 

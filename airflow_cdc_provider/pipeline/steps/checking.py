@@ -31,8 +31,8 @@ from airflow_cdc_provider.core.table_facts import TableKind
 from airflow_cdc_provider.pipeline.file.server_ids import CONNECTIONS_A_READER
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.claims import own_tables
-from airflow_cdc_provider.pipeline.steps.ended import ended_with, require_not_ended, way_on
-from airflow_cdc_provider.pipeline.steps.file_changes import (
+from airflow_cdc_provider.pipeline.steps.ended_stream import ended_with, require_not_ended, way_on
+from airflow_cdc_provider.pipeline.steps.file_diff import (
     Copied,
     dropped,
     follows_file,
@@ -55,7 +55,7 @@ from airflow_cdc_provider.pipeline.steps.tables import (
     require_separate,
     shared_targets,
 )
-from airflow_cdc_provider.state.wishes import what_of
+from airflow_cdc_provider.state.desired_state import what_of
 
 log = logging.getLogger(__name__)
 

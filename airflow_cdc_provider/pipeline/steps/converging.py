@@ -27,8 +27,8 @@ from airflow_cdc_provider.pipeline.steps.finishing import (
 )
 from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
 from airflow_cdc_provider.pipeline.steps.jobs import UNREACHABLE, JobEnd, SparkOptions
-from airflow_cdc_provider.pipeline.steps.later_tables import LaterTables
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
+from airflow_cdc_provider.pipeline.steps.new_table_watch import LaterTables
 from airflow_cdc_provider.pipeline.steps.one_spark import OneSpark
 from airflow_cdc_provider.pipeline.steps.planning import PlanSummary, plan
 from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up, snapshot, stream

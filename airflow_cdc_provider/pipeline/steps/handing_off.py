@@ -3,7 +3,7 @@
 Only the ledger is asked, because only what it holds was committed with the rows. The hand-off is
 refused unless every table's planning has ended and each of its splits is in the ledger; that the
 splits cover every key once is checked by `core.stream_split`. Tables that were changed while they
-were read begin again beside the stream (`changed_tables`).
+were read begin again beside the stream (`redefined_tables`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.stream_split import hand_off as turn_into_stream
 from airflow_cdc_provider.engine.reconcile import reconcile
 from airflow_cdc_provider.engine.requests.unread import ask_for_unread
-from airflow_cdc_provider.engine.stream.finished_changes import finish_what_can_be
+from airflow_cdc_provider.engine.stream.pending_changes import finish_what_can_be
 from airflow_cdc_provider.pipeline.run import Run, is_streamed, take_over
-from airflow_cdc_provider.pipeline.steps.changed_tables import changed_while_read
-from airflow_cdc_provider.pipeline.steps.ended import require_not_ended
-from airflow_cdc_provider.pipeline.steps.file_changes import require_unchanged
+from airflow_cdc_provider.pipeline.steps.ended_stream import require_not_ended
+from airflow_cdc_provider.pipeline.steps.file_diff import require_unchanged
+from airflow_cdc_provider.pipeline.steps.redefined_tables import changed_while_read
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, sink_of
 
 Reports = Sequence[tuple[SnapshotSplit, SplitReport]]

@@ -32,14 +32,14 @@ from airflow_cdc_provider.engine.requests.unread import ask_for_unread
 from airflow_cdc_provider.engine.stream.refused_place import RefusedPlace, refused_place
 from airflow_cdc_provider.pipeline.run import Run, take_over
 from airflow_cdc_provider.pipeline.steps.jobs import stream_spec
-from airflow_cdc_provider.pipeline.steps.requests import this_person
+from airflow_cdc_provider.pipeline.steps.range_requests import this_person
 from airflow_cdc_provider.pipeline.steps.sink import (
     open_ledger,
     require_log_goes_on,
     sink_of,
     source_of,
 )
-from airflow_cdc_provider.state.wishes import set_aside
+from airflow_cdc_provider.state.desired_state import set_aside
 
 _MOST = 100
 

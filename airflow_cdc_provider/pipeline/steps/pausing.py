@@ -8,7 +8,7 @@ from collections.abc import Callable
 from airflow_cdc_provider.core.errors import NOTHING_STARTED, PausedError
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
 from airflow_cdc_provider.pipeline.run import Run, lease_is_live, lease_left_s
-from airflow_cdc_provider.state.wishes import set_aside
+from airflow_cdc_provider.state.desired_state import set_aside
 
 _POLL_S = 0.5
 _NOT_RUN = "{} has not run yet, as far as this state store knows"

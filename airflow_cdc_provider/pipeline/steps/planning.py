@@ -10,7 +10,7 @@ rows:
 - anything else: a new plan. Its id goes into the ledger first: a crash in between leaves a plan
   without a split in the ledger, and the next try makes a new one.
 
-Before any of this the file is compared with the plan (`file_changes`), the servers with those of
+Before any of this the file is compared with the plan (`file_diff`), the servers with those of
 the plan (`servers`), and the sink's tables are claimed (`claims`). What is asked of a table (a
 primary key, a target of its own) is asked of those that the plan has or a new one would have: a
 table that came later is told, and stops nothing until a new plan is asked for.
@@ -32,21 +32,20 @@ from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.records import PlanOrigin, TablePlan
 from airflow_cdc_provider.engine.reconcile import reconcile
 from airflow_cdc_provider.engine.requests.drifted import ask_for_drifted
-from airflow_cdc_provider.engine.stream.finished_changes import finish_what_can_be
-from airflow_cdc_provider.engine.stream.leaving_alone import stopped_by, stopped_text
+from airflow_cdc_provider.engine.stream.isolation import stopped_by, stopped_text
+from airflow_cdc_provider.engine.stream.pending_changes import finish_what_can_be
 from airflow_cdc_provider.pipeline.run import Run, take_over
-from airflow_cdc_provider.pipeline.steps.changing_tables import CatchUp, settle_tables
 from airflow_cdc_provider.pipeline.steps.checking import CheckReport, check, differences
 from airflow_cdc_provider.pipeline.steps.claims import claim_tables, own_tables, release_tables
-from airflow_cdc_provider.pipeline.steps.ended import require_not_ended
-from airflow_cdc_provider.pipeline.steps.file_changes import (
+from airflow_cdc_provider.pipeline.steps.ended_stream import require_not_ended
+from airflow_cdc_provider.pipeline.steps.file_diff import (
     dropped,
     picked_anew,
     require_unchanged,
 )
-from airflow_cdc_provider.pipeline.steps.following_file import follow_file
 from airflow_cdc_provider.pipeline.steps.last_try import PLAN, noting_try
 from airflow_cdc_provider.pipeline.steps.left_out import left_out_text
+from airflow_cdc_provider.pipeline.steps.plan_sync import follow_file
 from airflow_cdc_provider.pipeline.steps.servers import origin_now, require_sink, source_is_new
 from airflow_cdc_provider.pipeline.steps.sink import (
     isolates_tables,
@@ -55,6 +54,7 @@ from airflow_cdc_provider.pipeline.steps.sink import (
     open_targets,
     sink_of,
 )
+from airflow_cdc_provider.pipeline.steps.table_membership import CatchUp, settle_tables
 from airflow_cdc_provider.pipeline.steps.table_requests import carry_out_table_requests
 from airflow_cdc_provider.pipeline.steps.tables import (
     captured_tables,

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from airflow_cdc_provider.columns.sink_port import SinkLedger
 from airflow_cdc_provider.core.errors import SourceIdentityError
-from airflow_cdc_provider.core.history import Held, held_by_reports, held_by_stream
+from airflow_cdc_provider.core.history import AppliedThrough, held_by_reports, held_by_stream
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.records import PlanOrigin
 from airflow_cdc_provider.core.stream_split import smallest
 from airflow_cdc_provider.pipeline.run import Run
-from airflow_cdc_provider.pipeline.steps.file_changes import RESET
+from airflow_cdc_provider.pipeline.steps.file_diff import RESET
 from airflow_cdc_provider.pipeline.steps.sink import sink_of, source_of
 from airflow_cdc_provider.pipeline.steps.tables import Captured
 
@@ -80,7 +80,7 @@ def source_is_new(run: Run, source: str, ledger: SinkLedger) -> bool:
     return False
 
 
-def _in_the_sink(ledger: SinkLedger) -> tuple[LogPosition | None, tuple[Held, ...]]:
+def _in_the_sink(ledger: SinkLedger) -> tuple[LogPosition | None, tuple[AppliedThrough, ...]]:
     """Return up to where the source was read by all of what is committed, and what lies beyond."""
     stream = ledger.stream()
     if stream is not None:

@@ -20,7 +20,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.checking import CheckReport
-from airflow_cdc_provider.pipeline.steps.file_changes import dropped
+from airflow_cdc_provider.pipeline.steps.file_diff import dropped
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, open_table_builder, open_targets
 
 log = logging.getLogger(__name__)

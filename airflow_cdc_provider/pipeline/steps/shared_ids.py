@@ -19,7 +19,7 @@ from airflow_cdc_provider.pipeline.default_state import default_state_of
 from airflow_cdc_provider.pipeline.file.folder import read_folder, sharing_ids
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
 from airflow_cdc_provider.pipeline.run import Run
-from airflow_cdc_provider.state.looking import look_at_store
+from airflow_cdc_provider.state.read_only_store import look_at_store
 
 
 def shared_ids(run: Run) -> Iterator[Finding]:

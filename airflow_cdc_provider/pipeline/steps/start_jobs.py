@@ -16,8 +16,8 @@ from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.engine.reconcile import reconcile
 from airflow_cdc_provider.pipeline.run import Run, is_streamed, take_over
 from airflow_cdc_provider.pipeline.steps.claims import claim_tables
-from airflow_cdc_provider.pipeline.steps.ended import require_not_ended
-from airflow_cdc_provider.pipeline.steps.file_changes import require_unchanged
+from airflow_cdc_provider.pipeline.steps.ended_stream import require_not_ended
+from airflow_cdc_provider.pipeline.steps.file_diff import require_unchanged
 from airflow_cdc_provider.pipeline.steps.jobs import (
     JobEnd,
     JobProcess,

@@ -32,7 +32,12 @@ from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStatus
 from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.pipeline.run import Run, take_over
-from airflow_cdc_provider.pipeline.steps.changing_tables import (
+from airflow_cdc_provider.pipeline.steps.ended_stream import ended_with
+from airflow_cdc_provider.pipeline.steps.last_try import scrubbed
+from airflow_cdc_provider.pipeline.steps.pause_tables import outcome_of
+from airflow_cdc_provider.pipeline.steps.range_requests import is_at_work, is_owned, this_person
+from airflow_cdc_provider.pipeline.steps.sink import open_ledger
+from airflow_cdc_provider.pipeline.steps.table_membership import (
     CatchUp,
     add_tables,
     remove_tables,
@@ -42,11 +47,6 @@ from airflow_cdc_provider.pipeline.steps.changing_tables import (
     to_be_added,
     to_be_reset,
 )
-from airflow_cdc_provider.pipeline.steps.ended import ended_with
-from airflow_cdc_provider.pipeline.steps.last_try import scrubbed
-from airflow_cdc_provider.pipeline.steps.requests import is_at_work, is_owned, this_person
-from airflow_cdc_provider.pipeline.steps.sink import open_ledger
-from airflow_cdc_provider.pipeline.steps.table_stops import outcome_of
 from airflow_cdc_provider.state.asking import ask_about_tables
 
 OnTick = Callable[[], None]

@@ -26,7 +26,7 @@ from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.verify_report import VerifyReport
 from airflow_cdc_provider.engine.verify.verify import verify as compare
 from airflow_cdc_provider.pipeline.run import Run, lease_is_live
-from airflow_cdc_provider.pipeline.steps.file_changes import require_unchanged
+from airflow_cdc_provider.pipeline.steps.file_diff import require_unchanged
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, open_targets, sink_of, source_of
 from airflow_cdc_provider.pipeline.steps.tables import picked_now
 from airflow_cdc_provider.pipeline.steps.verified import note_verified

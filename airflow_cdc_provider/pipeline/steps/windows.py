@@ -24,7 +24,7 @@ from airflow_cdc_provider.core.windows import (
 from airflow_cdc_provider.pipeline.file.model import BackfillTable
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.backfilling import backfill_scope, interval_column
-from airflow_cdc_provider.pipeline.steps.requests import planned_schema, resync_scope
+from airflow_cdc_provider.pipeline.steps.range_requests import planned_schema, resync_scope
 from airflow_cdc_provider.pipeline.steps.sink import source_of
 
 

@@ -31,8 +31,8 @@ from airflow_cdc_provider.core.errors import (
     StateMovedError,
 )
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.positions import LogPosition
-from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.row_counts import RowCounts, added
 from airflow_cdc_provider.core.statement_effect import StatementKind
 from airflow_cdc_provider.core.stream_split import StreamSplit
@@ -89,7 +89,7 @@ class ChangelogChangeSink:
         form: Format,
         origin: Origin,
     ) -> None:
-        self.quiet: QuietLog | None = None
+        self.quiet: IdleRange | None = None
         self._root, self._owner, self._form = root, owner, form
         self._manifest = Manifest(root, str(owner.pipeline))
         self._captured = captured

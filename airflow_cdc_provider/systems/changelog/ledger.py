@@ -22,8 +22,8 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.hand_off_check import Report, require_may_hand_off
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.positions import LogPosition
-from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.stopped_tables import StoppedTable
 from airflow_cdc_provider.core.stream_split import StreamSplit
@@ -180,7 +180,7 @@ class ChangelogLedger:
             remedy="make another pipeline for new tables, or `reset` this one",
         )
 
-    def pass_over(self, quiet: QuietLog) -> None:
+    def pass_over(self, quiet: IdleRange) -> None:
         """Move over log that holds nothing for the sink, if it begins where the ledger is."""
 
         def judge(state: LogState) -> Record | None:

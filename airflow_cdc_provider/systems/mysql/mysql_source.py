@@ -22,7 +22,7 @@ from airflow_cdc_provider.columns.source_port import (
     SplitReading,
 )
 from airflow_cdc_provider.core.endpoint import Endpoint
-from airflow_cdc_provider.core.history import Held, SharedHistory, held_by_stream
+from airflow_cdc_provider.core.history import AppliedThrough, SharedHistory, held_by_stream
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import Key, KeyPart
 from airflow_cdc_provider.core.logged_events import LogView
@@ -51,8 +51,8 @@ from airflow_cdc_provider.systems.mysql.server.capabilities import (
 from airflow_cdc_provider.systems.mysql.server.catalogue import picked_tables, reserved_for
 from airflow_cdc_provider.systems.mysql.server.connection import Role, connect
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
+from airflow_cdc_provider.systems.mysql.source.gtid_history import taken_over
 from airflow_cdc_provider.systems.mysql.source.key_bounds import boundaries, split_middle
-from airflow_cdc_provider.systems.mysql.source.lineage import taken_over
 from airflow_cdc_provider.systems.mysql.source.log_end import MySqlLogEnd
 from airflow_cdc_provider.systems.mysql.source.log_start import check_start
 from airflow_cdc_provider.systems.mysql.source.shared_history import shared_history
@@ -117,17 +117,17 @@ class MySqlSource:
     def preflight(self, question: PreflightQuestion) -> SourceLook:
         return source_look(self.endpoint, question)
 
-    def require_history(self, read: LogPosition, held: Sequence[Held]) -> str:
+    def require_history(self, read: LogPosition, held: Sequence[AppliedThrough]) -> str:
         with closing(connect(self.endpoint, purpose="position")) as connection:
             capabilities = read_capabilities(connection)
             check_start(connection, capabilities, own(read), held=held)
             return taken_over(connection, capabilities, _positions(read, held))
 
     def require_same_log(
-        self, read: LogPosition, held: Sequence[Held], captured: Collection[TableId]
+        self, read: LogPosition, held: Sequence[AppliedThrough], captured: Collection[TableId]
     ) -> str:
-        from airflow_cdc_provider.systems.mysql.source.errant import require_order  # noqa: PLC0415
-        from airflow_cdc_provider.systems.mysql.source.known_log import (  # noqa: PLC0415
+        from airflow_cdc_provider.systems.mysql.source.errant_transactions import require_order  # noqa: PLC0415
+        from airflow_cdc_provider.systems.mysql.source.log_fingerprint import (  # noqa: PLC0415
             require_known,
         )
 
@@ -264,5 +264,5 @@ class MySqlSource:
         return MySqlLogEnd(self.endpoint, purpose=purpose)
 
 
-def _positions(read: LogPosition, held: Sequence[Held]) -> list[MySqlPosition]:
+def _positions(read: LogPosition, held: Sequence[AppliedThrough]) -> list[MySqlPosition]:
     return [own(read), *(own(each.position) for each in held)]

@@ -22,8 +22,8 @@ from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.snapshot.assigner import SplitAssigner
+from airflow_cdc_provider.engine.snapshot.assigner_protocol import AssignerAddress
 from airflow_cdc_provider.engine.snapshot.assigner_server import AssignerServer, DriverPlace
-from airflow_cdc_provider.engine.snapshot.door import AssignerAddress
 from airflow_cdc_provider.engine.snapshot.planner import Planner
 from airflow_cdc_provider.engine.snapshot.remote_assigner import RemoteAssigner
 from airflow_cdc_provider.pipeline.run import Run

@@ -17,7 +17,7 @@ from airflow_cdc_provider.core.errors import (
     RefusedError,
     TableChangedError,
 )
-from airflow_cdc_provider.core.quiet_log import QuietLog
+from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.splits import FinishedSplit
 from airflow_cdc_provider.core.stream_split import hand_off
 from airflow_cdc_provider.systems.changelog import manifest as manifest_module
@@ -292,7 +292,7 @@ class TestQuietLog:
         sink.apply(world.batch([], start=110))
         sink.apply(world.batch([], start=120))
         assert sorted(world.root.rglob("*")) == before
-        assert sink.quiet == QuietLog(at(110), at(130), only_ledgers=False)
+        assert sink.quiet == IdleRange(at(110), at(130), only_ledgers=False)
         sink.apply(world.batch([insert(2, "b")], start=130))
         assert (world.held(), sink.quiet) == ([(1, "a"), (2, "b")], None)
         assert world.ledger.stream().start == at(140)
@@ -301,9 +301,9 @@ class TestQuietLog:
         self, world: ChangelogWorld
     ) -> None:
         world.stream_from()
-        world.ledger.pass_over(QuietLog(at(110), at(150), only_ledgers=False))
+        world.ledger.pass_over(IdleRange(at(110), at(150), only_ledgers=False))
         assert world.ledger.stream().start == at(100)
-        world.ledger.pass_over(QuietLog(at(90), at(150), only_ledgers=False))
+        world.ledger.pass_over(IdleRange(at(90), at(150), only_ledgers=False))
         assert world.ledger.stream().start == at(150)
         assert world.ledger.counts().batches == 0
 
@@ -311,4 +311,4 @@ class TestQuietLog:
         world.stream_from()
         world.under(2).open_ledger().take_over(2)
         with pytest.raises(FencedError):
-            world.ledger.pass_over(QuietLog(at(100), at(150), only_ledgers=False))
+            world.ledger.pass_over(IdleRange(at(100), at(150), only_ledgers=False))

@@ -13,13 +13,13 @@ from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.columns.source_port import LogReading
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import CdcError, SourceIdentityError
-from airflow_cdc_provider.core.history import Held
+from airflow_cdc_provider.core.history import AppliedThrough
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
-from airflow_cdc_provider.engine.stream.following import ERROR
+from airflow_cdc_provider.engine.stream.stream_control import ERROR
 from airflow_cdc_provider.engine.stream.stream_task import StreamTask
-from airflow_cdc_provider.spark.stream_task import Turn, read_log
+from airflow_cdc_provider.spark.stream_task import BatchNumber, read_log
 from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink
 from airflow_cdc_provider.systems.mysql.mysql_source import MySqlSource
 from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition
@@ -51,7 +51,7 @@ class History:
         """The replica's uuid."""
         return whole_position(self.replica).server_uuid
 
-    def check(self, read: MySqlPosition, *held: Held, captured: TableId = TABLE) -> str:
+    def check(self, read: MySqlPosition, *held: AppliedThrough, captured: TableId = TABLE) -> str:
         source = MySqlSource(Endpoint.parse(self.replica.dsn()))
         return source.require_same_log(read, held, {captured})
 
@@ -88,7 +88,7 @@ def test_a_change_before_what_was_read_is_refused_by_name(history: History) -> N
 def test_a_change_before_what_one_split_has_read_is_refused(history: History) -> None:
     assert history.own in history.check(history.before)
     with pytest.raises(SourceIdentityError, match=f"{history.own}:1"):
-        history.check(history.before, Held("d.t#3", history.after))
+        history.check(history.before, AppliedThrough("d.t#3", history.after))
 
 
 @pytest.mark.mysql
@@ -123,7 +123,7 @@ def test_a_reader_that_finds_another_server_than_the_run_began_with_asks_again(
         start = history.later
         ledger.store_stream(StreamSplit(start, None, (TableProgress(TABLE, start),)))
     task = StreamTask(MySqlSource(replica), sink, LogReading({TABLE: plan.schema}, reader_id=7421))
-    (row,) = read_log(task, Turn("errant", 1), whole_position(history.replica), keeps=False)
+    (row,) = read_log(task, BatchNumber("errant", 1), whole_position(history.replica), keeps=False)
     told = row.to_pylist()[0]
     assert told["kind"] == ERROR
     assert f"before others that we have: {history.own}:1" in str(
@@ -158,6 +158,6 @@ def test_on_mariadb_a_change_in_another_domain_before_what_was_read_is_refused()
         with pytest.raises(SourceIdentityError, match=f"8-{number}-1;"):
             history.check(after, captured=LOCAL)
         with pytest.raises(SourceIdentityError, match=f"7-{number}-1;"):
-            history.check(before, Held("d.t#3", after))
+            history.check(before, AppliedThrough("d.t#3", after))
         assert "compare with `verify`" in history.check(before)
         assert "compare with `verify`" in history.check(after, captured=TableId("d", "other"))

@@ -9,14 +9,14 @@ import pytest
 
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import SourceIdentityError
-from airflow_cdc_provider.core.history import Held
+from airflow_cdc_provider.core.history import AppliedThrough
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.mysql.mysql_source import MySqlSource
 from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet, MariaDbGtidPosition
 from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
 from airflow_cdc_provider.systems.mysql.server.connection import connect
-from airflow_cdc_provider.systems.mysql.source.lineage import unseen_transactions
+from airflow_cdc_provider.systems.mysql.source.gtid_history import unseen_transactions
 from airflow_cdc_provider.systems.mysql.source.log_files import log_end
 from airflow_cdc_provider.systems.mysql.source.log_start import LogStart, check_start
 from tests.servers.families import FAMILIES
@@ -41,7 +41,7 @@ def whole_position(server: SqlServer) -> MySqlPosition:
     return MySqlPosition(capabilities.server_uuid, place, gtids)
 
 
-def start_at(server: SqlServer, wanted: MySqlPosition, *held: Held) -> LogStart:
+def start_at(server: SqlServer, wanted: MySqlPosition, *held: AppliedThrough) -> LogStart:
     with closing(connect(Endpoint.parse(server.dsn()), purpose="test")) as connection:
         capabilities = read_capabilities(connection)
         return check_start(connection, capabilities, wanted, held=held, commit_wait_s=0.0)
@@ -52,7 +52,7 @@ def unseen(server: SqlServer, ours: MySqlPosition) -> str:
         return unseen_transactions(connection, [ours])
 
 
-def news_of(server: SqlServer, read: MySqlPosition, *held: Held) -> str:
+def news_of(server: SqlServer, read: MySqlPosition, *held: AppliedThrough) -> str:
     return MySqlSource(Endpoint.parse(server.dsn())).require_same_log(read, held, {TABLE})
 
 
@@ -72,9 +72,11 @@ def test_a_replica_that_lacks_what_only_one_split_has_read_is_refused(family: st
         insert(primary, TABLE, 2)
         largest = whole_position(primary)
         insert(replica, TABLE, 2)
-        assert not start_at(replica, smallest, Held("d.t#3", middle)).by_file
+        assert not start_at(replica, smallest, AppliedThrough("d.t#3", middle)).by_file
         with pytest.raises(SourceIdentityError, match=r"d\.t#7") as caught:
-            start_at(replica, smallest, Held("d.t#3", middle), Held("d.t#7", largest))
+            start_at(
+                replica, smallest, AppliedThrough("d.t#3", middle), AppliedThrough("d.t#7", largest)
+            )
         lost = caught.value.what
         assert "d.t#3" not in lost
         assert "what was read" not in lost
@@ -82,8 +84,8 @@ def test_a_replica_that_lacks_what_only_one_split_has_read_is_refused(family: st
         uuid = whole_position(replica).server_uuid
         assert unseen(replica, middle) == ("" if family == "mariadb" else f"{uuid}:1")
         assert unseen(primary, largest) == ""
-        assert news_of(primary, middle, Held("d.t#7", largest)) == ""
-        news = news_of(replica, smallest, Held("d.t#3", middle))
+        assert news_of(primary, middle, AppliedThrough("d.t#7", largest)) == ""
+        news = news_of(replica, smallest, AppliedThrough("d.t#3", middle))
         assert f"the source is the server {uuid} now" in news
         assert (f"nothing here came from: {uuid}:1." in news) == (family == "mysql")
         if isinstance(gtids, GtidSet) and isinstance(before, GtidSet):
@@ -114,7 +116,7 @@ def test_the_same_number_by_another_server_is_another_transaction() -> None:
         with pytest.raises(SourceIdentityError, match="0-2-100"):
             start_at(server, foreign)
         with pytest.raises(SourceIdentityError, match=r"0-2-100.*d\.t#1"):
-            start_at(server, start, Held("d.t#1", foreign))
+            start_at(server, start, AppliedThrough("d.t#1", foreign))
         insert_as(server, "0-2-102", 3)
         with (
             pytest.raises(SourceIdentityError, match="0-2-100"),
@@ -133,12 +135,12 @@ def test_without_gtids_a_place_that_a_split_has_read_to_has_to_be_in_the_log() -
         high = whole_position(server)
         assert start.binlog is not None
         assert high.binlog is not None
-        assert start_at(server, start, Held("d.t#1", high)).by_file
+        assert start_at(server, start, AppliedThrough("d.t#1", high)).by_file
         with reading(server, start, TABLE) as reader:
             assert rows_of(list(reader.read_to(high.binlog))) == [("INSERT", 1)]
         cut = BinlogPosition.of(start.binlog.file, 100_000)
         beyond = MySqlPosition(start.server_uuid, cut)
         with pytest.raises(SourceIdentityError, match="does not reach"):
-            start_at(server, start, Held("d.t#1", beyond))
+            start_at(server, start, AppliedThrough("d.t#1", beyond))
         with pytest.raises(SourceIdentityError, match="does not reach"):
             start_at(server, beyond)

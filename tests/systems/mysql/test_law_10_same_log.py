@@ -15,11 +15,11 @@ from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.core.codec import position_from_json, position_to_json
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import SourceIdentityError
-from airflow_cdc_provider.core.history import Held
+from airflow_cdc_provider.core.history import AppliedThrough
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import BatchLimits
 from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition, own
-from airflow_cdc_provider.systems.mysql.source.known_log import require_known
+from airflow_cdc_provider.systems.mysql.source.log_fingerprint import require_known
 from airflow_cdc_provider.systems.mysql.source.snapshot_reader import SnapshotReader
 from tests.servers.given import SqlServer
 from tests.servers.replication import is_mariadb, server_of
@@ -61,7 +61,7 @@ def read_all(server: SqlServer) -> MySqlPosition:
     return replace(read_from(server, start), gtids=now.gtids)
 
 
-def refused(server: SqlServer, start: MySqlPosition, *held: Held) -> SourceIdentityError:
+def refused(server: SqlServer, start: MySqlPosition, *held: AppliedThrough) -> SourceIdentityError:
     """Read on, and return what stands against it."""
     end = whole_position(server).binlog
     with (
@@ -202,7 +202,7 @@ def test_a_log_is_known_again_whether_or_not_its_statements_are_told(
             came_to = own(batch.end)
             require_known(Endpoint.parse(server.dsn()), came_to)
             for facts in (told, {}):
-                held = Held("d.t#5", came_to)
+                held = AppliedThrough("d.t#5", came_to)
                 with reading(server, start, TABLE, held=[held], **facts) as reader:
                     assert rows_of(list(reader.read_to(end))) == rows_of(batches)
                 with reading(server, came_to, TABLE, **facts) as reader:
@@ -243,4 +243,4 @@ def test_a_high_watermark_of_a_log_that_was_reset_is_known_when_it_is_passed(
         start = read_all(server)
         insert(server, TABLE, 20)
         insert(server, TABLE, 30)
-        assert "d.t#5" in refused(server, start, Held("d.t#5", report.high)).what
+        assert "d.t#5" in refused(server, start, AppliedThrough("d.t#5", report.high)).what

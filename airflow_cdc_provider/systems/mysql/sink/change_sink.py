@@ -24,8 +24,8 @@ from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.columns.sink_port import AppliedBatch, Owner
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.positions import LogPosition
-from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
 from airflow_cdc_provider.engine.stream.selection import CapturedTables, Selection
@@ -47,7 +47,7 @@ from airflow_cdc_provider.systems.mysql.sink.slot_writer import (
     smallest_end,
 )
 from airflow_cdc_provider.systems.mysql.sink.stored_splits import has_untidy_splits, tidy_splits
-from airflow_cdc_provider.systems.mysql.sink.table_looks import require_as_planned
+from airflow_cdc_provider.systems.mysql.sink.table_drift import require_as_planned
 
 
 class MySqlChangeSink:
@@ -62,7 +62,7 @@ class MySqlChangeSink:
         slots: int = 1,
         stopped: TableId | None = None,
     ) -> None:
-        self.quiet: QuietLog | None = None
+        self.quiet: IdleRange | None = None
         self._owner = owner
         self._stopped = stopped
         self._captured = captured
@@ -125,7 +125,7 @@ class MySqlChangeSink:
             committed_us=max(outcome.committed_us for outcome in outcomes),
         )
 
-    def _note_quiet(self, passed_over: QuietLog | None) -> None:
+    def _note_quiet(self, passed_over: IdleRange | None) -> None:
         """Remember what a slot passed over; what is true of the log holds for every slot."""
         if passed_over is not None and self.quiet is not None:
             passed_over = self.quiet.then(passed_over)

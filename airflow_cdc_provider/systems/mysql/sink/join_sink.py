@@ -39,6 +39,7 @@ from airflow_cdc_provider.systems.mysql.dialect.sql import range_predicate, spli
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.sink import change_counts, join_ledger, ledger
 from airflow_cdc_provider.systems.mysql.sink.insert_statements import WriteMode
+from airflow_cdc_provider.systems.mysql.sink.row_diff import unlike_rows
 from airflow_cdc_provider.systems.mysql.sink.row_writer import LoadDoubtedError
 from airflow_cdc_provider.systems.mysql.sink.sink_keys import keys_where, no_keys
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
@@ -47,9 +48,8 @@ from airflow_cdc_provider.systems.mysql.sink.slot_rows import (
     slot_rows,
     stream_of_slots,
 )
-from airflow_cdc_provider.systems.mysql.sink.split_row_writer import SplitRowWriter, Way
-from airflow_cdc_provider.systems.mysql.sink.taken_values import free_values
-from airflow_cdc_provider.systems.mysql.sink.unlike_rows import unlike_rows
+from airflow_cdc_provider.systems.mysql.sink.split_row_writer import LoadMethod, SplitRowWriter
+from airflow_cdc_provider.systems.mysql.sink.unique_conflicts import free_values
 
 _MOST_KEYS = 1_000_000
 
@@ -141,7 +141,7 @@ class MySqlJoinSink:
             return self._session.transaction(lambda: self._join(joining, self._rows.first_way))
         except (LoadDoubtedError, RowRefusedError):
             # by INSERT, which names the row, and with the unique values freed that it needs
-            return self._session.transaction(lambda: self._join(joining, Way.AGAIN))
+            return self._session.transaction(lambda: self._join(joining, LoadMethod.AGAIN))
 
     def _look_ahead(self, joining: _Joining) -> bool:
         """Bring the rows to where the stream is now, and hold up nobody; False if it is too early.
@@ -155,7 +155,7 @@ class MySqlJoinSink:
             joining.at(slots[0].position)
         return bool(slots)
 
-    def _join(self, joining: _Joining, way: Way) -> LogPosition | None:
+    def _join(self, joining: _Joining, way: LoadMethod) -> LogPosition | None:
         split = joining.split
         ledger.check_generation(self._session, self._owner)
         slots = slot_rows(self._session, self._owner, lock="FOR UPDATE")
@@ -193,7 +193,9 @@ class MySqlJoinSink:
             and not progress.consistent_at
         )
 
-    def _replace(self, joining: _Joining, joined: JoinedRows, way: Way) -> Sequence[pa.Table]:
+    def _replace(
+        self, joining: _Joining, joined: JoinedRows, way: LoadMethod
+    ) -> Sequence[pa.Table]:
         """Make the joined rows all there is in the range, and of the touched keys.
 
         Returns the keys of rows elsewhere that had to go for their unique values.
@@ -203,16 +205,16 @@ class MySqlJoinSink:
             return self._replace_keys(joining, joined, way)
         writer = self._rows.writer_of(split)
         condition = range_predicate(split.key_columns, split.keys)
-        if way is not Way.AGAIN and joined.touched is None:
+        if way is not LoadMethod.AGAIN and joined.touched is None:
             unlike = unlike_rows(self._session, plan, condition, joined.rows, self._rows.zero_dates)
             if unlike is not None:
                 writer.delete_keys(unlike.stale)
-                writer.write([unlike.missing], WriteMode.INSERT, load=way is Way.LOAD)
+                writer.write([unlike.missing], WriteMode.INSERT, load=way is LoadMethod.LOAD)
                 return ()
         writer.delete_where(condition)
         if joined.touched is not None:
             writer.delete_keys(joined.touched)
-        freed = self._free(joining, joined, split.keys) if way is Way.AGAIN else ()
+        freed = self._free(joining, joined, split.keys) if way is LoadMethod.AGAIN else ()
         self._rows.write(split, joined.rows, way)
         return freed
 
@@ -221,23 +223,25 @@ class MySqlJoinSink:
         plan = self._rows.plan_of(joining.split)
         return free_values(self._session, plan, joined.rows, within=joining.within, kept=ranges)
 
-    def _replace_keys(self, joining: _Joining, joined: JoinedRows, way: Way) -> Sequence[pa.Table]:
+    def _replace_keys(
+        self, joining: _Joining, joined: JoinedRows, way: LoadMethod
+    ) -> Sequence[pa.Table]:
         """Make the joined rows all there is of their keys, and of the touched ones."""
         split, plan = joining.split, self._rows.plan_of(joining.split)
         writer, key = self._rows.writer_of(split), list(plan.schema.primary_key)
         if joined.touched is not None:  # first: what is deleted here may be another spelling
             writer.delete_keys(_without(joined.touched, joined.rows, key))
         unlike = None
-        if way is not Way.AGAIN and not split.listed:
+        if way is not LoadMethod.AGAIN and not split.listed:
             condition, zero_dates = split_predicate(split), self._rows.zero_dates
             unlike = unlike_rows(self._session, plan, condition, joined.rows, zero_dates)
         if unlike is not None:
             writer.delete_keys(unlike.missing.select(key))
-            writer.write([unlike.missing], WriteMode.INSERT, load=way is Way.LOAD)
+            writer.write([unlike.missing], WriteMode.INSERT, load=way is LoadMethod.LOAD)
             return ()
         for batch in joined.rows.batches():
             writer.delete_keys(batch.select(key))
-        freed = self._free(joining, joined) if way is Way.AGAIN else ()
+        freed = self._free(joining, joined) if way is LoadMethod.AGAIN else ()
         self._rows.write(split, joined.rows, way)
         return freed
 

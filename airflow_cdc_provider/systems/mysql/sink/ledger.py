@@ -47,9 +47,9 @@ from airflow_cdc_provider.core.errors import (
 )
 from airflow_cdc_provider.core.hand_off_check import Report, require_may_hand_off
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.many_records import without_collecting
+from airflow_cdc_provider.core.idle_log import IdleRange
+from airflow_cdc_provider.core.many_records import gc_paused
 from airflow_cdc_provider.core.positions import LogPosition
-from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport, split_id
 from airflow_cdc_provider.core.stopped_tables import StoppedTable, rejoined, stopped_in
@@ -205,7 +205,7 @@ class MySqlLedger:
             f"SELECT split, report, table_name, number FROM {LEDGER}.finished_split "
             f"WHERE {self._mine} ORDER BY table_name, number"
         )
-        with without_collecting():
+        with gc_paused():
             return [_report_of(row) for row in rows if split_id(*row[2:]) not in but]
 
     # --- stream -------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ class MySqlLedger:
         """Return where each table was changed last, or handed off."""
         return change_counts.read_last_changes(self._session, self._owner)
 
-    def pass_over(self, quiet: QuietLog) -> None:
+    def pass_over(self, quiet: IdleRange) -> None:
         """Move every writer slot over log that holds nothing for the sink; never back.
 
         The time of the last commit stays: with it the lag of the last change is told.

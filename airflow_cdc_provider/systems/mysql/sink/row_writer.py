@@ -27,6 +27,11 @@ from airflow_cdc_provider.core.errors import CdcError, IntegrityError, RowRefuse
 from airflow_cdc_provider.core.identifiers import TableId, quote_table
 from airflow_cdc_provider.core.table_schema import Column
 from airflow_cdc_provider.systems.mysql.server.connection import StatementOutcome
+from airflow_cdc_provider.systems.mysql.sink.enum_zero import (
+    enums_of,
+    no_members_of,
+    without_no_members,
+)
 from airflow_cdc_provider.systems.mysql.sink.insert_statements import (
     InsertStatements,
     RowValues,
@@ -35,11 +40,6 @@ from airflow_cdc_provider.systems.mysql.sink.insert_statements import (
     WriteMode,
     delete_head,
     shown_key,
-)
-from airflow_cdc_provider.systems.mysql.sink.no_members import (
-    enums_of,
-    no_members_of,
-    without_no_members,
 )
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 from airflow_cdc_provider.systems.mysql.wire.load_text import LoadText, load_rows

@@ -22,16 +22,16 @@ from airflow_cdc_provider.columns.sink_port import Owner
 from airflow_cdc_provider.core.codec import position_from_json
 from airflow_cdc_provider.core.errors import CdcError, SinkUnreachableError, only_of
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.positions import LogPosition
-from airflow_cdc_provider.core.quiet_log import QuietLog
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.row_counts import RowCounts, added
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.engine.stream.selection import (
     FewWork,
     Selection,
+    TableBatch,
     TableWork,
-    Work,
 )
 from airflow_cdc_provider.engine.stream.slots import part_of
 from airflow_cdc_provider.systems.mysql.sink import change_counts, ledger, stopped_rows
@@ -63,7 +63,7 @@ class SlotOutcome:
     committed_us: int = 0
     stopped_by: CdcError | None = None
     """The stream ends here: a statement changed a captured table, or may have."""
-    passed_over: QuietLog | None = None
+    passed_over: IdleRange | None = None
     """The batch, if nothing of it was committed because it holds nothing for the sink."""
 
     @property
@@ -258,7 +258,7 @@ class SlotWriter:
 
     # --- rows ---------------------------------------------------------------------------------
 
-    def _write(self, work: Work) -> None:
+    def _write(self, work: TableBatch) -> None:
         for table in work.tables:
             mine = part_of(table, self._slot, self._slots)
             if not len(mine.merged):
@@ -268,7 +268,7 @@ class SlotWriter:
 
     def _statements_of(
         self, selection: Selection, left: _Committed
-    ) -> tuple[Work | FewWork, list[RowStatement] | None]:
+    ) -> tuple[TableBatch | FewWork, list[RowStatement] | None]:
         """Return what a batch leaves to do, and the statements that do it, if there are such."""
         few = selection.few_work(left.position, left.stream) if self._slots == 1 else None
         rows = None if few is None else self._few_statements(few)
@@ -291,7 +291,7 @@ class SlotWriter:
             statements += some
         return statements
 
-    def _row_statements(self, work: Work) -> list[RowStatement] | None:
+    def _row_statements(self, work: TableBatch) -> list[RowStatement] | None:
         """Return what writes the rows as SQL text; None if that is not the way for them."""
         mine = [part_of(table, self._slot, self._slots) for table in work.tables]
         if not is_small(mine):
@@ -358,7 +358,7 @@ class SlotWriter:
         return work.merged.upserts.select(list(work.plan.schema.primary_key))
 
 
-def _outcome(position: LogPosition, work: Work | FewWork) -> SlotOutcome:
+def _outcome(position: LogPosition, work: TableBatch | FewWork) -> SlotOutcome:
     return SlotOutcome(position, work.changes_of, work.transactions, work.committed_us)
 
 

@@ -21,12 +21,12 @@ from airflow_cdc_provider.core.splits import SnapshotSplit
 from airflow_cdc_provider.core.table_schema import Column
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.sink import writers
+from airflow_cdc_provider.systems.mysql.sink.enum_zero import enums_of
 from airflow_cdc_provider.systems.mysql.sink.insert_statements import RowValues, WriteMode
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import create_ledger
-from airflow_cdc_provider.systems.mysql.sink.no_members import enums_of
 from airflow_cdc_provider.systems.mysql.sink.row_writer import RowWriter
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
-from airflow_cdc_provider.systems.mysql.sink.table_looks import TableLooks
+from airflow_cdc_provider.systems.mysql.sink.table_drift import TableLooks
 from airflow_cdc_provider.systems.mysql.wire.load_text import LoadText, load_chunk, load_rows
 from airflow_cdc_provider.systems.mysql.wire.parameters import chunk_parameters, row_parameters
 from airflow_cdc_provider.systems.mysql.wire.text_protocol import TextChunk
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Way(Enum):
+class LoadMethod(Enum):
     """How a split's rows are written."""
 
     LOAD = auto()
@@ -79,9 +79,11 @@ class SplitRowWriter:
         self._looks.require_as_planned(self._plans[table])
 
     @property
-    def first_way(self) -> Way:
-        """The way to try first; `Way.AGAIN` is the other one."""
-        return Way.LOAD if self._session.capabilities.takes_local_files else Way.INSERT
+    def first_way(self) -> LoadMethod:
+        """The way to try first; `LoadMethod.AGAIN` is the other one."""
+        return (
+            LoadMethod.LOAD if self._session.capabilities.takes_local_files else LoadMethod.INSERT
+        )
 
     def writer_of(self, split: SnapshotSplit) -> RowWriter:
         """Return what writes to a split's table."""
@@ -89,7 +91,7 @@ class SplitRowWriter:
         columns, key = plan.schema.copied_columns, key_columns(plan.schema)
         return RowWriter(self._session, plan.sink_table, columns, key)
 
-    def write(self, split: SnapshotSplit, rows: SplitRows, way: Way) -> None:
+    def write(self, split: SnapshotSplit, rows: SplitRows, way: LoadMethod) -> None:
         """Write all rows, none of which is there; less than all is an error."""
         plan = self.plan_of(split)
         stored = self._write(split, rows, way)
@@ -101,14 +103,14 @@ class SplitRowWriter:
                 remedy="read the split again; if it stays, report this",
             )
 
-    def _write(self, split: SnapshotSplit, rows: SplitRows, way: Way) -> int:
+    def _write(self, split: SnapshotSplit, rows: SplitRows, way: LoadMethod) -> int:
         columns = self.plan_of(split).schema.copied_columns
         writer = self.writer_of(split)
         # what is no member of an ENUM is found in columns only
-        in_columns = way is Way.AGAIN and bool(enums_of(columns))
+        in_columns = way is LoadMethod.AGAIN and bool(enums_of(columns))
         if in_columns or rows.native_chunks() is None:
-            return writer.write(rows.batches(), WriteMode.INSERT, load=way is Way.LOAD)
-        if way is Way.LOAD:
+            return writer.write(rows.batches(), WriteMode.INSERT, load=way is LoadMethod.LOAD)
+        if way is LoadMethod.LOAD:
             return writer.load(
                 _rewritten(
                     rows,

@@ -29,7 +29,7 @@ from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.sink import ledger, writers
 from airflow_cdc_provider.systems.mysql.sink.row_writer import LoadDoubtedError
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
-from airflow_cdc_provider.systems.mysql.sink.split_row_writer import SplitRowWriter, Way
+from airflow_cdc_provider.systems.mysql.sink.split_row_writer import LoadMethod, SplitRowWriter
 
 
 class MySqlSplitSink:
@@ -66,7 +66,7 @@ class MySqlSplitSink:
     def _publish_alone(self, split: SnapshotSplit, rows: SplitRows, report: SplitReport) -> None:
         is_empty = [self._holds_nothing(split)]  # of the first try
 
-        def publish(way: Way) -> None:
+        def publish(way: LoadMethod) -> None:
             delete = not (is_empty and is_empty.pop())
             self._publish(split, rows, report, way, delete=delete)
 
@@ -74,7 +74,7 @@ class MySqlSplitSink:
             self._session.transaction(lambda: publish(self._rows.first_way))
         except (LoadDoubtedError, RowRefusedError):
             # by INSERT, which names the row, and on a range that was deleted in any case
-            self._session.transaction(lambda: publish(Way.AGAIN))
+            self._session.transaction(lambda: publish(LoadMethod.AGAIN))
 
     def _holds_nothing(self, split: SnapshotSplit) -> bool:
         """Tell whether a DELETE of the split's range would neither find a row nor wait for one."""
@@ -91,7 +91,7 @@ class MySqlSplitSink:
         split: SnapshotSplit,
         rows: SplitRows,
         report: SplitReport,
-        way: Way,
+        way: LoadMethod,
         *,
         delete: bool,
     ) -> None:

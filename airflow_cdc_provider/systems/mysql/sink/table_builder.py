@@ -42,7 +42,12 @@ from airflow_cdc_provider.systems.mysql.dialect.table_ddl import (
 from airflow_cdc_provider.systems.mysql.dialect.table_match import mismatches
 from airflow_cdc_provider.systems.mysql.server.connection import Role
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
-from airflow_cdc_provider.systems.mysql.sink import ledger, needed_keys, table_looks, writers
+from airflow_cdc_provider.systems.mysql.sink import (
+    foreign_key_indexes,
+    ledger,
+    table_drift,
+    writers,
+)
 from airflow_cdc_provider.systems.mysql.sink.foreign_key_checks import add_foreign_key
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import create_ledger
 from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
@@ -102,7 +107,7 @@ class MySqlTableBuilder:
 
     def drifted(self, plans: Sequence[TablePlan]) -> tuple[TableDrift, ...]:
         """Return the tables that may alter or refuse rows by now: somebody has changed them."""
-        return table_looks.drifted(self._session, self._owner, plans)
+        return table_drift.drifted(self._session, self._owner, plans)
 
     def columns(self, plan: TablePlan) -> frozenset[str]:
         """Return the columns that the sink's table has, in lower case; none without a table."""
@@ -242,7 +247,7 @@ class MySqlTableBuilder:
             self._without_keys(f"ALTER TABLE {table} {', '.join(drops)}", plan)
 
     def _without_keys(self, statement: str, plan: TablePlan) -> None:
-        needed_keys.execute_without(self._session, statement, plan, self._plans)
+        foreign_key_indexes.execute_without(self._session, statement, plan, self._plans)
 
     def _constraints(self, table: TableId) -> set[str]:
         """Return the names of a table's unique and foreign keys, in lower case."""

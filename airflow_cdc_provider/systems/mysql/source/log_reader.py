@@ -33,7 +33,7 @@ import numpy as np
 from airflow_cdc_provider.columns.byte_views import ByteViews
 from airflow_cdc_provider.columns.changes import ChangeBatch
 from airflow_cdc_provider.columns.numpy_types import IntArray
-from airflow_cdc_provider.core.history import Held
+from airflow_cdc_provider.core.history import AppliedThrough
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.table_picks import NO_PICKS, TablePicks
@@ -56,17 +56,17 @@ from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition, own
 from airflow_cdc_provider.systems.mysql.server.capabilities import read_capabilities
 from airflow_cdc_provider.systems.mysql.server.connection import connect
-from airflow_cdc_provider.systems.mysql.source.earlier_log import (
+from airflow_cdc_provider.systems.mysql.source.event_framing import rotation_target
+from airflow_cdc_provider.systems.mysql.source.log_files import log_end
+from airflow_cdc_provider.systems.mysql.source.log_fingerprint import KnownLog
+from airflow_cdc_provider.systems.mysql.source.log_transport import LogTransport
+from airflow_cdc_provider.systems.mysql.source.statement_reach import StatementReach
+from airflow_cdc_provider.systems.mysql.source.xa_lookup import (
     NO_SERVER_ID,
     EarlierLog,
     WithoutRows,
     log_files,
 )
-from airflow_cdc_provider.systems.mysql.source.event_framing import rotation_target
-from airflow_cdc_provider.systems.mysql.source.known_log import KnownLog
-from airflow_cdc_provider.systems.mysql.source.log_files import log_end
-from airflow_cdc_provider.systems.mysql.source.log_transport import LogTransport
-from airflow_cdc_provider.systems.mysql.source.statement_reach import StatementReach
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.core.endpoint import Endpoint
@@ -97,7 +97,7 @@ class LogReader:
         schemas: SchemaSource = no_schema,
         prepared_as_committed: bool = False,
         before: PreparedBefore | None = None,
-        held: Sequence[Held] = (),
+        held: Sequence[AppliedThrough] = (),
         every_statement: bool = False,
         picks: TablePicks = NO_PICKS,
         facts: Collection[str] = (),

@@ -24,7 +24,7 @@ from airflow_cdc_provider.core.errors import (
     LogPurgedError,
     SourceIdentityError,
 )
-from airflow_cdc_provider.core.history import Held
+from airflow_cdc_provider.core.history import AppliedThrough
 from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet, MariaDbGtidPosition
 from airflow_cdc_provider.systems.mysql.positions.position import (
     FIRST_EVENT,
@@ -34,7 +34,7 @@ from airflow_cdc_provider.systems.mysql.positions.position import (
     MySqlPosition,
 )
 from airflow_cdc_provider.systems.mysql.server.connection import query
-from airflow_cdc_provider.systems.mysql.source.lineage import (
+from airflow_cdc_provider.systems.mysql.source.gtid_history import (
     COMMIT_WAIT_S,
     beyond_the_end,
     check_history,
@@ -69,7 +69,7 @@ def check_start(
     capabilities: Capabilities,
     wanted: MySqlPosition,
     *,
-    held: Sequence[Held] = (),
+    held: Sequence[AppliedThrough] = (),
     commit_wait_s: float = COMMIT_WAIT_S,
 ) -> LogStart:
     """Tell how this server can go on from `wanted`, or raise what stands against it.

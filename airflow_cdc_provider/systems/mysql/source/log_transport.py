@@ -30,7 +30,7 @@ from airflow_cdc_provider.core.errors import (
     LogPurgedError,
     SourceUnreachableError,
 )
-from airflow_cdc_provider.core.history import Held
+from airflow_cdc_provider.core.history import AppliedThrough
 from airflow_cdc_provider.systems.mysql.binlog.event_chunks import EventChunk
 from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet
 from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition
@@ -63,7 +63,7 @@ class LogTransport:
         *,
         server_id: int,
         start: MySqlPosition,
-        held: Sequence[Held] = (),
+        held: Sequence[AppliedThrough] = (),
         heartbeat_s: float = 1.0,
         silence_s: float = 30.0,
         with_queries: bool = False,

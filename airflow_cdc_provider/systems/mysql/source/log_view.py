@@ -20,13 +20,13 @@ from airflow_cdc_provider.systems.mysql.positions.position import (
 )
 from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities, read_capabilities
 from airflow_cdc_provider.systems.mysql.server.connection import connect, query
+from airflow_cdc_provider.systems.mysql.source.log_events import told_events
 from airflow_cdc_provider.systems.mysql.source.log_files import LogFiles
 from airflow_cdc_provider.systems.mysql.source.log_start import check_start
 from airflow_cdc_provider.systems.mysql.source.log_window import (
     events_around,
     logged_events,
 )
-from airflow_cdc_provider.systems.mysql.source.told_events import told_events
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.core.endpoint import Endpoint

@@ -20,7 +20,7 @@ from airflow_cdc_provider.systems.mysql.positions.gtid import (
 )
 from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition
 from airflow_cdc_provider.systems.mysql.server.connection import query
-from airflow_cdc_provider.systems.mysql.source.lineage import known_to_mariadb
+from airflow_cdc_provider.systems.mysql.source.gtid_history import known_to_mariadb
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities

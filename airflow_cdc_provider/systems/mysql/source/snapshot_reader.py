@@ -42,7 +42,7 @@ from airflow_cdc_provider.core.errors import (
     SplitTooBigError,
     TableChangedError,
 )
-from airflow_cdc_provider.core.history import Held
+from airflow_cdc_provider.core.history import AppliedThrough
 from airflow_cdc_provider.core.identifiers import TableId, quote_identifier, quote_table
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.ports import PhaseListener, SilentListener
@@ -63,9 +63,9 @@ from airflow_cdc_provider.systems.mysql.positions.position import (
 from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities, read_capabilities
 from airflow_cdc_provider.systems.mysql.server.connection import RawConnection, connect, query
 from airflow_cdc_provider.systems.mysql.server.introspection import create_statement, read_schema
-from airflow_cdc_provider.systems.mysql.source.known_log import imprint_at, require_known
-from airflow_cdc_provider.systems.mysql.source.lineage import check_history
+from airflow_cdc_provider.systems.mysql.source.gtid_history import check_history
 from airflow_cdc_provider.systems.mysql.source.log_files import log_end
+from airflow_cdc_provider.systems.mysql.source.log_fingerprint import imprint_at, require_known
 from airflow_cdc_provider.systems.mysql.source.log_reader import LogReader
 from airflow_cdc_provider.systems.mysql.source.log_tail import LogTail
 from airflow_cdc_provider.systems.mysql.source.split_log import (
@@ -125,7 +125,7 @@ class SnapshotReader:
         self._listener = listener or SilentListener()
         self._session: _Session | None = None
         self._last_low: MySqlPosition | None = None
-        self._last_read: Held | None = None
+        self._last_read: AppliedThrough | None = None
         self._begun: dict[str, Imprint | None] = {}
         """Imprints of files that say when they were begun; for as long as a session lasts."""
         self._settled: dict[str, BinlogPosition] = {}
@@ -208,7 +208,7 @@ class SnapshotReader:
         elif watermarks.settled is not None:
             self._settled[split.split_id] = watermarks.settled
         high = self._identified(high)
-        self._last_read = Held(split.split_id, high)
+        self._last_read = AppliedThrough(split.split_id, high)
         report = SplitReport(
             split_id=split.split_id,
             low=low,

@@ -17,7 +17,7 @@ from pymysqlreplication.row_event import (
 from airflow_cdc_provider.columns.changes import Op
 from airflow_cdc_provider.systems.mysql.binlog.events.event_types import EventType
 from airflow_cdc_provider.systems.mysql.binlog.events.frames import FrameReader
-from airflow_cdc_provider.systems.mysql.source.told_events import library_event
+from airflow_cdc_provider.systems.mysql.source.log_events import library_event
 from tests.systems.mysql.binlog.captured import CapturedLog
 from tests.systems.mysql.binlog.log_file import read_file
 

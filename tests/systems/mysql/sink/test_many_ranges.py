@@ -13,7 +13,7 @@ import pytest
 from airflow_cdc_provider.core import codec
 from airflow_cdc_provider.core.errors import IntegrityError
 from airflow_cdc_provider.core.identifiers import TableId
-from airflow_cdc_provider.core.quiet_log import QuietLog
+from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.splits import FinishedSplit
 from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
 from airflow_cdc_provider.systems.mysql.sink.ledger import MySqlLedger
@@ -103,7 +103,7 @@ def test_a_table_that_was_consistent_before_it_was_written_so_can_change_its_key
     """Its ranges are of no use then, and the log has other names."""
     stream = ranges(3, 4)
     world.ledger.store_stream(stream)
-    world.ledger.pass_over(QuietLog(stream.start, place_of(5), only_ledgers=False))
+    world.ledger.pass_over(IdleRange(stream.start, place_of(5), only_ledgers=False))
     assert len(world.ledger.stream().inconsistent) == 2
     (first, *_) = plans_of(3)
     world.ledger.change_tables(added={TableId("shop", "later"): place_of(5)})
@@ -130,7 +130,7 @@ def test_a_commit_logs_its_position_and_not_the_split_of_many_ranges(
     assert size > 150_000
     before = logged(world.server)
     for number in (1, 2, 3):
-        world.ledger.pass_over(QuietLog(stream.start, place_of(number), only_ledgers=False))
+        world.ledger.pass_over(IdleRange(stream.start, place_of(number), only_ledgers=False))
         stream = world.ledger.stream()
     assert 0 < logged(world.server) - before < 3 * 4_000
 

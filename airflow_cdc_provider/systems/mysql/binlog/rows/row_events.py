@@ -27,7 +27,7 @@ from airflow_cdc_provider.systems.mysql.binlog.rows.absent_rows import absent_ro
 from airflow_cdc_provider.systems.mysql.binlog.rows.cell_values import decode_cells
 from airflow_cdc_provider.systems.mysql.binlog.rows.few_rows import FewRows
 from airflow_cdc_provider.systems.mysql.binlog.rows.partial_updates import whole_updates
-from airflow_cdc_provider.systems.mysql.binlog.rows.row_walk import Images, RowLayout, Side
+from airflow_cdc_provider.systems.mysql.binlog.rows.row_walk import CellSide, Images, RowLayout
 from airflow_cdc_provider.systems.mysql.binlog.rows.system_versions import current_changes
 from airflow_cdc_provider.systems.mysql.binlog.rows.table_map import TableMap
 from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates, arrow_schema
@@ -151,13 +151,13 @@ class TableDecoder:
         """Decode both sides, in one go if there are rows on both: a step costs more than a cell."""
         count = len(before)
         if not (before >= 0).any():
-            return absent_rows(self.schema, count), self._rows(Side(data, images, after))
+            return absent_rows(self.schema, count), self._rows(CellSide(data, images, after))
         if not (after >= 0).any():
-            return self._rows(Side(data, images, before)), absent_rows(self.schema, count)
-        both = self._rows(Side(data, images, np.concatenate([before, after])))
+            return self._rows(CellSide(data, images, before)), absent_rows(self.schema, count)
+        both = self._rows(CellSide(data, images, np.concatenate([before, after])))
         return both.slice(0, count), both.slice(count)
 
-    def _rows(self, side: Side) -> pa.RecordBatch:
+    def _rows(self, side: CellSide) -> pa.RecordBatch:
         arrays = []
         wires = self.map.wires
         for cells, wire, column, wanted, policy in zip(

@@ -196,7 +196,7 @@ class Cells:
     """True where there is no value; the offset is then any readable one."""
 
 
-class Side:
+class CellSide:
     """The before or the after rows among images, `chosen` in log order; -1 is no row at all."""
 
     def __init__(self, data: ByteViews, images: Images, chosen: IntArray) -> None:

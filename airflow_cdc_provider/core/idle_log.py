@@ -1,0 +1,51 @@
+"""Log that was read and holds nothing for the sink, so that nothing of it has to be committed.
+
+Each commit moves the sink's ledger. Where sink and source are one server, or where pipelines go
+round, that is new log to read: committed again, it would never end. So a batch without changes is
+passed over. That a stretch of the log holds nothing is true of the log whoever reads it: a batch
+that begins behind such a stretch follows on a ledger that stands at its beginning, and the ledger
+may move to its end at any time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_cdc_provider.core.errors import IncomparablePositionsError
+from airflow_cdc_provider.core.positions import LogPosition
+
+
+@dataclass(frozen=True, slots=True)
+class IdleRange:
+    """A stretch of the log between two boundaries that holds no change of the pipeline's tables."""
+
+    start: LogPosition
+    end: LogPosition
+    only_ledgers: bool
+    """It holds commits of pipelines' ledgers and nothing else."""
+
+    def then(self, other: IdleRange) -> IdleRange:
+        """Return all that is known to be quiet, once `other` was read behind this."""
+        if not (_reaches(self.end, other.start) and _reaches(other.start, self.start)):
+            return other
+        only_ledgers = self.only_ledgers and other.only_ledgers
+        return IdleRange(self.start, other.end, only_ledgers)
+
+    def leads(self, position: LogPosition, to: LogPosition) -> bool:
+        """Tell whether nothing between a position and a later one is missing at the former."""
+        return _reaches(position, self.start) and _reaches(self.end, to)
+
+    def moves(self, position: LogPosition) -> bool:
+        """Tell whether a ledger at `position` may move on to the end, and is not there yet."""
+        return self.leads(position, self.end) and not _reaches(position, self.end)
+
+    def leaves_file(self, position: LogPosition) -> bool:
+        """Tell whether the log's file at `position` is one that the server may purge by now."""
+        return position.may_be_purged(self.end)
+
+
+def _reaches(position: LogPosition, other: LogPosition) -> bool:
+    try:
+        return position == other or position.covers(other)
+    except IncomparablePositionsError:
+        return False

@@ -1,0 +1,115 @@
+"""What the threads of a stream job tell each other."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from airflow_cdc_provider.columns.sink_port import StreamCounts
+from airflow_cdc_provider.core.codec import quiet_log_from_json
+from airflow_cdc_provider.core.errors import CdcError, FencedError
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.idle_log import IdleRange
+from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.stopped_tables import StoppedTable
+from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.engine.stream.idle_commits import IdleCommits
+
+_STEADY_S = 5.0
+ERROR = "error"
+"""The kind of a row that tells why a micro-batch of Spark's failed."""
+
+
+@dataclass(slots=True)
+class Following:
+    """What the threads of a stream job tell each other."""
+
+    tables: frozenset[TableId] = frozenset()
+    """Those that the stream owns, by the sink's ledger."""
+    bound: LogPosition | None = None
+    """Where a bounded run ends."""
+    ending: threading.Event = field(default_factory=threading.Event)
+    """Set when asked to stop, to begin again, or when fenced."""
+    is_again: bool = False
+    """To begin again, from the ledger and with what the state store then knows of the tables."""
+    changing: threading.RLock = field(default_factory=threading.RLock)
+    """Held while a table's definition is changed, and while rows that were read again join."""
+    passed_over: IdleCommits = field(default_factory=IdleCommits)
+    error: CdcError | None = None
+    """Of the micro-batch that failed last, or the fencing."""
+    carries_out: bool = False
+    """A bounded run ends once what was asked of the pipeline is done."""
+    coming_back: frozenset[TableId] = frozenset()
+    """Stopped tables that are read beside the stream, to come back."""
+    caught_up: frozenset[TableId] = frozenset()
+    """Those of them that have come to the end of the log."""
+    stopped: tuple[StoppedTable, ...] = ()
+    """Tables that the stream leaves alone, when the ledger was last read."""
+    on_coming: Callable[[Sequence[TableId]], None] = lambda _: None
+    """Hears the names of tables that came at the source, captured ones too."""
+    before: StreamCounts | None = None
+    """What earlier runs had committed; None until this one has begun."""
+    committed: tuple[StreamSplit, StreamCounts] | None = None
+    """What the ledger had when it was last read."""
+    began_s: float | None = None
+    """When the try that is under way began, by the monotonic clock; None while none is."""
+
+    def end(self, fenced: FencedError | None) -> None:
+        """Ask the follower to end."""
+        self.error = fenced or self.error
+        self.ending.set()
+
+    def begin_again(self) -> None:
+        """Ask the follower to end, and to be opened anew."""
+        self.is_again = True
+        self.ending.set()
+
+    def again(self) -> Following:
+        """Return what the next one begins with."""
+        return Following(
+            bound=self.bound,
+            carries_out=self.carries_out,
+            coming_back=self.coming_back,
+            caught_up=self.caught_up,
+            before=self.before,
+        )
+
+    def goes_on(self) -> bool:
+        """Tell whether the try that is under way has not failed for a while."""
+        began_s = self.began_s
+        return began_s is not None and time.monotonic() - began_s > _STEADY_S
+
+    @property
+    def has_end(self) -> bool:
+        """Tell whether the run ends by itself, at a bound that is known or will be."""
+        return self.carries_out or self.bound is not None
+
+    @property
+    def fenced(self) -> FencedError | None:
+        return self.error if isinstance(self.error, FencedError) else None
+
+    def note(self, applied: Iterable[tuple[str, str]]) -> int:
+        """Take in what Spark's workers said of a micro-batch; its error is raised.
+
+        Returns how many changes were applied.
+        """
+        changes = 0
+        for kind, body in applied:
+            form = json.loads(body)
+            if kind == ERROR:
+                self.error = CdcError.from_json(form)
+                raise self.error
+            self.note_applied(
+                quiet_log_from_json(form["quiet"]), tuple(map(TableId.parse, form["coming"]))
+            )
+            changes += form["changes"]
+        return changes
+
+    def note_applied(self, quiet: IdleRange | None, coming: Sequence[TableId]) -> None:
+        """Take in what was passed over by now, and which tables the log says have come."""
+        self.passed_over.log = quiet
+        if coming:
+            self.on_coming(coming)

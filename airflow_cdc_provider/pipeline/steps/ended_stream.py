@@ -1,0 +1,62 @@
+"""A stream that ended for good: nothing that only goes on may start.
+
+The log will always hold what such a stream ended with, so each new one would end at the same
+place, and until then look alive: tasks would be green, and assets told, on a sink that stands
+still. So every step that goes on asks here first. What a person may mend at a server, such as a
+missing privilege, is not met with this: there a new run simply tries again.
+"""
+
+from __future__ import annotations
+
+from airflow_cdc_provider.core.errors import CdcError, StreamEndedError, TableChangedError
+from airflow_cdc_provider.core.lifecycle import Phase
+from airflow_cdc_provider.core.records import PipelineState
+from airflow_cdc_provider.core.requests import RequestKind
+from airflow_cdc_provider.pipeline.run import Run
+from airflow_cdc_provider.state.desired_state import what_of
+
+_WAYS_ON = frozenset({RequestKind.REMOVE, RequestKind.DROP, RequestKind.RESET})
+
+
+def ended_with(run: Run) -> str:
+    """Return the error that the stream ended with for good, empty if there is none."""
+    state = run.store.pipeline(run.name)
+    if state is None or not _is_final(state) or not run.store.is_handed_off(run.name):
+        return ""
+    return "" if _is_to_be_mended(run) else state.error
+
+
+def require_not_ended(run: Run) -> None:
+    """Refuse to go on with a stream that would end at the same place again."""
+    error = ended_with(run)
+    if error:
+        raise StreamEndedError(
+            f"the stream of {run.name} ended, and would end there again: {what_of(error)}",
+            where=f"state of {run.name}",
+            risk="none: nothing was started; the sink stands still at its last commit",
+            remedy=way_on(run),
+        )
+
+
+def way_on(run: Run) -> str:
+    """Say what a person can do."""
+    told = CdcError.parse(ended_with(run))
+    if isinstance(told, TableChangedError) and told.remedy:
+        return told.remedy
+    return (
+        f"`reset` {run.loaded.path}, and the next run reads all tables again. If its cause is "
+        "gone, by a newer release of this product for instance, `resume` lets the next run go on "
+        "from the last commit"
+    )
+
+
+def _is_to_be_mended(run: Run) -> bool:
+    """Tell whether it is asked that tables leave or begin again: the next run does so first."""
+    return any(
+        request.kind in _WAYS_ON and not request.is_cancel_wanted
+        for request in run.store.table_requests(run.name)
+    )
+
+
+def _is_final(state: PipelineState) -> bool:
+    return state.phase is Phase.FAILED and CdcError.parse(state.error).ends_the_stream

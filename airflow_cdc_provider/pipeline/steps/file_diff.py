@@ -1,0 +1,181 @@
+"""What changed in the pipeline file since the plan was made.
+
+A plan says what is copied where, and rows are in the sink by it. What the file may change at any
+time is obeyed at the next start: readers, batches, writers, server ids, Spark. What would need the
+rows of the plan to be other ones is refused with its line: a route, what becomes of zero dates, and
+until the hand-off the kind of backfill and a table that is not picked any more. `reset` begins one
+table again as the file says now, or makes a new plan.
+
+Tables that are picked anew, or not any more, are what a run follows (`plan_sync`), unless the
+kind of sink takes no rows beside its stream. A table that appears at the source and fits a pattern
+that was in the file all along is not the file's doing, and stops nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.records import PlanOrigin
+from airflow_cdc_provider.core.requests import RequestKind
+from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
+from airflow_cdc_provider.pipeline.file.patterns import TablePattern, sink_table
+from airflow_cdc_provider.pipeline.file.problems import Path
+from airflow_cdc_provider.pipeline.run import Run
+from airflow_cdc_provider.pipeline.steps.sink import sink_of
+
+Found = tuple[Path, str, str]
+Copied = tuple[TableId, TableId]
+"""A table of the source, and the sink's table it is copied to."""
+_ANOTHER_NAME = "if this is another pipeline, give it another name; else "
+"""Only the sink's ledger knows the plan: it may be one of the same name, from elsewhere."""
+RESET = "or `reset`: the next run then reads all tables again, as the file says now"
+
+
+def require_unchanged(
+    run: Run, *, claimed: Iterable[Copied] = (), left_out: Iterable[TableId] = ()
+) -> None:
+    """Refuse the file if the plan there is does not do what it says.
+
+    `claimed` is what the sink's ledger says is copied where; it stands for a plan that the state
+    store does not know. `left_out` are tables that the file picks and the plan has not.
+    """
+    stored = {(table.table, table.plan.sink_table) for table in run.store.tables(run.name)}
+    origin = run.store.origin(run.name)
+    let_be = {*dropped(run), *run.held.begins, *_to_begin_again(run)}
+    kept = sorted(copied for copied in stored if copied[0] not in let_be)
+    alone = follows_file(run) and len(stored) > 1
+    found = list(_routes(run.loaded, kept, origin, alone=alone))
+    found += _routes(run.loaded, sorted(set(claimed) - stored), origin, fix=_ANOTHER_NAME)
+    if origin is not None:
+        handed_off = run.store.is_handed_off(run.name)
+        found += _settings(run.loaded, origin, handed_off=handed_off)
+        if not _joins(run):
+            found += _added(run.loaded, origin, picked_anew(run, left_out))
+    if found:
+        raise run.loaded.refusal(*found)
+
+
+def _to_begin_again(run: Run) -> tuple[TableId, ...]:
+    """Return the tables that are asked to begin again, as the file says then."""
+    asked = run.store.table_requests(run.name)
+    resets = (request.scope.tables for request in asked if request.kind is RequestKind.RESET)
+    return tuple(chain.from_iterable(resets))
+
+
+def follows_file(run: Run) -> bool:
+    """Tell whether single tables may come and go: a stream is there, and the sink can."""
+    return run.store.is_handed_off(run.name) and _joins(run)
+
+
+def dropped(run: Run) -> tuple[TableId, ...]:
+    """Return the tables of the plan that a run removes, because the file does not pick them.
+
+    If it picks none of the plan's any more, that is no change of single tables.
+    """
+    if not follows_file(run):
+        return ()
+    planned = [state.table for state in run.store.tables(run.name)]
+    folds = _folds(run.store.origin(run.name))
+    gone = tuple(table for table in planned if not _picks(run.loaded, table, folds))
+    return gone if len(gone) < len(planned) else ()
+
+
+def picked_anew(run: Run, left_out: Iterable[TableId]) -> tuple[TableId, ...]:
+    """Return those that the file did not pick when the plan was made."""
+    origin = run.store.origin(run.name)
+    if origin is None:
+        return ()
+    fold = origin.names_fold_case
+
+    def any_of(patterns: Iterable[str], table: TableId) -> bool:
+        return any(TablePattern.parse(p).matches(table, ignore_case=fold) for p in patterns)
+
+    return tuple(
+        table
+        for table in left_out
+        if not any_of(origin.tables, table) or any_of(origin.exclude, table)
+    )
+
+
+def _joins(run: Run) -> bool:
+    return sink_of(run).abilities.joins
+
+
+def _folds(origin: PlanOrigin | None) -> tuple[bool, ...]:
+    """How a plan of an earlier release compared names is not known: either will do."""
+    return (False, True) if origin is None else (origin.names_fold_case,)
+
+
+def _picks(loaded: LoadedPipeline, table: TableId, folds: Iterable[bool]) -> bool:
+    return any(loaded.model.picks(table, ignore_case=fold) for fold in folds)
+
+
+def _routes(
+    loaded: LoadedPipeline,
+    copied: Sequence[Copied],
+    origin: PlanOrigin | None,
+    *,
+    fix: str = "",
+    alone: bool = False,
+) -> Iterator[Found]:
+    """Yield what goes elsewhere, or nowhere; `alone`: a table may begin again by itself."""
+    model, folds = loaded.model, _folds(origin)
+    for source, sink in copied:
+        if not _picks(loaded, source, folds):
+            path = _where_dropped(loaded, source, ignore_case=folds[-1])
+            what = f"the plan copies {source} to {sink}, and the file does not pick it any more"
+            yield path, what, f"{fix}pick it again, {RESET}; the rows in {sink} stay"
+            continue
+        targets = [sink_table(source, model.sink.routes, ignore_case=fold) for fold in folds]
+        if sink not in targets:
+            path = ("sink", "route") if model.sink.route else ("sink",)
+            what = f"{source} goes to {targets[0]} now, and the plan copies it to {sink}"
+            way = (
+                f"or `reset` it with --table {source}: only that is read again" if alone else RESET
+            )
+            yield path, what, f"{fix}write the former route, {way}; the rows in {sink} stay"
+
+
+def _where_dropped(loaded: LoadedPipeline, table: TableId, *, ignore_case: bool) -> Path:
+    for number, pattern in enumerate(loaded.model.source.excluded):
+        if pattern.matches(table, ignore_case=ignore_case):
+            return "source", "exclude", number
+    return "source", "tables"
+
+
+def _settings(loaded: LoadedPipeline, origin: PlanOrigin, *, handed_off: bool) -> Iterator[Found]:
+    now = loaded.model.source.zero_dates
+    if now != origin.zero_dates:
+        yield (
+            ("source", "zero_dates"),
+            f"zero_dates is {now} now, and rows were copied under {origin.zero_dates}",
+            f"write zero_dates: {origin.zero_dates}, {RESET}",
+        )
+    backfill = loaded.model.snapshot.backfill
+    if backfill != origin.backfill and not handed_off:
+        was = str(origin.backfill).lower()
+        yield (
+            ("snapshot", "backfill"),
+            f"backfill is {str(backfill).lower()} now, and splits were read under {was}",
+            f"write backfill: {was} until the hand-off, {RESET}",
+        )
+
+
+def _added(
+    loaded: LoadedPipeline, origin: PlanOrigin, left_out: Iterable[TableId]
+) -> Iterator[Found]:
+    """Yield the tables that the file picks anew, for a sink that cannot take them alone."""
+    fold = origin.names_fold_case
+    for table in left_out:
+        at = (
+            number
+            for number, pattern in enumerate(loaded.model.source.patterns)
+            if pattern.matches(table, ignore_case=fold)
+        )
+        yield (
+            ("source", "tables", next(at, 0)),
+            f"{table} is picked now, and the plan does not copy it",
+            f"leave it out, make another pipeline for it, {RESET}",
+        )

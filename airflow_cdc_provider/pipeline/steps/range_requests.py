@@ -1,0 +1,394 @@
+"""What people ask of a pipeline that has rows: each request is checked, then stored.
+
+Nobody writes here. Whoever owns the pipeline carries requests out; where nobody does, whoever waits
+for one does the work itself. Asking again under the same id is harmless: it is the same request.
+"""
+
+from __future__ import annotations
+
+import difflib
+import getpass
+import os
+import re
+import socket
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack, closing, suppress
+from dataclasses import replace
+
+from airflow_cdc_provider.columns.verify_port import TablePair
+from airflow_cdc_provider.core.errors import (
+    NOTHING_CHANGED,
+    CdcError,
+    FencedError,
+    LeaseHeldError,
+    RefusedError,
+    RequestEndedError,
+    RequestWaitsError,
+    RetryableError,
+    TablesStoppedError,
+)
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.keys import Key, KeyRange, comparable
+from airflow_cdc_provider.core.lifecycle import LEFT_ALONE, Wanted
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStatus, Scope, new_id
+from airflow_cdc_provider.core.splits import Condition, Interval
+from airflow_cdc_provider.core.table_schema import TableSchema
+from airflow_cdc_provider.pipeline.run import Run, lease_is_live
+from airflow_cdc_provider.pipeline.steps.ended_stream import require_not_ended
+from airflow_cdc_provider.pipeline.steps.estimating import Estimate, estimate
+from airflow_cdc_provider.pipeline.steps.file_diff import require_unchanged
+from airflow_cdc_provider.pipeline.steps.sink import open_table_builder, sink_of, source_of
+
+_POLL_S = 0.5
+_BETWEEN_STEPS_US = 3_000_000
+"""An owner has its lease again within that time, while its run goes on."""
+_MOST_TRIES = 5
+"""So often the work may end without the request being closed."""
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+-]{0,63}")
+
+
+def resync_scope(
+    run: Run,
+    tables: Sequence[str] = (),
+    *,
+    from_key: str | None = None,
+    to_key: str | None = None,
+    where: str | None = None,
+) -> Scope:
+    """Return what is to be read again, all tables without a name; refuse what cannot be.
+
+    A key's parts are separated by commas; `to_key` is the first that is not read. None is an open
+    end, and the empty text is no key: whoever wrote it meant one. `where` is a condition in the
+    source's own SQL, on the columns of that one table.
+    """
+    plans = _plans(run)
+    named = tuple(_named(run, plans, name) for name in dict.fromkeys(tables)) or tuple(plans)
+    ranges: tuple[KeyRange, ...] = ()
+    is_part = from_key is not None or to_key is not None or where is not None
+    if is_part and (not tables or len(named) > 1):
+        raise _refused(
+            "a range of keys is one table's, and so is a condition",
+            "name that one table with --table",
+        )
+    schema = plans[named[0]].schema
+    if from_key is not None or to_key is not None:
+        ranges = (_range(run, schema, from_key, to_key),)
+    scope = Scope(named, ranges, None if where is None else _condition(run, schema, where))
+    _require_as_planned(run, [plans[table] for table in scope.tables])
+    return scope
+
+
+def ask_resync(
+    run: Run,
+    scope: Scope,
+    *,
+    request_id: str = "",
+    asked_by: str = "",
+    estimated: Estimate | None = None,
+    approve_above_rows: int | None = None,
+) -> Request:
+    """Ask for rows to be read again; everything is checked once more before it is stored.
+
+    Of an interval of a column it is a backfill. One that is about more rows than the file, or who
+    asks, allows unasked waits to be approved; what nobody estimated is estimated then.
+    """
+    if request_id and not _ID.fullmatch(request_id):
+        raise _refused(
+            f"{request_id[:80]!r} is no id of a request",
+            "write up to 64 letters, digits and . _ : + -, a letter or digit first",
+        )
+    kind = RequestKind.BACKFILL if isinstance(scope.chosen, Interval) else RequestKind.RESYNC
+    request = Request(
+        run.name,
+        request_id or new_id(kind.value),
+        kind,
+        scope,
+        asked_by or this_person(),
+        asked_us=run.store.now_us(),
+        estimated_rows=None if estimated is None else estimated.source_rows,
+    )
+    # one that is known is returned, or refused, whatever has become of its tables since
+    if run.store.request(run.name, request.request_id) is None:
+        plans = _plans(run)
+        _require_as_planned(run, [_planned(run, plans, table) for table in scope.tables])
+        _require_condition(run, scope)
+        most = smallest(run.model.requests.approve_above_rows, approve_above_rows)
+        request = _waiting_if_large(run, request, estimated, most)
+    return run.store.ask(request)
+
+
+def approve(run: Run, request_id: str, *, by: str = "") -> Request:
+    """Let a request begin that waits for it."""
+    before = known(run, request_id)
+    approved = run.store.approve_request(run.name, request_id)
+    if before.status is RequestStatus.WAITING:
+        run.store.tell(run.name, f"request {request_id} approved by {by or this_person()}")
+    return approved
+
+
+def smallest(*limits: int | None) -> int | None:
+    """Return the smallest of some limits; None is no limit."""
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _waiting_if_large(
+    run: Run, request: Request, estimated: Estimate | None, most: int | None
+) -> Request:
+    if most is None:
+        return request
+    estimated = estimated or estimate(run, request.scope)
+    status = RequestStatus.WAITING if estimated.is_above(most) else RequestStatus.ASKED
+    return replace(request, status=status, estimated_rows=estimated.source_rows)
+
+
+def planned_schema(run: Run, table: TableId) -> TableSchema:
+    """Return a table of the plan as it was planned."""
+    return _planned(run, _plans(run), table).schema
+
+
+def wait_for(
+    run: Run,
+    request_id: str,
+    work: Callable[[], object],
+    *,
+    on_tick: Callable[[Request], None] = lambda _: None,
+) -> Request:
+    """Wait until a request is done, or raise what became of it.
+
+    Where nobody owns the pipeline, `work` takes it over and carries out what waits.
+    """
+    tries = 0
+    while (request := known(run, request_id)).status.is_open:
+        on_tick(request)
+        if request.status.is_to_do and not is_at_work(run):
+            _require_not_paused(run, request)
+            if tries == _MOST_TRIES:
+                raise left(request)
+            tries += 1
+            # another one may be faster, or come in between: then it does the work
+            with suppress(LeaseHeldError, FencedError, TablesStoppedError):
+                work()
+        time.sleep(_POLL_S)
+    if request.status is not RequestStatus.DONE:
+        raise ended(request)
+    return request
+
+
+def _require_not_paused(run: Run, request: Request) -> None:
+    if run.store.ensure(run.name).wanted is Wanted.STOP:
+        raise RequestWaitsError(
+            f"request {request.request_id} is stored, and {run.name} is paused",
+            where=f"request of {request.scope}",
+            risk="none: it begins with the first run after `resume`",
+            remedy=f"`resume` {run.name} and run it; `cancel` gives the request up",
+        )
+
+
+def is_owned(run: Run) -> bool:
+    """Tell whether someone is at work on the pipeline."""
+    return lease_is_live(run, run.store.ensure(run.name))
+
+
+def is_at_work(run: Run) -> bool:
+    """Tell whether someone is at work, or was a moment ago.
+
+    Between two steps of its run an owner has given its lease back: who took the pipeline over then
+    would end that run.
+    """
+    state = run.store.ensure(run.name)
+    since_us = run.store.now_us() - state.updated_us
+    was_just_now = state.generation > 0 and 0 <= since_us < _BETWEEN_STEPS_US
+    return was_just_now or lease_is_live(run, state)
+
+
+def who_carries_out(run: Run, request: Request | None = None) -> str:
+    """Say who will do what is asked."""
+    if request is not None and request.status is RequestStatus.WAITING:
+        return (
+            f"it is about more than {run.model.requests.approve_above_rows:,} rows, and waits: "
+            f"`approve` lets it begin, `cancel` gives it up"
+        )
+    state = run.store.ensure(run.name)
+    if state.wanted is Wanted.STOP:
+        return f"{run.name} is paused: the first run after `resume` carries it out"
+    if lease_is_live(run, state):
+        return f"{state.owner} is at work on {run.name}, and carries it out"
+    return "nobody is at work: the next run carries it out, or give --wait to do it here"
+
+
+def this_person() -> str:
+    """Name who asks: the account of this process, and the machine."""
+    try:
+        account = getpass.getuser()
+    except (KeyError, OSError):  # a container may know no name for it
+        account = f"uid {os.getuid()}"
+    return f"{account} on {socket.gethostname()}"
+
+
+# --- what is checked -------------------------------------------------------------------------
+
+
+def _plans(run: Run) -> dict[TableId, TablePlan]:
+    """Return the plan's tables, of a pipeline that is fit for requests."""
+    if not run.store.is_handed_off(run.name):
+        raise _refused(
+            f"{run.name} has no rows to read again: its snapshot is not done",
+            "`run` it first, against the same state",
+        )
+    if not sink_of(run).abilities.joins:
+        raise _refused(
+            f"a sink of type {run.model.sink.type} takes no rows again: it keeps what it was given",
+            "`reset` and run: all tables are then read again",
+        )
+    require_not_ended(run)
+    require_unchanged(run)
+    return {state.table: state.plan for state in run.store.tables(run.name)}
+
+
+def _named(run: Run, plans: dict[TableId, TablePlan], name: str) -> TableId:
+    try:
+        table = TableId.parse(name)
+    except ValueError as error:
+        raise _refused(str(error), "write database.table") from None
+    return _planned(run, plans, table).schema.table
+
+
+def _planned(run: Run, plans: dict[TableId, TablePlan], table: TableId) -> TablePlan:
+    if table in plans:
+        return plans[table]
+    near = difflib.get_close_matches(str(table), map(str, plans), n=1, cutoff=0.7)
+    raise _refused(
+        f"{table} is not in the plan of {run.name}",
+        f"did you mean {near[0]}?" if near else "name a table as the source spells it",
+    )
+
+
+def _range(run: Run, schema: TableSchema, from_key: str | None, to_key: str | None) -> KeyRange:
+    if not comparable(schema.key_kinds):
+        raise _refused(
+            f"the order of {schema.table}'s key ({', '.join(schema.primary_key)}) is the server's "
+            "own, so a part of it cannot be read again",
+            "ask for the whole table",
+        )
+    start = _key(run, schema, "--from-key", from_key)
+    end = _key(run, schema, "--to-key", to_key)
+    if start is not None and end is not None and not start < end:
+        raise _refused(
+            f"no key of {schema.table} lies from {from_key} up to {to_key}",
+            "give the smaller key as --from-key; --to-key is not read itself",
+        )
+    return KeyRange(start, end)
+
+
+def _key(run: Run, schema: TableSchema, option: str, text: str | None) -> Key | None:
+    if text is None:
+        return None
+    try:
+        return source_of(run).key_of(schema, text.split(","))
+    except ValueError as error:
+        key = ", ".join(schema.primary_key)
+        raise _refused(
+            f"{option}: {error}", f"write the key ({key}) of {schema.table}, or its first parts"
+        ) from None
+
+
+def _condition(run: Run, schema: TableSchema, text: str) -> Condition:
+    try:
+        return source_of(run).condition_of(schema, text)
+    except ValueError as error:
+        raise _refused(
+            f"--where: {error}",
+            f"write one condition on columns of {schema.table}, as in a WHERE, of comparisons and "
+            "plain functions",
+        ) from None
+
+
+def _require_condition(run: Run, scope: Scope) -> None:
+    """Refuse a condition that one of the servers cannot judge."""
+    if not isinstance(scope.chosen, Condition):
+        return
+    (table,) = scope.tables
+    plan = {state.table: state.plan for state in run.store.tables(run.name)}[table]
+    _condition(run, plan.schema, scope.chosen.text)
+    with ExitStack() as stack:
+        source = stack.enter_context(closing(source_of(run).open_side()))
+        sink = stack.enter_context(closing(sink_of(run).open_side()))
+        definition = sink.definition(plan.sink_table)
+        if definition is None:  # what was compared just now is gone
+            raise _refused(f"{plan.sink_table} is not there", "bring the table back, and ask again")
+        pair = TablePair(plan.schema, definition)
+        for side in (source, sink):
+            side.table(pair).require(scope.chosen)
+
+
+def _require_as_planned(run: Run, plans: Sequence[TablePlan]) -> None:
+    """Refuse tables that are stopped, or not those that were planned, at the source or the sink."""
+    _require_flowing(run, {plan.schema.table for plan in plans})
+    with source_of(run).catalogue() as catalogue:
+        now = catalogue.schemas([plan.schema.table for plan in plans])
+    for planned in (plan.schema for plan in plans):
+        found = now.get(planned.table)
+        if found is None:
+            raise _refused(
+                f"{planned.table} is gone at the source",
+                "bring it back, or take it out of the file and `remove` it",
+            )
+        if not found.is_defined_as(planned):
+            raise _refused(
+                f"{planned.table} has another definition now than when it was planned",
+                "`run` the pipeline: its stream follows the change or says why not. Then ask "
+                "again; or `reset` with --table and run: that table alone is read, as it is now",
+            )
+    with closing(open_table_builder(run)) as builder:
+        builder.require_fit(plans)
+
+
+def _require_flowing(run: Run, tables: Collection[TableId]) -> None:
+    for state in run.store.tables(run.name):
+        if state.table in tables and state.phase in LEFT_ALONE:
+            why = CdcError.parse(state.error).what if state.error else "a person paused it"
+            raise _refused(
+                f"the stream leaves {state.table} alone: {why}",
+                f"`resume` with --table {state.table} brings it back; ask again then",
+            )
+
+
+def known(run: Run, request_id: str) -> Request:
+    """Return a request that was asked before."""
+    request = run.store.request(run.name, request_id)
+    if request is None:
+        raise _refused(
+            f"{run.name} has no request {request_id!r} any more",
+            "ask again; whoever dropped the pipeline dropped its requests, too",
+        )
+    return request
+
+
+def left(request: Request) -> RetryableError:
+    """Return the error of whoever waits for a request that nobody gets done."""
+    return RetryableError(
+        f"request {request.request_id} is still {request.status.value}, and nobody is at work",
+        where=f"request of {request.scope}",
+        risk="none: rows that were read again are right, the others are as they were",
+        remedy="`run` the pipeline: it goes on there",
+    )
+
+
+def ended(request: Request) -> RequestEndedError:
+    """Return the error of whoever waits for a request that did not end well."""
+    cause = CdcError.parse(request.error)
+    is_cancelled = request.status is RequestStatus.CANCELLED
+    why = f": {request.error if is_cancelled else cause.what}" if request.error else ""
+    return RequestEndedError(
+        f"request {request.request_id} {'was' if is_cancelled else 'has'} "
+        f"{request.status.value}{why}",
+        where=cause.where or f"request of {request.scope}",
+        risk=cause.risk or "none: rows that were read again are right, the others are as they were",
+        remedy=cause.remedy or "ask again under another id",
+    )
+
+
+def _refused(what: str, remedy: str) -> RefusedError:
+    return RefusedError(what, where="what is asked", risk=NOTHING_CHANGED, remedy=remedy)

@@ -1,0 +1,369 @@
+"""Single tables of a pipeline that streams: added, taken out, or begun again.
+
+The others are not read again. The stream first catches up with the log, without the tables in
+question. A table that is added, or begun again with the definition it has now, becomes the stream's
+at the position where the stream is then: changes behind that are applied, and its rows are read by
+a request beside the stream. Until then the ledger calls it unread, so that no lost request, no lost
+state store and no crash in between can make it look copied: `plan` asks for what is unread whenever
+nobody has, and refuses to go on without a table of the plan that is on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import closing, suppress
+
+from airflow_cdc_provider.columns.sink_port import SinkLedger
+from airflow_cdc_provider.core.errors import (
+    NOTHING_CHANGED,
+    RefusedError,
+    SnapshotRequiredError,
+    TablesStoppedError,
+)
+from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.records import TablePlan
+from airflow_cdc_provider.core.stream_split import StreamSplit
+from airflow_cdc_provider.engine.reconcile import reconcile
+from airflow_cdc_provider.engine.requests.unread import ask_for_unread
+from airflow_cdc_provider.pipeline.run import Run, take_over
+from airflow_cdc_provider.pipeline.steps.checking import require_addable
+from airflow_cdc_provider.pipeline.steps.claims import claim_tables, own_tables, release_tables
+from airflow_cdc_provider.pipeline.steps.ended_stream import require_not_ended
+from airflow_cdc_provider.pipeline.steps.file_diff import require_unchanged
+from airflow_cdc_provider.pipeline.steps.look_again import until_still
+from airflow_cdc_provider.pipeline.steps.servers import origin_now, require_sink
+from airflow_cdc_provider.pipeline.steps.sink import (
+    open_ledger,
+    open_table_builder,
+    open_targets,
+    require_log_goes_on,
+    sink_of,
+)
+from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up
+from airflow_cdc_provider.pipeline.steps.tables import (
+    Captured,
+    captured_tables,
+    require_keys,
+    require_separate,
+)
+
+_REMOVED = "not copied any more: "
+_EVENTS_READ = 1_000
+
+CatchUp = Callable[[Run], object]
+"""Brings the sink to the end of the source's log."""
+
+
+def add_tables(
+    run: Run,
+    tables: Collection[TableId] = (),
+    *,
+    may_go: Collection[TableId] = frozenset(),
+    reach: CatchUp | None = None,
+) -> tuple[TableId, ...]:
+    """Let the stream follow tables that the file picks and the plan has not; ask for their rows.
+
+    Without `tables` all of them. Those of `may_go` are left out where they are not at the source
+    any more. Returns those that were added; the next run reads them.
+    """
+    require_not_ended(run)
+
+    def pick(captured: Captured) -> tuple[TablePlan, ...]:
+        there = {plan.schema.table for plan in captured.plans}
+        left = [table for table in tables if table in there or table not in may_go]
+        return _to_add(run, captured, left) if left or not tables else ()
+
+    return _begin(run, pick, reach)
+
+
+def to_be_added(run: Run, tables: Collection[TableId] = ()) -> tuple[TableId, ...]:
+    """Return what `add_tables` would add, or refuse what it would; nothing is changed."""
+    require_not_ended(run)
+    _, begun = _looked_at(run, lambda captured: _to_add(run, captured, tables))
+    return tuple(plan.schema.table for plan in begun)
+
+
+def reset_tables(
+    run: Run, tables: Collection[TableId], *, reach: CatchUp | None = None
+) -> tuple[TableId, ...]:
+    """Begin tables of the plan again, as they are defined now; ask for their rows.
+
+    The way on from a stream that ended at a change of theirs, and to another route.
+    """
+    run.held.begins = frozenset(tables)
+    return _begin(run, lambda captured: _to_reset(run, captured, tables), reach)
+
+
+def to_be_reset(run: Run, tables: Collection[TableId]) -> tuple[TableId, ...]:
+    """Return what `reset_tables` would begin, or refuse what it would; nothing is changed."""
+    _, begun = _looked_at(run, lambda captured: _to_reset(run, captured, tables))
+    return tuple(plan.schema.table for plan in begun)
+
+
+def require_these_addable(run: Run, captured: Captured, tables: Collection[TableId]) -> None:
+    """Refuse tables that cannot be added, before anything is changed."""
+    _require_copyable(run, captured, _to_add(run, captured, tables))
+
+
+Pick = Callable[[Captured], tuple[TablePlan, ...]]
+"""Gives the plans of the tables in question, as the source has them now."""
+
+
+def _looked_at(run: Run, pick: Pick) -> tuple[Captured, tuple[TablePlan, ...]]:
+    """Refuse what cannot be begun, before anything is changed.
+
+    Tables may come, go and be altered meanwhile: then all is looked at again.
+    """
+    return until_still(lambda: _looked_at_once(run, pick))
+
+
+def _looked_at_once(run: Run, pick: Pick) -> tuple[Captured, tuple[TablePlan, ...]]:
+    _require_joins(run)
+    with closing(open_targets(run)) as targets:
+        require_unchanged(run, claimed=targets.routes())
+    if not run.store.is_handed_off(run.name):
+        raise _not_handed_off(run)
+    captured = captured_tables(run)
+    begun = pick(captured)
+    _require_copyable(run, captured, begun)
+    return captured, begun
+
+
+def _begin(run: Run, pick: Pick, reach: CatchUp | None = None) -> tuple[TableId, ...]:
+    """Let the stream catch up, then follow tables from there on, and ask for their rows."""
+    _, begun = _looked_at(run, pick)
+    if not begun:
+        return ()
+    with closing(open_ledger(run)) as ledger:
+        _own(run, ledger)
+        _require_goes_on(run, ledger)
+        ledger.change_tables(removed=[plan.schema.table for plan in begun])
+    with suppress(TablesStoppedError):  # others that stand still do not stand in the way
+        (reach or catch_up)(run)
+    with closing(open_ledger(run)) as ledger:
+        generation = _own(run, ledger)
+        # what the log holds behind the stream's position is the stream's: they are looked at now
+        captured, begun = _looked_at(run, pick)
+        if not begun:
+            return ()
+        origin = origin_now(run, captured)
+        require_sink(run, origin.sink, ledger.plan_id())
+        _claim(run, generation, begun, origin.sink)
+        names = tuple(plan.schema.table for plan in begun)
+        at = ledger.change_tables(removed=names).start
+        with closing(open_table_builder(run)) as builder:
+            builder.create_missing(begun)  # without the unique keys of what nobody streams
+        stream = ledger.change_tables(added=dict.fromkeys(names, at))
+        run.store.change_plan(run.name, generation, added=begun, origin=origin)
+        kept = [state.plan for state in run.store.tables(run.name)]
+        release_tables(run, generation, keep=kept)  # one that goes elsewhere now
+        run.store.store_hand_off(run.name, generation, stream)
+        ask_for_unread(run.store, run.name, generation, stream, by=run.owner)
+    return names
+
+
+def require_removable(run: Run, tables: Collection[TableId]) -> None:
+    """Refuse tables that `remove_tables` would refuse; nothing is changed."""
+    _require_gone(run, sink_tables(run), tables)
+
+
+def targets_of(run: Run, tables: Collection[TableId]) -> dict[TableId, int | None]:
+    """Return the sink's tables of tables that may be removed, and how many rows each has."""
+    known = sink_tables(run)
+    _require_gone(run, known, tables)
+    with closing(open_targets(run)) as targets:
+        return {known[table]: targets.rows(known[table]) for table in tables if table in known}
+
+
+def remove_tables(
+    run: Run, tables: Collection[TableId], *, drop_targets: bool = False
+) -> tuple[TableId, ...]:
+    """Let the stream give up tables that the file does not pick any more.
+
+    Returns the sink's tables that nobody writes to any more. Their rows stay, or are dropped with
+    them: once the stream has let go, and while the claim still keeps others away. What was cut off
+    in the middle is brought to its end, and what is done already is left as it is.
+    """
+    known = sink_tables(run)
+    _require_gone(run, known, tables)
+    begun = [table for table in tables if table in known]
+    if not begun:
+        return ()
+    with closing(open_ledger(run)) as ledger:
+        generation = _own(run, ledger)
+        stream = ledger.change_tables(removed=tables)
+        run.store.change_plan(run.name, generation, removed=tables)
+        run.store.store_hand_off(run.name, generation, stream)
+        names = ", ".join(map(str, sorted(begun)))
+        run.store.tell(run.name, f"{_REMOVED}{names}", level="warning")
+        kept = [state.plan for state in run.store.tables(run.name)]
+        gone = sorted(known[table] for table in begun)
+        try:
+            if drop_targets:
+                _drop(run, generation, gone, {plan.sink_table for plan in kept})
+        finally:
+            release_tables(run, generation, keep=kept)
+    return tuple(gone)
+
+
+def sink_tables(run: Run) -> dict[TableId, TableId]:
+    """Return where each table goes: of the plan, and those whose claims are not given back."""
+    with closing(open_targets(run)) as targets:
+        claimed = dict(targets.routes())
+    planned = {state.table: state.plan.sink_table for state in run.store.tables(run.name)}
+    return {**claimed, **planned}
+
+
+def _was_removed(run: Run, table: TableId) -> bool:
+    told = (event.text for event in run.store.events(run.name, _EVENTS_READ))
+    removed = (text.removeprefix(_REMOVED) for text in told if text.startswith(_REMOVED))
+    return any(str(table) in names.split(", ") for names in removed)
+
+
+def _drop(
+    run: Run, generation: int, targets: Sequence[TableId], others: Collection[TableId]
+) -> None:
+    """Drop tables of the sink that no table of the plan goes to."""
+    shared = [table for table in targets if table in others]
+    if shared:
+        raise _refused(
+            run, f"{shared[0]} is also another table's", "leave --drop-target out: its rows stay"
+        )
+    with closing(open_targets(run, generation)) as opened:
+        opened.drop(targets)
+    names = ", ".join(map(str, targets))
+    run.store.tell(run.name, f"dropped at the sink: {names}", level="warning")
+
+
+def settle_tables(run: Run, generation: int, ledger: SinkLedger) -> None:
+    """Bring what was cut off in the middle to its end: an `add` back, a table's rows to be read.
+
+    Refuses to go on while a table of the plan is nobody's: its `reset` was cut off.
+    """
+    stream = ledger.stream()
+    if stream is None:
+        return
+    planned = {state.table for state in run.store.tables(run.name)}
+    strangers = [table for table in stream.unread if table not in planned]
+    if strangers:
+        stream = ledger.change_tables(removed=strangers)
+    _require_streamed(run, planned - {each.table for each in ledger.stopped()}, stream)
+    ask_for_unread(run.store, run.name, generation, stream, by=run.owner)
+
+
+def _require_streamed(run: Run, planned: Collection[TableId], stream: StreamSplit) -> None:
+    lost = sorted(set(planned) - {progress.table for progress in stream.tables})
+    if lost:
+        names = " ".join(f"--table {table}" for table in lost)
+        raise RefusedError(
+            f"the stream does not follow {', '.join(map(str, lost))}, and the plan has it",
+            where=f"ledger of {run.name}",
+            risk="its changes would be lost; nothing was started",
+            remedy=f"`reset` it with {names}: the other tables are not read again",
+        )
+
+
+def _own(run: Run, ledger: SinkLedger) -> int:
+    """Take the pipeline over; refused before the hand-off."""
+    generation = take_over(run, ledger).generation
+    if not reconcile(run.store, ledger, run.name, generation).handed_off:
+        raise _not_handed_off(run)
+    return generation
+
+
+def _require_goes_on(run: Run, ledger: SinkLedger) -> None:
+    """Refuse where the stream cannot go on in the source's log: it has to catch up without them."""
+    stream = ledger.stream()
+    if stream is not None:
+        require_log_goes_on(run, stream)
+
+
+def _not_handed_off(run: Run) -> SnapshotRequiredError:
+    return SnapshotRequiredError(
+        f"the snapshot of {run.name} is not handed off to a stream",
+        where=f"ledger of {run.name}",
+        risk=NOTHING_CHANGED,
+        remedy="`run` it to the end of its snapshot first",
+    )
+
+
+def _require_joins(run: Run) -> None:
+    if not sink_of(run).abilities.joins:
+        raise RefusedError(
+            "this kind of sink takes no rows beside its stream",
+            where=f"sink of {run.name}",
+            risk=NOTHING_CHANGED,
+            remedy="make another pipeline for the new tables, or `reset` this one",
+        )
+
+
+def _to_add(run: Run, captured: Captured, tables: Collection[TableId]) -> tuple[TablePlan, ...]:
+    planned = {state.table for state in run.store.tables(run.name)}
+    new = {plan.schema.table: plan for plan in captured.plans if plan.schema.table not in planned}
+    for table in tables:
+        if table in planned:
+            raise _refused(run, f"{table} is copied already", "leave it out")
+        if table not in new and run.model.picks(table, ignore_case=_folds_names(run)):
+            raise _refused(run, f"{table} is not at the source", "make it there, or leave it out")
+        if table not in new:
+            raise _refused(run, f"the file does not pick {table}", "put it into source.tables")
+    if not new:
+        raise _refused(
+            run, "the file picks no table that is not copied", "put it into source.tables"
+        )
+    return tuple(new[table] for table in sorted(tables or new))
+
+
+def _to_reset(run: Run, captured: Captured, tables: Collection[TableId]) -> tuple[TablePlan, ...]:
+    planned = {state.table for state in run.store.tables(run.name)}
+    now = {plan.schema.table: plan for plan in captured.plans}
+    for table in tables:
+        if table not in planned:
+            raise _refused(run, f"{table} is not copied", "`add` it, or correct its name")
+        if table not in now:
+            raise _refused(run, f"{table} is not at the source", "bring it back, or `remove` it")
+    if planned == set(tables):
+        raise _refused(run, "these are all of its tables", "`reset` without --table")
+    return tuple(now[table] for table in sorted(tables))
+
+
+def _require_copyable(run: Run, captured: Captured, begun: Sequence[TablePlan]) -> None:
+    names = [plan.schema.table for plan in begun]
+    others = [s.plan for s in run.store.tables(run.name) if s.table not in names]
+    require_keys(begun)
+    require_separate(run.loaded, [*others, *begun])
+    require_addable(run, captured.only(names))
+    with closing(open_table_builder(run)) as builder:
+        builder.require_fit(begun)
+
+
+def _claim(run: Run, generation: int, begun: Sequence[TablePlan], sink: str) -> None:
+    known = own_tables(run, sink)
+    names = {plan.schema.table for plan in begun}
+    others = [state.plan for state in run.store.tables(run.name) if state.table not in names]
+    claim_tables(run, generation, [*others, *begun], known=known)
+
+
+def _require_gone(run: Run, known: Collection[TableId], tables: Collection[TableId]) -> None:
+    fold = _folds_names(run)
+    for table in tables:
+        if table not in known and not _was_removed(run, table):
+            raise _refused(run, f"{table} is not copied", "leave it out")
+        if run.model.picks(table, ignore_case=fold):
+            raise _refused(
+                run,
+                f"the file still picks {table}",
+                "take it out of source.tables, or put it into source.exclude",
+            )
+    if {state.table for state in run.store.tables(run.name)} <= set(tables):
+        raise _refused(run, "these are all of its tables", "`drop` the pipeline")
+
+
+def _folds_names(run: Run) -> bool:
+    """Tell whether the source tells names apart without regard to case."""
+    origin = run.store.origin(run.name)
+    return origin is not None and origin.names_fold_case
+
+
+def _refused(run: Run, what: str, remedy: str) -> RefusedError:
+    return RefusedError(what, f"tables of {run.name}", NOTHING_CHANGED, remedy)

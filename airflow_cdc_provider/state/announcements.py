@@ -1,0 +1,74 @@
+"""What others were told of each table's changes, so that they hear of each once more at most."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy.exc import IntegrityError as DuplicateRowError
+
+from airflow_cdc_provider.core.codec import dumps, position_from_json, position_to_json
+from airflow_cdc_provider.core.identifiers import PipelineName, TableId
+from airflow_cdc_provider.core.records import AnnouncedTable, NoteKind
+from airflow_cdc_provider.state.fencing import FencedStore
+from airflow_cdc_provider.state.tables import notes, told_tables
+
+
+class AnnouncementStore(FencedStore):
+    """The part of the state store that remembers who was told of which table."""
+
+    def told(self, name: PipelineName) -> dict[TableId, AnnouncedTable]:
+        """Return what was last told of each table; tables of which nothing was are left out."""
+        mine = select(told_tables).where(told_tables.c.pipeline == str(name))
+        with self._reading() as connection:
+            rows = connection.execute(mine).all()
+        return {
+            TableId.parse(row.source_table): AnnouncedTable(
+                TableId.parse(row.source_table),
+                row.changes,
+                row.since,
+                position_from_json(json.loads(row.position)),
+                row.told_by,
+            )
+            for row in rows
+        }
+
+    def last_told_us(self, name: PipelineName) -> int:
+        """Return when something was last told, 0 if nothing was."""
+        mine = select(func.max(told_tables.c.told_us)).where(told_tables.c.pipeline == str(name))
+        with self._reading() as connection:
+            return int(connection.execute(mine).scalar() or 0)
+
+    def keep_note(self, name: PipelineName, kind: NoteKind, form: Mapping[str, Any]) -> None:
+        """Note something in the place of what was noted before; whoever it is that does."""
+        mine = notes.c.pipeline == str(name), notes.c.kind == kind.value
+        values = {"at_us": self._clock(), "form": dumps(dict(form))}
+        # a duplicate is somebody else's note of just now
+        with suppress(DuplicateRowError), self._writing() as connection:
+            if connection.execute(update(notes).where(*mine).values(values)).rowcount == 0:
+                place = {"pipeline": str(name), "kind": kind.value}
+                connection.execute(insert(notes).values({**place, **values}))
+
+    def note_told(self, name: PipelineName, tables: Iterable[AnnouncedTable]) -> None:
+        """Remember what is told of these tables, in the place of what was told before."""
+        rows = [
+            {
+                "pipeline": str(name),
+                "source_table": str(each.table),
+                "changes": each.changes,
+                "since": each.since,
+                "position": dumps(position_to_json(each.position)),
+                "told_by": each.told_by[:255],
+                "told_us": self._clock(),
+            }
+            for each in tables
+        ]
+        columns = told_tables.c
+        with self._writing() as connection:
+            for row in rows:
+                mine = columns.pipeline == str(name), columns.source_table == row["source_table"]
+                connection.execute(delete(told_tables).where(*mine))
+                connection.execute(insert(told_tables).values(row))
