@@ -18,9 +18,10 @@ from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.sensors.changes import CdcChangesSensor
 from airflow_cdc_provider.triggers.changes import CLASS_PATH, CdcChangesTrigger
 from tests.airflow.conftest import SHOP, TaskState, at, beat, streaming
-from tests.airflow.test_nothing_to_stream import without_spark
-from tests.pipeline.test_nothing_to_stream import handed_off, shop
+from tests.airflow.idle_runs import without_spark
+from tests.pipeline.test_nothing_to_stream import shop
 from tests.pipeline.test_table_announcements import caught_up
+from tests.pipeline.without_spark import handed_off
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.pipeline.run import Run

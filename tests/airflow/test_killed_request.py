@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_cdc_provider.core.requests import RequestStatus
 from airflow_cdc_provider.operators.requests import CdcResyncOperator
 from tests.airflow.asking import Copied, copied, task_context
-from tests.airflow.test_killed_task import FileState
+from tests.airflow.killed_tasks import FileState
 
 if TYPE_CHECKING:
     from tests.servers.given import SqlServer
@@ -23,7 +23,7 @@ TASK = """
 import json, sys
 from airflow_cdc_provider.operators.requests import CdcResyncOperator
 from tests.airflow.asking import task_context
-from tests.airflow.test_killed_task import FileState
+from tests.airflow.killed_tasks import FileState
 state, pipeline, table = sys.argv[1:]
 context = {**task_context(), "task_state_store": FileState(state)}
 CdcResyncOperator(task_id="resync", pipeline=pipeline, tables=[table]).execute(context)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from airflow_cdc_provider.hooks.job_handle import JobHandle
 from airflow_cdc_provider.hooks.steps import CdcSteps
 from airflow_cdc_provider.operators.jobs import CdcSnapshotOperator, CdcStreamOperator
 from airflow_cdc_provider.operators.steps import CdcHandoffOperator, CdcPlanOperator
+from tests.airflow.killed_tasks import FileState
 from tests.airflow.shop import Shop, open_shop
 
 if TYPE_CHECKING:
@@ -27,29 +27,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 TASK = """
 import sys
 from airflow_cdc_provider.operators.jobs import CdcSnapshotOperator
-from tests.airflow.test_killed_task import FileState
+from tests.airflow.killed_tasks import FileState
 state, pipeline = sys.argv[1:]
 context = {"task_state_store": FileState(state)}
 CdcSnapshotOperator(task_id="step", pipeline=pipeline).execute(context)
 """
-
-
-class FileState:
-    """A `task_state_store` that outlives the task's process."""
-
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-
-    def get(self, key: str, default: Any = None) -> Any:
-        if not self.path.exists():
-            return default
-        return json.loads(self.path.read_text()).get(key, default)
-
-    def set(self, key: str, value: Any, *, retention: object = None) -> None:
-        kept = json.loads(self.path.read_text()) if self.path.exists() else {}
-        fresh = self.path.with_suffix(".new")
-        fresh.write_text(json.dumps({**kept, key: value}))
-        fresh.replace(self.path)
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ import pytest
 
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.pipeline.run import give_back
+from tests.airflow.idle_runs import without_spark
 from tests.airflow.lineage_listener import names, said
-from tests.airflow.test_nothing_to_stream import without_spark
 from tests.pipeline.conftest import shop
-from tests.pipeline.test_nothing_to_stream import handed_off
+from tests.pipeline.without_spark import handed_off
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,9 @@ from airflow_cdc_provider.pipeline.run import give_back
 from airflow_cdc_provider.pipeline.steps import small_work
 from airflow_cdc_provider.pipeline.steps.planning import plan
 from airflow_cdc_provider.pipeline.steps.small_work import JobHere
-from tests.pipeline.test_nothing_to_stream import NO_SPARK, handed_off, shop
+from tests.airflow.idle_runs import without_spark
+from tests.pipeline.test_nothing_to_stream import shop
+from tests.pipeline.without_spark import NO_SPARK, handed_off
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.pipeline.run import Run
@@ -33,15 +35,6 @@ def quiet(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Run:
     run = handed_off(shop)
     give_back(run)
     return run
-
-
-def without_spark(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the pipeline's Spark answer nowhere."""
-    for name, dsn in shop.environment.items():
-        monkeypatch.setenv(name, dsn)
-    monkeypatch.setenv("AIRFLOW__CDC__JOB_LOG_FOLDER", str(shop.path.parent / "logs"))
-    with shop.path.open("a") as file:
-        file.write(f"spark:\n  conf: {{spark.master: '{NO_SPARK}'}}\n")
 
 
 def test_a_bounded_stream_task_with_nothing_to_do_starts_no_job(

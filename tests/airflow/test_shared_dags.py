@@ -17,7 +17,7 @@ from airflow_cdc_provider.operators.dags import cdc_dags
 from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
 from tests.airflow.asking import Copied, copied
 from tests.airflow.shop import known
-from tests.airflow.test_sync_dag import stored
+from tests.airflow.sync_dags import stored
 
 if TYPE_CHECKING:
     from pathlib import Path

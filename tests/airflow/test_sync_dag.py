@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus
 
 import pytest
-from airflow.sdk import conf
-from sqlalchemy import create_engine, text
 
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.state.store import open_store
 from tests.airflow.lineage_listener import listening, names, said
 from tests.airflow.shop import ROWS, TABLES, Shop, known_dag, open_shop
+from tests.airflow.sync_dags import stored
 from tests.servers.given import SqlServer
 from tests.servers.template import PASSWORD
 
@@ -132,16 +131,6 @@ def runs(
             path.read_text().replace("spark.ui.enabled: false", "spark.ui.enabled: true")
         )
         yield Runs(shop, known_dag(path))
-
-
-def stored(sql: str) -> list[Any]:
-    """Ask Airflow's own database."""
-    engine = create_engine(conf.get("database", "sql_alchemy_conn"))
-    try:
-        with engine.connect() as connection:
-            return list(connection.execute(text(sql)))
-    finally:
-        engine.dispose()
 
 
 def plan_of(runs: Runs) -> str:

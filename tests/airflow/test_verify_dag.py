@@ -23,7 +23,7 @@ from airflow_cdc_provider.pipeline.steps.sink import open_ledger
 from tests.airflow.answers import answering
 from tests.airflow.asking import Copied, copied, task_context
 from tests.airflow.shop import known
-from tests.airflow.test_sync_dag import stored
+from tests.airflow.sync_dags import stored
 
 if TYPE_CHECKING:
     from tests.servers.given import SqlServer

@@ -15,8 +15,8 @@ from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
 from airflow_cdc_provider.pipeline.steps.planning import plan
 from tests.cli.conftest import Say
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_steps import planned_splits, publish, report_of, snapshot_done
-from tests.systems.mysql.test_log_reader import position_of
+from tests.pipeline.shop_steps import planned_splits, publish, report_of, snapshot_done
+from tests.systems.mysql.read_logs import position_of
 
 
 def test_a_fit_pipeline_passes_the_check(say: Say) -> None:

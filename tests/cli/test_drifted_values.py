@@ -10,7 +10,7 @@ from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resync_scope
 from tests.cli.conftest import Say
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_table_membership import at_sink, at_source, synced
+from tests.pipeline.shop_tables import at_sink, at_source, synced
 
 
 def drift(shop: Shop) -> None:

@@ -16,8 +16,8 @@ from airflow_cdc_provider.pipeline.steps.planning import plan
 from airflow_cdc_provider.views.display import Screen
 from tests.cli.conftest import Say
 from tests.pipeline.conftest import FILE, Shop
-from tests.pipeline.test_nothing_to_stream import NO_SPARK
-from tests.pipeline.test_table_membership import exclude, later
+from tests.pipeline.shop_tables import exclude, later
+from tests.pipeline.without_spark import NO_SPARK
 from tests.said import Said
 
 SayOfFolder = Callable[..., Said]

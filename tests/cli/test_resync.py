@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 import pytest
@@ -14,6 +14,7 @@ import pytest
 from tests.cli.conftest import Say
 from tests.pipeline.conftest import Shop
 from tests.servers.given import SqlServer
+from tests.servers.patience import wait_until
 
 
 def test_rows_that_are_wrong_at_the_sink_are_right_after_a_resync(shop: Shop, say: Say) -> None:
@@ -113,13 +114,6 @@ def held_up(shop: Shop, key: int) -> Iterator[None]:
         yield
 
 
-def until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 @contextmanager
 def started(shop: Shop, *options: str) -> Iterator[subprocess.Popen[str]]:
     words = [sys.executable, "-m", "airflow_cdc_provider", "resync", str(shop.path), *options]
@@ -144,7 +138,7 @@ def test_a_command_that_is_killed_is_gone_on_with_under_the_same_id(
 ) -> None:
     options = "--table", many, "--yes", "--wait", "--id", "nightly"
     with held_up(shop, 15_000), started(shop, *options):
-        until(lambda: right_rows(shop) > 0)
+        wait_until(lambda: right_rows(shop) > 0)
     assert 0 < right_rows(shop) < ROWS
     assert say(*("resync", *options)).code == 0
     assert right_rows(shop) == ROWS
@@ -158,7 +152,7 @@ def test_what_is_joined_before_a_cancel_stays_and_the_rest_is_not_read(
     options = "--table", many, "--yes", "--wait", "--id", "mistake"
     with started(shop, *options) as command:
         with held_up(shop, 15_000):
-            until(lambda: right_rows(shop) > 0)
+            wait_until(lambda: right_rows(shop) > 0)
             assert "to be cancelled" in say("cancel", "mistake").out
             time.sleep(1)  # it asks every half second, between two splits
         said, _ = command.communicate(timeout=60)
@@ -176,7 +170,7 @@ def test_a_request_that_is_cancelled_while_nobody_is_at_work_ends_with_the_next_
         held_up(shop, 15_000),
         started(shop, "--table", many, "--yes", "--wait", "--id", "left"),
     ):
-        until(lambda: right_rows(shop) > 0)
+        wait_until(lambda: right_rows(shop) > 0)
     before = right_rows(shop)
     assert "to be cancelled" in say("cancel", "left").out
     assert say("run", "--until", "caught-up").code == 0
@@ -203,7 +197,7 @@ class SideBySide:
             with started(
                 shop, "--table", orders, "--yes", "--wait", "--id", "beside-it"
             ) as command:
-                until(lambda: states(say)["beside-it"] == "done")
+                wait_until(lambda: states(say)["beside-it"] == "done")
                 assert states(say) == {"held": "reading", "behind-it": "asked", "beside-it": "done"}
                 assert shop.sink_rows("SELECT COUNT(*) FROM orders WHERE note = 'drifted'") == [
                     (0,)
@@ -250,7 +244,7 @@ class FreedRows:
         options = "--table", swapped, "--yes", "--wait", "--id", "swapped"
         with started(shop, *options) as command:
             with held_up(shop, 15_000):  # its gap, so that it cannot be inserted
-                until(lambda: code_of(shop, 1) == 1)
+                wait_until(lambda: code_of(shop, 1) == 1)
                 assert code_of(shop, ROWS) is None
                 assert say("cancel", "swapped").code == 0
                 time.sleep(1)  # it asks every half second, between two splits

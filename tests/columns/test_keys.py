@@ -23,8 +23,8 @@ from airflow_cdc_provider.systems.mysql.wire.key_values import key_at
 from airflow_cdc_provider.systems.mysql.wire.sql_text import key_list
 from tests.servers.given import SqlServer
 from tests.systems.mysql.wire.raw_select import select_rows
+from tests.systems.mysql.wire.selected_rows import fill_every_type
 from tests.systems.mysql.wire.strategies import keyed_tables
-from tests.systems.mysql.wire.test_select_decoding import fill_every_type
 from tests.systems.mysql.wire.type_cases import MARIADB, MYSQL, cases_for, every_type_schema
 
 

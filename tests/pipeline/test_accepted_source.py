@@ -14,8 +14,8 @@ from airflow_cdc_provider.core.records import NoteKind
 from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
 from airflow_cdc_provider.pipeline.steps.overrides import Override, accept_source, source_to_accept
+from tests.pipeline.altered_tables import catch_up
 from tests.pipeline.conftest import FILE, Shop
-from tests.pipeline.test_schema_changes import catch_up
 from tests.servers.families import FAMILIES
 from tests.servers.given import SqlServer
 from tests.servers.replication import is_mariadb, pair_of, part, server_of

@@ -23,10 +23,10 @@ from airflow_cdc_provider.pipeline.steps.small_work import _job
 from airflow_cdc_provider.pipeline.steps.start_jobs import _stream_to_do, catch_up
 from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_nothing_to_stream import NO_SPARK
-from tests.pipeline.test_table_membership import at_sink, at_source, synced
+from tests.pipeline.shop_tables import at_sink, at_source, synced
+from tests.pipeline.without_spark import NO_SPARK
 from tests.servers.given import SqlServer
-from tests.spark.test_stream_job import wait_until
+from tests.servers.patience import wait_until
 
 DRIFTS = {
     "fewer digits": ("MODIFY price DECIMAL(10,0)", "price is decimal(10,0)"),

@@ -31,8 +31,8 @@ from airflow_cdc_provider.pipeline.steps.verifying import verify
 from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition
 from airflow_cdc_provider.systems.mysql.source import snapshot_reader
 from airflow_cdc_provider.systems.mysql.source.log_end import MySqlLogEnd
+from tests.pipeline.altered_tables import catch_up, change, is_equal
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_schema_changes import catch_up, change, is_equal
 from tests.servers.given import SqlServer
 
 CHANGES = {

@@ -20,7 +20,7 @@ from airflow_cdc_provider.pipeline.steps.reset_drop import drop, reset
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, open_targets
 from airflow_cdc_provider.pipeline.steps.start_jobs import start_snapshot
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_steps import snapshot_done
+from tests.pipeline.shop_steps import snapshot_done
 
 
 @pytest.fixture

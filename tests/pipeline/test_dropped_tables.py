@@ -16,7 +16,7 @@ from airflow_cdc_provider.state.store import SqlStateStore
 from airflow_cdc_provider.systems.mysql.sink.ledger import MySqlLedger
 from airflow_cdc_provider.systems.mysql.sink.targets import MySqlTargets
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_table_membership import at_sink, at_source, synced
+from tests.pipeline.shop_tables import at_sink, at_source, synced
 from tests.servers.given import SqlServer
 
 GONE = {

@@ -18,7 +18,7 @@ from airflow_cdc_provider.pipeline.steps.start_jobs import start_snapshot, start
 from airflow_cdc_provider.pipeline.steps.verifying import verify
 from airflow_cdc_provider.views.status import status
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_steps import snapshot_done
+from tests.pipeline.shop_steps import snapshot_done
 from tests.servers.given import SqlServer
 from tests.servers.throwaway import MySqlServer
 

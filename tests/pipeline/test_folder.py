@@ -8,7 +8,7 @@ import pytest
 
 from airflow_cdc_provider.core.errors import PipelineFileError
 from airflow_cdc_provider.pipeline.file.folder import FolderFile, read_folder
-from tests.pipeline.test_loader import SMALL
+from tests.pipeline.pipeline_files import SMALL
 
 WRONG: dict[str, bytes] = {
     "a typo": SMALL.replace("tables", "tabels").encode(),

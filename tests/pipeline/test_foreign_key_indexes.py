@@ -11,7 +11,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.pipeline.run import give_back
 from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_table_membership import at_sink, at_source, synced
+from tests.pipeline.shop_tables import at_sink, at_source, synced
 from tests.servers.given import SqlServer
 
 KEYS = {("profiles", "has_user"), ("profiles", "has_code"), ("profiles", "of_user")}

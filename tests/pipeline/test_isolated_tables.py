@@ -22,11 +22,11 @@ from airflow_cdc_provider.pipeline.steps.sink import open_ledger
 from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up as stream_to_the_end
 from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from airflow_cdc_provider.systems.mysql.sink.ledger import MySqlLedger
+from tests.pipeline.altered_tables import begin, catch_up, change, is_equal
 from tests.pipeline.conftest import Shop
 from tests.pipeline.test_changed_sink_tables import continuous
-from tests.pipeline.test_schema_changes import begin, catch_up, change, is_equal
 from tests.servers.given import SqlServer
-from tests.spark.test_stream_job import wait_until
+from tests.servers.patience import wait_until
 
 
 def _killed(*_: object) -> None:

@@ -18,7 +18,7 @@ from airflow_cdc_provider.pipeline.steps.jobs import (
     snapshot_spec,
     stream_spec,
 )
-from tests.pipeline.test_loader import FULL, SMALL
+from tests.pipeline.pipeline_files import FULL, SMALL
 
 
 def failed(error: CdcError) -> dict[str, Any]:

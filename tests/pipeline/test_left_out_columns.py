@@ -14,8 +14,8 @@ from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resyn
 from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from airflow_cdc_provider.pipeline.steps.verifying import verify
 from airflow_cdc_provider.systems.mysql.sink.ledger import MySqlLedger
+from tests.pipeline.altered_tables import begin, catch_up, change, columns_at_sink, is_equal
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_schema_changes import begin, catch_up, change, columns_at_sink, is_equal
 from tests.servers.given import SqlServer
 
 NEW_COLUMNS = [

@@ -15,7 +15,7 @@ from airflow_cdc_provider.pipeline.steps.planning import plan, preview
 from airflow_cdc_provider.pipeline.steps.reset_drop import reset
 from airflow_cdc_provider.pipeline.steps.verifying import verify
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_steps import snapshot_done
+from tests.pipeline.shop_steps import snapshot_done
 from tests.servers.given import SqlServer
 
 

@@ -19,8 +19,8 @@ from airflow_cdc_provider.views.overview import Shown, overview_form, overview_l
 from airflow_cdc_provider.views.page import list_row
 from airflow_cdc_provider.views.remarks import remark_lines
 from airflow_cdc_provider.views.status import status
+from tests.pipeline.altered_tables import begin, catch_up, change
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_schema_changes import begin, catch_up, change
 
 
 def reach_of(run: Run) -> LogReach:

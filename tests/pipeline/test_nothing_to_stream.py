@@ -16,22 +16,14 @@ from airflow_cdc_provider.core.errors import CdcError, RefusedError
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
 from airflow_cdc_provider.core.log_reach import LogReach
 from airflow_cdc_provider.core.records import NoteKind
-from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
-from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
 from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
-from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
-from airflow_cdc_provider.pipeline.steps.planning import plan
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
 from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up, start_snapshot
-from airflow_cdc_provider.systems.mysql.positions.position import own
-from airflow_cdc_provider.systems.mysql.source.snapshot_reader import SnapshotReader
 from airflow_cdc_provider.views.status import status
 from tests.pipeline.conftest import FILE, Shop
-from tests.pipeline.test_steps import planned_splits, publish
+from tests.pipeline.without_spark import handed_off, of_another_log, options, refused_job
 from tests.servers.given import SqlServer
-
-NO_SPARK = "spark://127.0.0.1:1"
 
 
 @pytest.fixture(params=["mysql", "mariadb"])
@@ -51,45 +43,6 @@ def shop(
         made.at_source("CREATE TABLE orders (id INT PRIMARY KEY, note VARCHAR(40))")
         made.at_source("INSERT INTO orders VALUES (1, 'one'), (2, 'two'), (3, NULL)")
         yield made
-
-
-def read(run: Run, splits: list[SnapshotSplit]) -> list[tuple[SnapshotSplit, SplitReport]]:
-    """Read splits as a reader does; what they report is the source's own log."""
-    schemas = {table.table: table.plan.schema for table in run.store.tables(run.name)}
-    reader = SnapshotReader(run.servers.source, schemas, server_id=5_410)
-    with closing(reader):
-        return [(split, reader.read(split)[1]) for split in splits]
-
-
-def handed_off(
-    shop: Shop,
-    change: Callable[[SplitReport], SplitReport] = lambda report: report,
-    between: Callable[[], None] = lambda: None,
-) -> Run:
-    """Hand off a snapshot of two splits; `between` happens between their reads."""
-    run = shop.run()
-    plan(run)
-    state = run.store.ensure(run.name)
-    run.store.move(run.name, state.generation, expected=state.phase, to=Phase.SNAPSHOT)
-    splits = planned_splits(run)
-    reports = read(run, splits[:1])
-    between()
-    reports += read(run, splits[1:])
-    publish(shop, run, [(split, change(report)) for split, report in reports])
-    hand_off(run)
-    return run
-
-
-def options(shop: Shop) -> SparkOptions:
-    return SparkOptions(master=NO_SPARK, log_folder=shop.path.parent / "logs", always=True)
-
-
-def refused_job(shop: Shop, run: Run) -> CdcError:
-    """Return what a job that is started is refused with."""
-    with pytest.raises(CdcError) as refused:
-        catch_up(run, options(shop))
-    assert NO_SPARK.removeprefix("spark://") in str(refused.value)
-    return refused.value
 
 
 def test_a_run_with_nothing_to_do_starts_no_job_and_leaves_the_state_as_one_would(
@@ -168,15 +121,6 @@ def test_a_log_that_grew_by_what_is_not_ours_is_read(
 def test_a_table_that_is_not_consistent_needs_a_job(shop: Shop) -> None:
     run = handed_off(shop, between=lambda: shop.at_source("INSERT INTO orders VALUES (4, 'four')"))
     refused_job(shop, run)
-
-
-def of_another_log(report: SplitReport) -> SplitReport:
-    """Return the report with another beginning of its log."""
-    high = own(report.high)
-    imprint = high.imprint
-    assert imprint is not None
-    begun = replace(imprint, created=imprint.created - 60)
-    return replace(report, high=replace(high, imprint=begun))
 
 
 def test_a_log_that_is_not_known_again_is_the_jobs_to_tell(shop: Shop) -> None:

@@ -22,7 +22,7 @@ from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
 from airflow_cdc_provider.pipeline.steps.planning import plan
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_nothing_to_stream import NO_SPARK
+from tests.pipeline.without_spark import NO_SPARK
 from tests.servers.given import SqlServer
 from tests.servers.throwaway import MySqlServer
 

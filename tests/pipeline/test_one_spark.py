@@ -24,8 +24,8 @@ from airflow_cdc_provider.pipeline.steps.one_spark import OneSpark
 from airflow_cdc_provider.pipeline.steps.planning import plan
 from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up, stream
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_nothing_to_stream import NO_SPARK
-from tests.spark.test_stream_job import wait_until
+from tests.pipeline.without_spark import NO_SPARK
+from tests.servers.patience import wait_until
 
 JVM = b"java", b"org.apache.spark.deploy.SparkSubmit"
 DRIVER = b"python", b"airflow_cdc_provider.spark.driver"

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import random
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from dataclasses import replace
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -18,25 +14,17 @@ from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.pipeline.run import Run, give_back
 from airflow_cdc_provider.pipeline.steps import converging, new_table_watch
 from airflow_cdc_provider.pipeline.steps.checking import check
-from airflow_cdc_provider.pipeline.steps.converging import (
-    Convergence,
-    Watcher,
-    run_continuously,
-    run_until_caught_up,
-)
-from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
 from airflow_cdc_provider.pipeline.steps.plan_sync import is_copy_of
 from airflow_cdc_provider.pipeline.steps.planning import plan, preview
 from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from airflow_cdc_provider.pipeline.steps.verifying import verify
-from tests.beside import beside
 from tests.pipeline.conftest import Shop
+from tests.pipeline.shop_tables import at_sink, at_source, exclude, later
+from tests.pipeline.synced_shops import continuous, copied, synced, writing
 from tests.pipeline.test_new_table_watch import WRONG
-from tests.pipeline.test_nothing_to_stream import NO_SPARK
-from tests.pipeline.test_table_membership import at_sink, at_source, exclude, later
 from tests.servers.given import SqlServer
+from tests.servers.patience import wait_until
 from tests.servers.proxy import NONE, CuttingProxy, Fault
-from tests.spark.test_stream_job import wait_until
 
 
 @pytest.fixture(params=["mysql", "mariadb"])
@@ -54,29 +42,12 @@ def either(request: pytest.FixtureRequest, shop: Shop) -> Shop:
     return shop
 
 
-def options(shop: Shop) -> SparkOptions:
-    return SparkOptions(NO_SPARK, log_folder=shop.path.parent / "logs")
-
-
-def synced(shop: Shop) -> Convergence:
-    run = shop.run()
-    try:
-        return run_until_caught_up(run, options(shop))
-    finally:
-        give_back(run)
-
-
 def pick(shop: Shop, *tables: str) -> None:
     """Have the file name single tables."""
     lines = shop.path.read_text().splitlines()
     names = ", ".join(f'"{shop.database}.{table}"' for table in tables)
     lines[3] = f"  tables: [{names}]"
     shop.path.write_text("\n".join(lines) + "\n")
-
-
-def copied(shop: Shop) -> set[str]:
-    run = shop.run()
-    return {state.table.table for state in run.store.tables(run.name)}
 
 
 def only_at_sink(shop: Shop) -> None:
@@ -243,53 +214,6 @@ def test_a_changed_route_of_one_table_is_a_reset_of_that_table(shop: Shop) -> No
     assert at_sink(shop, "moved") == at_source(shop, "later")
     assert len(at_sink(shop, "later")) == 3
     assert at_sink(shop, "orders")[0][1] == "only here"
-
-
-@contextmanager
-def continuous(shop: Shop, said: list[str]) -> Iterator[Run]:
-    """Stream in a thread until the end of the block."""
-    run, failures = shop.run(), []
-
-    def work() -> None:
-        try:
-            watcher = Watcher(on_change=said.append)
-            # the driver follows the log itself, and no Spark is started
-            run_continuously(run, replace(options(shop), master="local[1]"), watcher)
-        except CdcError as failure:
-            failures.append(failure)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield run
-    finally:
-        run.store.want(run.name, Wanted.STOP)
-        thread.join(timeout=120)
-        run.store.want(run.name, Wanted.RUN)
-        give_back(run)
-    assert failures == []
-
-
-@contextmanager
-def writing(shop: Shop, tables: tuple[str, ...]) -> Iterator[None]:
-    """Create tables, and insert, update and delete in them from the first moment on."""
-    seed = random.randrange(1 << 32)
-    print(f"writer's seed: {seed}")
-    rng = random.Random(seed)
-    with closing(shop.source.connect(database=shop.database)) as connection:
-        cursor = connection.cursor()
-        for table in tables:
-            cursor.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY, n INT)")
-            cursor.execute(f"INSERT INTO {table} VALUES (-1, 0), (-2, 0)")
-
-        def write() -> None:
-            table, key = rng.choice(tables), rng.randrange(500)
-            cursor.execute(f"REPLACE INTO {table} VALUES ({key}, {rng.randrange(9)})")
-            cursor.execute(f"DELETE FROM {table} WHERE id = {rng.randrange(500)}")
-            connection.commit()
-
-        with beside(write, every_s=0.01):
-            yield
 
 
 def test_tables_that_come_while_the_stream_runs_lose_nothing(

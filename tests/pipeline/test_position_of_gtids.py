@@ -24,8 +24,8 @@ from airflow_cdc_provider.pipeline.steps.planning import plan
 from airflow_cdc_provider.systems.mysql.positions.position import own
 from airflow_cdc_provider.systems.mysql.source.snapshot_reader import SnapshotReader
 from tests.pipeline.conftest import FILE, Shop
-from tests.pipeline.test_nothing_to_stream import options, refused_job
-from tests.pipeline.test_steps import publish
+from tests.pipeline.shop_steps import publish
+from tests.pipeline.without_spark import options, refused_job
 from tests.servers.given import SqlServer
 from tests.servers.throwaway import MySqlServer
 

@@ -12,9 +12,9 @@ from airflow_cdc_provider.core.findings import Level
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.checking import check
 from airflow_cdc_provider.systems.mysql.source import watermarks
+from tests.pipeline.altered_tables import catch_up
 from tests.pipeline.conftest import FILE, Shop
-from tests.pipeline.test_nothing_to_stream import handed_off
-from tests.pipeline.test_schema_changes import catch_up
+from tests.pipeline.without_spark import handed_off
 from tests.servers.given import SqlServer
 from tests.servers.throwaway import MySqlServer
 from tests.systems.mysql.sessions import source

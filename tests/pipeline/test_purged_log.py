@@ -18,9 +18,9 @@ from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
 from airflow_cdc_provider.pipeline.steps.overrides import accept_source, source_to_accept
 from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from airflow_cdc_provider.systems.mysql.source.log_end import MySqlLogEnd
+from tests.pipeline.altered_tables import catch_up
 from tests.pipeline.conftest import Shop
 from tests.pipeline.test_accepted_source import TABLES, copied, equal_tables, names, target
-from tests.pipeline.test_schema_changes import catch_up
 from tests.servers.given import SqlServer
 from tests.servers.throwaway import MariaDbServer, MySqlServer
 from tests.systems.mysql.test_law_10_lineage import whole_position

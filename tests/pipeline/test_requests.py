@@ -38,7 +38,7 @@ from airflow_cdc_provider.pipeline.steps.range_requests import (
 )
 from airflow_cdc_provider.pipeline.steps.reset_drop import drop, reset
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_steps import snapshot_done
+from tests.pipeline.shop_steps import snapshot_done
 
 WAITING, ASKED = RequestStatus.WAITING, RequestStatus.ASKED
 READING, DONE, FAILED = RequestStatus.READING, RequestStatus.DONE, RequestStatus.FAILED

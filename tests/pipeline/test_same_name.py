@@ -14,7 +14,7 @@ from airflow_cdc_provider.pipeline.steps.handing_off import hand_off
 from airflow_cdc_provider.pipeline.steps.planning import plan
 from airflow_cdc_provider.pipeline.steps.reset_drop import drop, reset
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_steps import snapshot_done
+from tests.pipeline.shop_steps import snapshot_done
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from airflow_cdc_provider.pipeline.connections import (
 from airflow_cdc_provider.pipeline.default_state import default_state_of
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline, parse_pipeline
 from airflow_cdc_provider.pipeline.file.model import Reference
-from tests.pipeline.test_loader import FULL, SMALL
+from tests.pipeline.pipeline_files import FULL, SMALL
 
 DSN = "mysql://cdc:planted%40secret@db.example:3307/?ssl_ca=/ca.pem"
 

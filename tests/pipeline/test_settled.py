@@ -12,7 +12,8 @@ from airflow_cdc_provider.pipeline.run import give_back
 from airflow_cdc_provider.pipeline.steps.checking import check
 from airflow_cdc_provider.pipeline.steps.settled import is_settled
 from airflow_cdc_provider.pipeline.steps.start_jobs import has_nothing_to_stream
-from tests.pipeline.test_nothing_to_stream import handed_off, shop
+from tests.pipeline.test_nothing_to_stream import shop
+from tests.pipeline.without_spark import handed_off
 
 if TYPE_CHECKING:
     from airflow_cdc_provider.pipeline.run import Run

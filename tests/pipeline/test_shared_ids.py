@@ -19,7 +19,7 @@ from airflow_cdc_provider.pipeline.steps.checking import check, require_fit
 from airflow_cdc_provider.pipeline.steps.planning import plan
 from airflow_cdc_provider.systems.mysql.source.log_transport import LogTransport
 from tests.pipeline.conftest import FILE, Shop
-from tests.systems.mysql.test_log_reader import position_of
+from tests.systems.mysql.read_logs import position_of
 
 WRITTEN = "  server_id: 7100-7199\n"
 

@@ -13,10 +13,10 @@ import pytest
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase
 from airflow_cdc_provider.pipeline.steps import new_table_watch, plan_sync, table_membership
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_plan_sync import continuous, copied
-from tests.pipeline.test_table_membership import at_sink, at_source, synced
+from tests.pipeline.shop_tables import at_sink, at_source, synced
+from tests.pipeline.synced_shops import continuous, copied
 from tests.servers.given import SqlServer
-from tests.spark.test_stream_job import wait_until
+from tests.servers.patience import wait_until
 
 GONE = "shorty came later and is not added: it is not at the source any more"
 MOMENTS: dict[str, tuple[Any, str]] = {

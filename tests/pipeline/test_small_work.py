@@ -40,8 +40,10 @@ from airflow_cdc_provider.pipeline.steps.start_jobs import (
 )
 from airflow_cdc_provider.views.status import status
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_nothing_to_stream import NO_SPARK, handed_off, of_another_log, shop
+from tests.pipeline.test_nothing_to_stream import shop
 from tests.pipeline.test_one_spark import JVM, seen
+from tests.pipeline.without_spark import NO_SPARK, handed_off, of_another_log
+from tests.servers.patience import wait_until
 
 __all__ = ["shop"]
 
@@ -116,13 +118,6 @@ def locked(shop: Shop, rows: str) -> Iterator[Callable[[], None]]:
         connection.begin()
         connection.cursor().execute(f"SELECT * FROM orders {rows} FOR UPDATE")
         yield connection.rollback
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
 
 
 def waits_at_sink(shop: Shop) -> bool:

@@ -12,10 +12,10 @@ from pathlib import Path
 from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_nothing_to_stream import NO_SPARK
+from tests.pipeline.without_spark import NO_SPARK
 from tests.servers.given import SqlServer
+from tests.servers.patience import wait_until
 from tests.servers.proxy import NONE, CuttingProxy, Fault
-from tests.spark.test_snapshot_job import wait_until
 
 
 def test_a_run_goes_on_while_its_state_store_is_away(

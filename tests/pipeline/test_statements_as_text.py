@@ -17,8 +17,8 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.records import NoteKind
 from airflow_cdc_provider.pipeline.steps.overrides import skip_place
 from airflow_cdc_provider.pipeline.steps.pause_tables import resume_tables
+from tests.pipeline.altered_tables import begin, catch_up, change, is_equal
 from tests.pipeline.conftest import FILE, Shop
-from tests.pipeline.test_schema_changes import begin, catch_up, change, is_equal
 from tests.servers.given import SqlServer
 
 

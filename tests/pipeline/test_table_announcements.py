@@ -9,7 +9,8 @@ from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
 from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up
 from airflow_cdc_provider.pipeline.steps.table_announcements import note_told, table_news
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_nothing_to_stream import handed_off, shop
+from tests.pipeline.test_nothing_to_stream import shop
+from tests.pipeline.without_spark import handed_off
 
 __all__ = ["shop"]
 

@@ -19,8 +19,6 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.requests import RequestKind, RequestStatus
 from airflow_cdc_provider.pipeline.run import Run, give_back, take_over
 from airflow_cdc_provider.pipeline.steps import table_membership
-from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
-from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
 from airflow_cdc_provider.pipeline.steps.planning import plan
 from airflow_cdc_provider.pipeline.steps.range_requests import ask_resync, resync_scope
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger, open_targets
@@ -32,41 +30,13 @@ from airflow_cdc_provider.pipeline.steps.table_membership import (
 )
 from airflow_cdc_provider.views.status import status
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_nothing_to_stream import NO_SPARK
+from tests.pipeline.shop_tables import at_sink, at_source, exclude, later, synced
 
 
 @pytest.fixture(autouse=True)
 def _told(shop: Shop) -> None:
     """Leave it to a person to add what comes later."""
     shop.path.write_text(shop.path.read_text().replace("sink:", "  new_tables: tell\nsink:", 1))
-
-
-def synced(shop: Shop) -> Run:
-    """Run everything that is to do, without a Spark."""
-    run = shop.run()
-    run_until_caught_up(run, SparkOptions(NO_SPARK, log_folder=shop.path.parent / "logs"))
-    give_back(run)
-    return run
-
-
-def later(shop: Shop, name: str = "later") -> TableId:
-    shop.at_source(f"CREATE TABLE {name} (id INT PRIMARY KEY, note VARCHAR(20), UNIQUE (note))")
-    shop.at_source(f"INSERT INTO {name} VALUES (1, 'one'), (2, 'two'), (3, 'three')")
-    return TableId(shop.database, name)
-
-
-def at_sink(shop: Shop, table: str) -> list[tuple[object, ...]]:
-    return shop.sink_rows(f"SELECT * FROM {table} ORDER BY id")
-
-
-def at_source(shop: Shop, table: str) -> list[tuple[object, ...]]:
-    query = f"SELECT * FROM {table} ORDER BY id"
-    return list(shop.source.execute(query, database=shop.database))
-
-
-def exclude(shop: Shop, table: TableId) -> None:
-    text = shop.path.read_text()
-    shop.path.write_text(text.replace("sink:", f'  exclude: ["{table}"]\nsink:', 1))
 
 
 def test_a_table_is_added_and_the_others_are_not_read_again(shop: Shop) -> None:

@@ -28,15 +28,10 @@ from airflow_cdc_provider.pipeline.steps.range_requests import is_owned
 from airflow_cdc_provider.pipeline.steps.sink import open_ledger
 from airflow_cdc_provider.state.asking import ask_about_tables
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_plan_sync import (  # noqa: F401 - a fixture
-    continuous,
-    either,
-    options,
-    synced,
-    writing,
-)
-from tests.pipeline.test_table_membership import at_sink, at_source, exclude, later
-from tests.spark.test_stream_job import wait_until
+from tests.pipeline.shop_tables import at_sink, at_source, exclude, later
+from tests.pipeline.synced_shops import continuous, options, synced, writing
+from tests.pipeline.test_plan_sync import either  # noqa: F401 - a fixture
+from tests.servers.patience import wait_until
 
 WAIT_S = 60.0
 

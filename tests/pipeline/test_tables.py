@@ -27,7 +27,7 @@ from airflow_cdc_provider.systems.mysql.server.catalogue import picked_tables, r
 from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.registry import open_sink, open_source
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_table_membership import synced
+from tests.pipeline.shop_tables import synced
 from tests.servers.given import SqlServer
 
 FILE = """\

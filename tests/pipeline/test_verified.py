@@ -8,7 +8,7 @@ from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from airflow_cdc_provider.pipeline.steps.verified import to_verify
 from airflow_cdc_provider.pipeline.steps.verifying import verify
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_table_membership import synced
+from tests.pipeline.shop_tables import synced
 
 
 def names(run: Run) -> set[str]:

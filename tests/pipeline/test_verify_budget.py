@@ -17,7 +17,7 @@ from airflow_cdc_provider.pipeline.steps.verified import changed_since_verified
 from airflow_cdc_provider.pipeline.steps.verify_budget import Budget
 from airflow_cdc_provider.pipeline.steps.verifying import verify
 from tests.pipeline.conftest import Shop
-from tests.pipeline.test_table_membership import synced
+from tests.pipeline.shop_tables import synced
 
 
 def changed(run: Run) -> set[str]:

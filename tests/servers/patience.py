@@ -46,3 +46,13 @@ def sizes(paths: Iterable[Path]) -> int:
         except FileNotFoundError:
             continue
     return total
+
+
+def wait_until(
+    condition: Callable[[], bool], *, seconds: float = 200, every_s: float = 0.05
+) -> None:
+    """Look until something is so; fail when it is not in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(every_s)

@@ -15,10 +15,12 @@ import pytest
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.requests import Request, RequestKind, Scope
 from airflow_cdc_provider.core.splits import Chosen, Condition, Interval, KeyList
+from tests.servers.patience import wait_until
+from tests.spark.driver_streams import started, stopped
 from tests.spark.pipelines import Pipeline
-from tests.spark.test_driver_stream import pipeline, started, stopped
+from tests.spark.stream_jobs import ended
+from tests.spark.test_driver_stream import pipeline
 from tests.spark.test_resync import asked, is_done
-from tests.spark.test_stream_job import ended, wait_until
 from tests.spark.workload import writing
 
 __all__ = ["pipeline"]

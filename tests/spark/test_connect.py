@@ -16,10 +16,11 @@ import pytest
 from airflow_cdc_provider.core.jobspec import JobKind, StreamMode
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.engine.job_result import ExitCode, Outcome
+from tests.servers.patience import wait_until
 from tests.servers.throwaway import free_port
 from tests.spark.conftest import MakePipeline
 from tests.spark.standalone import SPARK_HOME
-from tests.spark.test_stream_job import applied, arrived, change, ended, lag_of, wait_until
+from tests.spark.stream_jobs import applied, arrived, change, ended, lag_of
 from tests.spark.workload import TABLES, fill, writing
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(600)]

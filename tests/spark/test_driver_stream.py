@@ -5,36 +5,24 @@ Where Spark's master answers nowhere, a job that needed Spark would fail.
 
 from __future__ import annotations
 
-import subprocess
 from functools import partial
 
 import pytest
 
 from airflow_cdc_provider.core.errors import FencedError, TableChangedError
-from airflow_cdc_provider.core.jobspec import JobKind, JobSpec, StreamMode
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
 from airflow_cdc_provider.core.schema_changes import Policy, SchemaPolicy
-from airflow_cdc_provider.engine.in_process import run_in_process
-from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.job_result import ExitCode, Outcome
-from airflow_cdc_provider.systems import registry
 from tests.servers.given import SqlServer
+from tests.servers.patience import wait_until
 from tests.servers.throwaway import MySqlServer
 from tests.spark.conftest import MakePipeline
+from tests.spark.driver_streams import handed_off, started, stopped
 from tests.spark.pipelines import Pipeline
-from tests.spark.test_stream_job import (
-    applied,
-    arrived,
-    change,
-    ended,
-    lag_of,
-    lease_of,
-    wait_until,
-)
-from tests.spark.workload import TABLES, fill, writing
+from tests.spark.stream_jobs import applied, arrived, change, ended, lag_of, lease_of
+from tests.spark.workload import writing
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-NO_SPARK = "spark://127.0.0.1:1"
 QUERY = "spark follows the log"
 
 
@@ -45,37 +33,6 @@ def pipeline(request: pytest.FixtureRequest, make_pipeline: MakePipeline) -> Pip
     source: SqlServer = request.getfixturevalue("mariadb_server")
     database: str = request.getfixturevalue("mariadb_database")
     return handed_off(make_pipeline(source, database))
-
-
-def handed_off(pipeline: Pipeline) -> Pipeline:
-    """Bring a pipeline to where the stream starts; one table is never written to."""
-    fill(pipeline, 300)
-    pipeline.source.execute("CREATE TABLE spare LIKE parts", database=pipeline.source_database)
-    pipeline.source.execute(
-        "INSERT INTO spare SELECT * FROM parts", database=pipeline.source_database
-    )
-    pipeline.plan((*TABLES, "spare"))
-    spec = pipeline.spec(JobKind.SNAPSHOT, pipeline.take_over(), split_rows=100)
-    run_in_process(Job(spec, pipeline.servers(), pipeline.store, registry))
-    pipeline.hand_off()
-    return pipeline
-
-
-def started(
-    pipeline: Pipeline, *, master: str = NO_SPARK, **settings: object
-) -> tuple[JobSpec, subprocess.Popen[bytes]]:
-    settings = {"driver_log_bytes": 1 << 26, **settings}
-    spec = pipeline.spec(
-        JobKind.STREAM, pipeline.take_over(), stream_mode=StreamMode.CONTINUOUS, **settings
-    )
-    return spec, pipeline.start(spec, master=master)
-
-
-def stopped(pipeline: Pipeline, process: subprocess.Popen[bytes]) -> bool:
-    """Ask the stream to stop once nothing waits; tell whether it ended well."""
-    wait_until(lambda: lag_of(pipeline) == 0)
-    pipeline.store.want(pipeline.name, Wanted.STOP)
-    return process.wait(timeout=60) == ExitCode.FINE and not lease_of(pipeline)
 
 
 def test_a_stream_is_followed_without_a_spark_until_it_is_asked_to_stop(pipeline: Pipeline) -> None:

@@ -28,8 +28,9 @@ from airflow_cdc_provider.engine.job_result import ExitCode
 from airflow_cdc_provider.engine.scrubbing import Secrets
 from airflow_cdc_provider.spark.executors import require_packages
 from airflow_cdc_provider.spark.failures import SPARK_FAILURES, reason_of, spark_failure
+from tests.servers.patience import wait_until
 from tests.spark.conftest import MakePipeline
-from tests.spark.test_snapshot_job import finished_splits, wait_until
+from tests.spark.snapshot_jobs import finished_splits
 from tests.spark.workload import TABLES, fill
 
 if TYPE_CHECKING:

@@ -11,17 +11,10 @@ import psutil
 import pytest
 
 from tests.servers.given import SqlServer
+from tests.servers.patience import wait_until
 from tests.spark.conftest import MakePipeline
 from tests.spark.pipelines import Pipeline
-from tests.spark.test_stream_job import (
-    arrived,
-    change,
-    ended,
-    handed_off,
-    lag_of,
-    started,
-    wait_until,
-)
+from tests.spark.stream_jobs import arrived, change, ended, handed_off, lag_of, started
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

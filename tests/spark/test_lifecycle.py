@@ -16,10 +16,12 @@ from airflow_cdc_provider.engine.job_result import ExitCode, Outcome
 from airflow_cdc_provider.engine.snapshot import snapshot_run
 from airflow_cdc_provider.systems import registry
 from tests.servers.given import SqlServer
+from tests.servers.patience import wait_until
 from tests.spark.conftest import MakePipeline
+from tests.spark.driver_streams import handed_off, started, stopped
 from tests.spark.pipelines import Pipeline
-from tests.spark.test_driver_stream import handed_off, pipeline, started, stopped
-from tests.spark.test_stream_job import applied, arrived, change, ended, wait_until
+from tests.spark.stream_jobs import applied, arrived, change, ended
+from tests.spark.test_driver_stream import pipeline
 from tests.spark.workload import TABLES, fill, writing
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

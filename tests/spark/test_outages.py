@@ -42,10 +42,11 @@ from airflow_cdc_provider.views.progress import progress_line
 from airflow_cdc_provider.views.reports import status_lines
 from airflow_cdc_provider.views.status import PipelineStatus, status
 from tests.servers.given import SqlServer
+from tests.servers.patience import wait_until
 from tests.servers.proxy import NONE, CuttingProxy, Fault
 from tests.servers.throwaway import MySqlServer, ThrowawayServer
 from tests.spark.pipelines import Pipeline
-from tests.spark.test_stream_job import arrived, change, wait_until
+from tests.spark.stream_jobs import arrived, change
 from tests.spark.workload import TABLES, fill
 
 pytestmark = pytest.mark.timeout(300)

@@ -24,9 +24,11 @@ from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.job_result import JobResult, Outcome
 from airflow_cdc_provider.systems import registry
 from tests.beside import beside
+from tests.servers.patience import wait_until
+from tests.spark.driver_streams import started, stopped
 from tests.spark.pipelines import Pipeline
-from tests.spark.test_driver_stream import pipeline, started, stopped
-from tests.spark.test_stream_job import change, ended, wait_until
+from tests.spark.stream_jobs import change, ended
+from tests.spark.test_driver_stream import pipeline
 from tests.spark.workload import TABLES, writing
 
 __all__ = ["pipeline"]

@@ -11,9 +11,11 @@ import time
 import pytest
 
 from airflow_cdc_provider.core.requests import RequestStatus
+from tests.servers.patience import wait_until
+from tests.spark.driver_streams import started, stopped
 from tests.spark.pipelines import Pipeline
-from tests.spark.test_driver_stream import pipeline, started, stopped
-from tests.spark.test_stream_job import ended, lag_of, wait_until
+from tests.spark.stream_jobs import ended, lag_of
+from tests.spark.test_driver_stream import pipeline
 from tests.spark.workload import TABLES, writing
 
 __all__ = ["pipeline"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import signal
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,14 +17,15 @@ from airflow_cdc_provider.spark import snapshot_job
 from airflow_cdc_provider.spark.main import run_job
 from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink
 from airflow_cdc_provider.systems.registry import open_sink
+from tests.servers.patience import wait_until
 from tests.spark.conftest import MakePipeline
 from tests.spark.killing import (
     BETWEEN_COMMIT_AND_TELLING,
     BETWEEN_ROWS_AND_REPORT,
     KillingSink,
 )
-from tests.spark.pipelines import Pipeline
 from tests.spark.shown_jobs import descriptions
+from tests.spark.snapshot_jobs import finished_splits
 from tests.spark.workload import TABLES, fill
 
 if TYPE_CHECKING:
@@ -112,17 +112,6 @@ def test_a_reader_killed_while_it_publishes_leaves_no_stale_row(
     assert len(pipeline.rows(pipeline.sink, pipeline.sink_database, "orders")) == 2
     pipeline.assert_equal()
     assert max(state.attempt for state in pipeline.store.splits(pipeline.name)) == 2
-
-
-def wait_until(condition: Callable[[], bool], *, seconds: float = 200) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
-
-
-def finished_splits(pipeline: Pipeline) -> int:
-    return sum(table.splits_finished for table in pipeline.store.tables(pipeline.name))
 
 
 def test_a_killed_driver_is_followed_by_one_that_goes_on(

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,36 +15,33 @@ from airflow_cdc_provider.core.errors import (
     LogPurgedError,
     SourceIdentityError,
 )
-from airflow_cdc_provider.core.jobspec import JobKind, JobSpec, StreamMode
+from airflow_cdc_provider.core.jobspec import JobKind
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase, Wanted
-from airflow_cdc_provider.engine.job_result import ExitCode, JobResult, Outcome
+from airflow_cdc_provider.engine.job_result import ExitCode, Outcome
 from airflow_cdc_provider.spark.main import run_job
+from tests.servers.patience import wait_until
 from tests.servers.replication import pair_of, part
 from tests.servers.throwaway import MySqlServer
 from tests.spark.conftest import MakePipeline
 from tests.spark.pipelines import Pipeline
 from tests.spark.shown_jobs import descriptions
+from tests.spark.stream_jobs import (
+    applied,
+    arrived,
+    change,
+    ended,
+    handed_off,
+    lag_of,
+    lease_of,
+    run,
+    started,
+)
 from tests.spark.workload import TABLES, fill, writing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # a JVM on a busy machine
-
-
-def run(pipeline: Pipeline, spark: SparkSession, kind: JobKind, **settings: object) -> JobResult:
-    spec = pipeline.spec(kind, pipeline.take_over(), **settings)
-    result = run_job(spec, spark, servers=pipeline.servers())
-    assert result.outcome is not Outcome.FAILED, result.error
-    return result
-
-
-def handed_off(pipeline: Pipeline, spark: SparkSession, rows: int) -> None:
-    """Bring a pipeline to where the stream starts."""
-    fill(pipeline, rows)
-    pipeline.plan(TABLES)
-    run(pipeline, spark, JobKind.SNAPSHOT, split_rows=rows // 3)
-    pipeline.hand_off()
 
 
 def test_a_database_that_is_written_to_is_copied_and_caught_up(
@@ -87,13 +81,6 @@ def test_a_bounded_run_with_nothing_new_ends(
         assert result.consistent
         assert not lease_of(pipeline)
     pipeline.assert_equal()
-
-
-def started(pipeline: Pipeline, **settings: object) -> tuple[JobSpec, subprocess.Popen[bytes]]:
-    """Start a continuous stream as a process of its own."""
-    settings = {"stream_mode": StreamMode.CONTINUOUS, **settings}
-    spec = pipeline.spec(JobKind.STREAM, pipeline.take_over(), **settings)
-    return spec, pipeline.start(spec)
 
 
 def test_a_continuous_stream_applies_within_a_second_and_stops_when_asked(
@@ -274,67 +261,9 @@ def read_again(pipeline: Pipeline, spark: SparkSession, table: str) -> None:
     run(pipeline, spark, JobKind.SNAPSHOT, split_rows=100)
 
 
-@contextmanager
-def ended(pipeline: Pipeline, process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Leave no process behind; if the test fails, show what the job said."""
-    try:
-        yield
-    except BaseException:
-        for log in sorted(pipeline.folder.glob("*.log")):
-            print(f"--- {log.name}\n{log.read_text()[-8000:]}")
-        raise
-    finally:
-        process.kill()
-        process.wait()
-
-
-def lease_of(pipeline: Pipeline) -> int:
-    """Return when the pipeline's lease ends, 0 if it was given back."""
-    state = pipeline.store.pipeline(pipeline.name)
-    assert state is not None
-    return state.lease_until_us
-
-
 def log_connections(pipeline: Pipeline) -> set[int]:
     rows = pipeline.source.execute(
         "SELECT PROCESSLIST_ID FROM performance_schema.threads WHERE PROCESSLIST_COMMAND LIKE %s",
         ("Binlog Dump%",),
     )
     return {row[0] for row in rows}
-
-
-def change(pipeline: Pipeline, number: int) -> None:
-    pipeline.source.execute(
-        "INSERT INTO orders VALUES (%s, 'new', 1)",
-        (1_000_000 + number,),
-        database=pipeline.source_database,
-    )
-
-
-def arrived(pipeline: Pipeline, number: int) -> bool:
-    return bool(
-        pipeline.sink.execute(
-            "SELECT 1 FROM orders WHERE id = %s",
-            (1_000_000 + number,),
-            database=pipeline.sink_database,
-        )
-    )
-
-
-def applied(pipeline: Pipeline) -> int:
-    stream = pipeline.store.stream(pipeline.name)
-    return 0 if stream is None else stream.changes
-
-
-def lag_of(pipeline: Pipeline) -> int | None:
-    stream = pipeline.store.stream(pipeline.name)
-    return None if stream is None else stream.lag_us
-
-
-def wait_until(
-    condition: Callable[[], bool], *, seconds: float = 200, every_s: float = 0.05
-) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(every_s)

@@ -19,7 +19,7 @@ from airflow_cdc_provider.spark.stream_task import BatchNumber, read_log
 from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition
 from airflow_cdc_provider.systems.registry import open_sink, open_source
 from tests.servers.given import SqlServer
-from tests.systems.mysql.test_log_reader import position_of
+from tests.systems.mysql.read_logs import position_of
 
 _FORMER = "11111111-1111-1111-1111-111111111111"
 

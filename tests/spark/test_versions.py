@@ -13,8 +13,9 @@ from airflow_cdc_provider.engine.in_process import run_in_process
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.job_result import ExitCode, Outcome
 from airflow_cdc_provider.systems import registry
+from tests.servers.patience import wait_until
 from tests.spark.conftest import MakePipeline
-from tests.spark.test_stream_job import applied, ended, wait_until
+from tests.spark.stream_jobs import applied, ended
 from tests.spark.versions import oldest_pyspark, pyspark
 from tests.spark.workload import TABLES, fill, writing
 

@@ -24,7 +24,7 @@ from tests.behaviours.sample_behaviours import SampleBehaviour
 from tests.behaviours.state_behaviours import SHOP, StateStoreBehaviour
 from tests.pipeline.conftest import Shop
 from tests.pipeline.conftest import shop as shop  # the fixture
-from tests.pipeline.test_nothing_to_stream import NO_SPARK
+from tests.pipeline.without_spark import NO_SPARK
 from tests.servers.postgres import PostgresServer, SqlDatabase
 from tests.state.test_migrations import ask_a_store_of_before, differences, migrate_by_one
 

@@ -28,7 +28,7 @@ from airflow_cdc_provider.systems.mysql.dialect.value_model import arrow_schemas
 from airflow_cdc_provider.systems.mysql.server.connection import connect
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
 from tests.servers.throwaway import MySqlServer
-from tests.systems.mysql.test_log_reader import position_of, reading
+from tests.systems.mysql.read_logs import position_of, reading
 from tests.systems.mysql.wire.type_cases import MYSQL, create_statement, insert_statements
 
 Record = dict[str, Any]

@@ -25,7 +25,7 @@ from tests.servers.given import SqlServer
 from tests.servers.throwaway import MariaDbServer
 from tests.systems.changelog.world import Event, events_in
 from tests.systems.mysql.binlog.captured import session
-from tests.systems.mysql.test_log_reader import position_of, reading
+from tests.systems.mysql.read_logs import position_of, reading
 
 PLACE = ("file", "pos", "row", "server_id", "thread", "query")
 

@@ -13,7 +13,7 @@ from airflow_cdc_provider.systems.mysql.server.catalogue import triggers
 from airflow_cdc_provider.systems.mysql.server.connection import Role, connect
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
 from tests.servers.throwaway import MariaDbServer
-from tests.systems.mysql.test_log_reader import insert, position_of, reading, rows_of
+from tests.systems.mysql.read_logs import insert, position_of, reading, rows_of
 
 
 def barriers(batches: list[ChangeBatch]) -> list[str]:

@@ -12,7 +12,7 @@ from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition
 from airflow_cdc_provider.systems.mysql.source.log_transport import LogTransport
 from tests.servers.accounts import Account, least_privileged, source_account
 from tests.servers.given import SqlServer
-from tests.systems.mysql.test_log_reader import position_of
+from tests.systems.mysql.read_logs import position_of
 
 if TYPE_CHECKING:
     import pytest

@@ -23,7 +23,7 @@ from tests.servers.families import FAMILIES
 from tests.servers.given import SqlServer
 from tests.servers.replication import is_mariadb, pair_of, part
 from tests.servers.throwaway import MariaDbServer, MySqlServer
-from tests.systems.mysql.test_log_reader import insert, reading, rows_of
+from tests.systems.mysql.read_logs import insert, reading, rows_of
 
 TABLE = TableId("d", "t")
 

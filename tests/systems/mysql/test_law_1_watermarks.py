@@ -21,8 +21,8 @@ from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition
 from tests.servers.given import SqlServer
 from tests.servers.throwaway import MariaDbServer, MySqlServer, ThrowawayServer
 from tests.systems.mysql.counters import COUNTERS, counting, make_counters, truth_of
+from tests.systems.mysql.read_logs import position_of
 from tests.systems.mysql.splits import Hooks, numbered, reader_of, schema_of, split_of, tuples
-from tests.systems.mysql.test_log_reader import position_of
 
 TABLE = TableId("d", "t")
 LATE = (5, "late")

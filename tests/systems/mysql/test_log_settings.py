@@ -15,7 +15,7 @@ from tests.servers.families import FAMILIES
 from tests.servers.given import SqlServer
 from tests.servers.throwaway import MySqlServer
 from tests.systems.mysql.binlog.captured import captured_log
-from tests.systems.mysql.test_log_reader import insert, position_of, reading, rows_of
+from tests.systems.mysql.read_logs import insert, position_of, reading, rows_of
 
 
 @pytest.fixture

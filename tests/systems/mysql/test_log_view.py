@@ -25,7 +25,7 @@ from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition
 from airflow_cdc_provider.systems.mysql.source.log_view import look_at_log
 from tests.servers.accounts import least_privileged, source_account
 from tests.servers.given import SqlServer
-from tests.systems.mysql.test_log_reader import position_of
+from tests.systems.mysql.read_logs import position_of
 
 BOTH = ("mysql", "mariadb")
 SECRET = "s3cr3t-text"

@@ -21,8 +21,8 @@ from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schemas
 from tests.servers.given import SqlServer
 from tests.systems.mysql.binlog.captured import CapturedLog, captured_log, decoded, replayed
+from tests.systems.mysql.read_logs import position_of, reading
 from tests.systems.mysql.sessions import source
-from tests.systems.mysql.test_log_reader import position_of, reading
 from tests.systems.mysql.wire.raw_select import select_rows
 
 if TYPE_CHECKING:

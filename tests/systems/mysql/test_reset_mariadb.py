@@ -17,7 +17,7 @@ from airflow_cdc_provider.systems.mysql.source.log_files import log_end
 from airflow_cdc_provider.systems.mysql.source.log_start import check_start
 from tests.servers.given import SqlServer
 from tests.servers.throwaway import MariaDbServer
-from tests.systems.mysql.test_log_reader import insert
+from tests.systems.mysql.read_logs import insert
 
 
 def whole_position(server: SqlServer) -> MySqlPosition:

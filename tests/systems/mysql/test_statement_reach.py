@@ -13,7 +13,7 @@ from airflow_cdc_provider.core.errors import RowsNotLoggedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.systems.mysql.source.log_reader import LogReader
 from tests.servers.given import SqlServer
-from tests.systems.mysql.test_log_reader import SERVER_ID, position_of, rows_of
+from tests.systems.mysql.read_logs import SERVER_ID, position_of, rows_of
 
 
 @pytest.fixture(params=["mysql", "mariadb"])

@@ -16,7 +16,7 @@ from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition,
 from tests.servers.given import SqlServer
 from tests.servers.prepared import finish_prepared
 from tests.servers.throwaway import MariaDbServer, MySqlServer, ThrowawayServer
-from tests.systems.mysql.test_log_reader import position_of, reading, rows_of
+from tests.systems.mysql.read_logs import position_of, reading, rows_of
 
 T, OTHER = TableId("d", "t"), TableId("d", "other")
 

@@ -27,7 +27,7 @@ from tests.systems.mysql.binlog.captured import (
     replayed,
     rows_after,
 )
-from tests.systems.mysql.wire.test_select_decoding import differences
+from tests.systems.mysql.wire.selected_rows import differences
 from tests.systems.mysql.wire.type_cases import MARIADB, MYSQL, every_type_schema, expected_rows
 
 NAMES = sorted(path.name.removesuffix(".json") for path in FOLDER.glob("*.json"))

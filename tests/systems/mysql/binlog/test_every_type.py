@@ -10,7 +10,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from tests.servers.given import SqlServer
 from tests.systems.mysql.binlog.captured import captured_log, rows_after
 from tests.systems.mysql.wire.raw_select import select_rows
-from tests.systems.mysql.wire.test_select_decoding import differences, fill_every_type
+from tests.systems.mysql.wire.selected_rows import differences, fill_every_type
 from tests.systems.mysql.wire.type_cases import MARIADB, MYSQL, every_type_schema, expected_rows
 
 

@@ -22,7 +22,7 @@ from tests.systems.mysql.binlog.captured import (
 )
 from tests.systems.mysql.binlog.library_oracle import rows_by_the_library
 from tests.systems.mysql.wire.raw_select import select_rows
-from tests.systems.mysql.wire.test_select_decoding import LENIENT, differences
+from tests.systems.mysql.wire.selected_rows import LENIENT, differences
 from tests.systems.mysql.wire.type_cases import MARIADB, MYSQL, TypeCase, cases_for
 
 ROUNDS = 6

@@ -28,7 +28,7 @@ from airflow_cdc_provider.systems.mysql.source.snapshot_reader import SnapshotRe
 from airflow_cdc_provider.systems.registry import open_sink
 from tests.servers.families import FAMILIES
 from tests.servers.given import SqlServer
-from tests.systems.mysql.wire.test_sql_round_trip import different
+from tests.systems.mysql.wire.round_trips import different
 from tests.systems.mysql.wire.type_cases import create_statement, insert_statements
 
 WAYS = {

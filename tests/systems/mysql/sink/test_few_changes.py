@@ -41,7 +41,7 @@ from airflow_cdc_provider.systems.registry import open_sink
 from tests.servers.families import FAMILIES
 from tests.servers.given import SqlServer
 from tests.systems.mysql.binlog.captured import all_said, in_columns
-from tests.systems.mysql.wire.test_sql_round_trip import different
+from tests.systems.mysql.wire.round_trips import different
 from tests.systems.mysql.wire.type_cases import TypeCase, cases_for
 
 ROUNDS = 250

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_cdc_provider.core.errors import CdcError
 from tests.servers.given import SqlServer
-from tests.systems.mysql.sink.test_mysql_tables import CUSTOMERS, ORDERS, Tables
+from tests.systems.mysql.sink.made_tables import CUSTOMERS, ORDERS, Tables
 
 PLACES = "CREATE TABLE places (a INT, `b c` VARCHAR(9), PRIMARY KEY (a, `b c`))"
 VISITS = """CREATE TABLE visits (id INT PRIMARY KEY, x INT, `y z` VARCHAR(9), before_it INT,

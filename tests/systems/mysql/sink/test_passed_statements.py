@@ -27,8 +27,8 @@ from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition
 from airflow_cdc_provider.systems.mysql.server.introspection import read_schema
 from airflow_cdc_provider.systems.mysql.source.log_reader import LogReader
 from tests.servers.given import SqlServer
+from tests.systems.mysql.read_logs import position_of
 from tests.systems.mysql.sessions import BOTH_FAMILIES, source
-from tests.systems.mysql.test_log_reader import position_of
 
 TABLE = """
 CREATE TABLE t (

@@ -13,7 +13,8 @@ from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.systems.mysql.mysql_sink import MySqlSink
 from airflow_cdc_provider.systems.mysql.sink.targets import MySqlTargets
 from tests.servers.throwaway import MariaDbServer
-from tests.systems.mysql.sink.test_mysql_tables import Tables, tables
+from tests.systems.mysql.sink.made_tables import Tables
+from tests.systems.mysql.sink.test_mysql_tables import tables
 
 __all__ = ["tables"]
 

@@ -19,8 +19,8 @@ from tests.servers.given import SqlServer
 from tests.systems.mysql.binlog.captured import flavour_of
 from tests.systems.mysql.binlog.damage import damage_bytes, within
 from tests.systems.mysql.wire.raw_select import select_chunks
-from tests.systems.mysql.wire.test_select_decoding import fill_every_type
-from tests.systems.mysql.wire.test_text_protocol import END, packets, row
+from tests.systems.mysql.wire.selected_rows import fill_every_type
+from tests.systems.mysql.wire.text_packets import END, packets, row
 from tests.systems.mysql.wire.type_cases import every_type_schema
 
 TRIES = 400

@@ -19,7 +19,7 @@ from airflow_cdc_provider.systems.mysql.dialect.value_model import arrow_schema,
 from airflow_cdc_provider.systems.mysql.wire.load_text import load_rows
 from tests.servers.given import SqlServer
 from tests.systems.mysql.wire.raw_select import select_rows
-from tests.systems.mysql.wire.test_sql_round_trip import insert, load
+from tests.systems.mysql.wire.round_trips import insert, load
 
 ROWS = 1500
 TYPES = {

@@ -22,7 +22,7 @@ from airflow_cdc_provider.systems.mysql.wire.text_decoder import TextDecoder
 from airflow_cdc_provider.systems.mysql.wire.text_protocol import TextChunk
 from tests.servers.given import SqlServer
 from tests.systems.mysql.wire.raw_select import select_rows
-from tests.systems.mysql.wire.test_text_protocol import END, framed, packets, row
+from tests.systems.mysql.wire.text_packets import END, framed, packets, row
 
 KEY = Column("id", mysql_type("int"), nullable=False)
 DATE = Column("d", mysql_type("date"))
