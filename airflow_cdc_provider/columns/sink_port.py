@@ -25,6 +25,7 @@ from airflow_cdc_provider.core.row_counts import NO_ROWS, RowCounts
 from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stopped_tables import StoppedTable
+from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.table_drift import TableDrift
 
@@ -267,10 +268,12 @@ class SinkLedger(Protocol):
     def stopped(self) -> tuple[StoppedTable, ...]:
         """Return the tables that the stream leaves alone, in order."""
 
-    def stop_tables(self, tables: Collection[TableId], error: str = "", /) -> StreamSplit:
+    def stop_tables(
+        self, tables: Collection[TableId], error: StoredError = NO_ERROR, /
+    ) -> StreamSplit:
         """Take tables out of the stream where they stand; an `error` stopped them, or a person."""
 
-    def say_of_stopped(self, table: TableId, error: str, /) -> None:
+    def say_of_stopped(self, table: TableId, error: StoredError, /) -> None:
         """Note what keeps a table from coming back; empty: a person wants it so."""
 
     def rejoin(self, table: TableId) -> StreamSplit:

@@ -2,8 +2,9 @@
 
 Every error says what happened, where, what is at risk and what to do next. The arguments are
 plain text and positional, so an error survives pickling between Spark's processes. Between other
-processes it travels as its facts (`to_json`, `from_json`); a text that was kept for people, such as
-the state store's, is read back by `parse`. Codes are append-only: a code never changes its meaning.
+processes it travels as its facts (`to_json`, `from_json`), and so it is stored (`StoredError`);
+what is printed is for people and is not read back. Codes are append-only: a code never changes its
+meaning.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ NOTHING_CHANGED = "none: nothing was changed"
 
 SEE_LOG = "see what stands there with `log`"
 """The beginning of a remedy where a stream stops at an event."""
-_CODES = "CDC-"
-_MARKS = ("; where: ", "; at risk: ", "; what to do: ")
+CODES = "CDC-"
+"""What all codes begin with."""
+MARKS = ("; where: ", "; at risk: ", "; what to do: ")
+"""What is printed before each text but the first."""
 
 
 class CdcError(Exception):
@@ -49,8 +52,7 @@ class CdcError(Exception):
         self.remedy = remedy
 
     def __str__(self) -> str:
-        texts = [mark + text for mark, text in zip(_MARKS, self.args[1:], strict=True) if text]
-        return f"{self.code} {self.what}" + "".join(texts)
+        return printed(self.code, *self.args)
 
     def in_passing(self) -> str:
         """Return it for a line about what goes on by itself: what was seen and where.
@@ -58,19 +60,6 @@ class CdcError(Exception):
         A remedy is for the error that ends something; only one that may pass keeps its own.
         """
         return str(self._with(self.what, self.where, "", ""))
-
-    @staticmethod
-    def parse(text: str) -> CdcError:
-        """Read an error as it was printed."""
-        code, _, rest = text.partition(" ")
-        if not code.startswith(_CODES):
-            code, rest = "", text
-        facts = []
-        for mark in reversed(_MARKS):
-            head, found, tail = rest.rpartition(mark)
-            rest = head if found else rest
-            facts.append(tail if found else "")
-        return error_class(code)(rest, *reversed(facts))
 
     def to_json(self) -> dict[str, Any]:
         """Return the error's facts as plain values."""
@@ -80,11 +69,11 @@ class CdcError(Exception):
 
     @staticmethod
     def from_json(form: Mapping[str, Any]) -> CdcError:
-        """Read an error; an unknown code is a plain `CdcError` that names it."""
+        """Read an error; an unknown code is a plain `CdcError` that names it, none is a plain one."""
         facts = [str(form.get(name, "")) for name in ("what", "where", "risk", "remedy")]
-        code = str(form.get("code"))
+        code = str(form.get("code", ""))
         kind = error_class(code)
-        if kind.code != code:
+        if code and kind.code != code:
             facts[0] = f"{code}: {facts[0]}"
         return kind(*facts).about(*form.get("tables", ()))
 
@@ -434,6 +423,12 @@ def only_of(table: object) -> Iterator[None]:
         if error.tables or isinstance(error, _OF_NO_TABLE):
             raise
         raise error.about(table) from error.__cause__
+
+
+def printed(code: str, what: str, *others: str) -> str:
+    """Return an error's code and texts as people read them."""
+    texts = [mark + text for mark, text in zip(MARKS, others, strict=True) if text]
+    return f"{code} {what}" + "".join(texts)
 
 
 def error_class(code: str) -> type[CdcError]:

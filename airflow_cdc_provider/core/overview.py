@@ -9,6 +9,7 @@ from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import SplitStatus, TablePhase
 from airflow_cdc_provider.core.records import Note, PipelineState, Sample, StreamState
 from airflow_cdc_provider.core.requests import RequestStatus
+from airflow_cdc_provider.core.stored_error import StoredError
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class PipelineOverview:
     """How many there are in each phase."""
     requests: Mapping[RequestStatus, int] = field(default_factory=dict)
     """How many are open, by status."""
-    troubles: tuple[tuple[str, str], ...] = ()
+    troubles: tuple[tuple[str, StoredError], ...] = ()
     """Tables that are left alone or changed, each with its error."""
     not_copied: tuple[str, ...] = ()
     """Tables that came after the plan."""
@@ -49,7 +50,7 @@ class TableOverview:
     phase: TablePhase
     planning_done: bool
     estimated_rows: int
-    error: str
+    error: StoredError
     splits: Mapping[SplitStatus, int] = field(default_factory=dict)
     """How many there are, by status; those that were cut are not counted."""
     cells: Cells = ()

@@ -23,6 +23,7 @@ from airflow_cdc_provider.core.records import (
 from airflow_cdc_provider.core.requests import Request, RequestStatus
 from airflow_cdc_provider.core.row_counts import NO_COUNTS, TableCounts
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.core.stream_split import StreamSplit
 
 
@@ -149,7 +150,7 @@ class StateStore(StateReader, Protocol):
         *,
         expected: Phase,
         to: Phase,
-        error: str = "",
+        error: StoredError = NO_ERROR,
     ) -> PipelineState:
         """Move on from `expected`, or raise `StateMovedError` if someone already has."""
 
@@ -204,7 +205,7 @@ class StateStore(StateReader, Protocol):
         status: SplitStatus,
         *,
         report: SplitReport | None = None,
-        error: str = "",
+        error: StoredError = NO_ERROR,
     ) -> None:
         """Store where a split stands; READING counts an attempt."""
 
@@ -222,7 +223,7 @@ class StateStore(StateReader, Protocol):
         generation: int,
         table: TableId,
         phase: TablePhase,
-        error: str = "",
+        error: StoredError = NO_ERROR,
     ) -> None:
         """Store where a table stands."""
 
@@ -281,7 +282,7 @@ class StateStore(StateReader, Protocol):
         *,
         expected: RequestStatus,
         to: RequestStatus,
-        error: str = "",
+        error: StoredError = NO_ERROR,
     ) -> Request:
         """Move a request on from `expected`, or raise `StateMovedError` if someone already has."""
 

@@ -12,6 +12,7 @@ from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase, Wanted
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.splits import SnapshotSplit
+from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.core.table_schema import TableSchema
 
 
@@ -27,7 +28,7 @@ class PipelineState:
     plan_id: str = ""
     owner: str = ""
     lease_until_us: int = 0
-    error: str = ""
+    error: StoredError = NO_ERROR
     updated_us: int = 0
 
 
@@ -69,7 +70,7 @@ class TableState:
     splits_finished: int = 0
     rows: int = 0
     bytes: int = 0
-    error: str = ""
+    error: StoredError = NO_ERROR
     changed_us: int = field(default=0, compare=False)
     """When its definition or where it stands last changed."""
 
@@ -87,7 +88,7 @@ class SplitState:
     attempt: int = 0
     started_us: int = 0
     finished_us: int = 0
-    error: str = ""
+    error: StoredError = NO_ERROR
 
 
 @dataclass(frozen=True, slots=True)

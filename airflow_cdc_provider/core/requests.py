@@ -37,6 +37,7 @@ from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.splits import Chosen
+from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 
 MOST_COUNTED = 100_000
 """Rows of one side that an estimate counts; of more it may know no number."""
@@ -186,7 +187,7 @@ class Request:
     tables_done: int = 0
     position: LogPosition | None = None
     """The stream's, when the last split came into the sink."""
-    error: str = ""
+    error: StoredError = NO_ERROR
     """What ended it, or what it waits for."""
     changed_us: int = 0
 

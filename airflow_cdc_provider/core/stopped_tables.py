@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from airflow_cdc_provider.core.errors import CdcError, RetryableError, SplitOutdatedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.positions import LogPosition
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.core.stream_split import StreamSplit, TableProgress
 
 
@@ -23,7 +24,7 @@ class StoppedTable:
 
     stream: StreamSplit
     """Of this table alone: where it stands, and where it goes on."""
-    error: str
+    error: StoredError
     """What stopped it; empty if a person did."""
     since_us: int
 
@@ -36,15 +37,15 @@ class StoppedTable:
         return not self.error
 
 
-def with_way_back(text: str, table: object) -> CdcError:
+def with_way_back(stored: StoredError, table: object) -> CdcError:
     """Read the error of a table that its stream leaves alone, with what brings the table back."""
-    error = CdcError.parse(text)
+    error = stored.read()
     risk = error.risk or "its rows stand still at the sink until it comes back"
     remedy = error.remedy
     if "`resume`" not in remedy and "`reset`" not in remedy:
         back = f"`resume` with --table {table}"
         remedy = f"{remedy}; then {back}" if remedy else back
-    return type(error)(error.what, error.where, risk, remedy)
+    return type(error)(error.what, error.where, risk, remedy).about(*error.tables)
 
 
 def stopped_in(stream: StreamSplit, tables: Collection[TableId]) -> tuple[StreamSplit, ...]:

@@ -25,6 +25,7 @@ from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.ports import StateStore
 from airflow_cdc_provider.core.records import PipelineState, TablePlan
 from airflow_cdc_provider.core.requests import Request, RequestStatus
+from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.scrubbing import Secrets
 
@@ -123,7 +124,9 @@ class Job:
         """Return the definitions of the pipeline's tables, as they were planned."""
         return {plan.schema.table: plan.schema for plan in self.plans()}
 
-    def move_request(self, request: Request, to: RequestStatus, error: str = "") -> Request:
+    def move_request(
+        self, request: Request, to: RequestStatus, error: StoredError = NO_ERROR
+    ) -> Request:
         """Move a request on from where it was read to be, as the pipeline's owner."""
         return self.store.move_request(
             self.spec.pipeline,
@@ -158,19 +161,20 @@ def remembered_failure(job: Job) -> Iterator[None]:
     except (FencedError, StateMovedError):
         raise  # the pipeline is someone else's, and so is its state
     except CdcError as error:
-        _remember(job, job.servers.secrets.scrub(str(error)))
+        _remember(job, error.rewritten(job.servers.secrets.scrub))
         raise
 
 
-def _remember(job: Job, text: str) -> None:
+def _remember(job: Job, error: CdcError) -> None:
     spec = job.spec
     with suppress(CdcError):
         state = job.store.pipeline(spec.pipeline)
         if state is not None:
+            stored = StoredError.of(error)
             job.store.move(
-                spec.pipeline, spec.generation, expected=state.phase, to=Phase.FAILED, error=text
+                spec.pipeline, spec.generation, expected=state.phase, to=Phase.FAILED, error=stored
             )
-        job.store.tell(spec.pipeline, f"{spec.kind.value} failed: {text}", level="error")
+        job.store.tell(spec.pipeline, f"{spec.kind.value} failed: {error}", level="error")
 
 
 def _dsn(environ: Mapping[str, str], name: str, what: str) -> str:

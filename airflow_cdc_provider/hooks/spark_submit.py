@@ -22,7 +22,6 @@ from typing import Any, BinaryIO
 from airflow.sdk import Connection
 
 import airflow_cdc_provider
-from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.jobspec import ENCODED, JobSpec
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
 from airflow_cdc_provider.engine.job_result import JobResult, Outcome
@@ -201,7 +200,7 @@ class SubmittedJob(JobProcess):
                 str(self._run.name), self.spec.generation, self.spec.kind.value, outcome
             )
         elif state.phase is Phase.FAILED and state.generation == self.spec.generation:
-            result = JobResult.failed(self.spec, CdcError.parse(state.error))
+            result = JobResult.failed(self.spec, state.error.read())
         else:
             return None
         form: dict[str, Any] = json.loads(result.to_json())

@@ -15,6 +15,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Asset, AssetAlias, Param
 
+from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.operators.assets import outlets_of
 from airflow_cdc_provider.pipeline.file.folder import FolderFile
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline, load_pipeline
@@ -45,7 +46,7 @@ class Parts:
     outlets: Sequence[Asset | AssetAlias] = ()
     is_compared: bool = True
     """False: the sink is a log, which verify does not compare."""
-    problem: str = ""
+    problem: StoredError = NO_ERROR
     """Why nothing may start, of a file that is wrong."""
     model: PipelineFile | None = None
     """None: the file cannot be read, and the tasks find out themselves what is wrong with it."""
@@ -105,7 +106,7 @@ class Parts:
     @classmethod
     def of_file(cls, file: FolderFile) -> Parts:
         """Take them from a file of a folder, as far as it can be read."""
-        problem = "" if file.problem is None else str(file.problem)
+        problem = NO_ERROR if file.problem is None else StoredError.of(file.problem)
         doc = f"**This pipeline cannot be started.**\n\n```\n{problem}\n```"
         if file.loaded is None:
             path, is_continuous = str(file.path.resolve()), file.mode != "bounded"
@@ -123,7 +124,7 @@ class Parts:
     @property
     def refused(self) -> str:
         """Return what tasks fail with that do not find out themselves."""
-        return "" if self.model is None else self.problem
+        return "" if self.model is None else str(self.problem)
 
     @property
     def shown(self) -> str:

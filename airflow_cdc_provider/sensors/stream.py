@@ -17,6 +17,7 @@ from airflow.sdk.exceptions import AirflowSensorTimeout, AirflowSkipException
 
 from airflow_cdc_provider.core.errors import CdcError, RetryableError
 from airflow_cdc_provider.core.lifecycle import Phase
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.hooks.job_handle import JobHandle, end_earlier_job, remember
 from airflow_cdc_provider.hooks.job_log import log_shown_on_failure
 from airflow_cdc_provider.hooks.lineage import TellsLineage
@@ -36,6 +37,7 @@ from airflow_cdc_provider.triggers.verdict import (
     StreamEvent,
     Verdict,
     Watch,
+    failure_of,
     judge,
 )
 from airflow_cdc_provider.views.lineage import LineageWork
@@ -146,7 +148,8 @@ class CdcStreamSensor(TellsLineage, BaseSensorOperator):
         is_idle = verdict is Verdict.WAITING and not status.is_owned
         if status.state.phase is Phase.FAILED or is_idle:
             verdict, detail = Verdict.LOST, detail or "nobody is at work"
-        return StreamEvent(str(steps.run.name), verdict, detail, at_us=now)
+        error = failure_of(verdict, detail, status.state).text
+        return StreamEvent(str(steps.run.name), verdict, detail, at_us=now, error=error)
 
     def _act(
         self, context: Context, steps: CdcSteps, event: StreamEvent, wait: _Wait
@@ -239,4 +242,5 @@ class CdcStreamSensor(TellsLineage, BaseSensorOperator):
 
 def _named(event: StreamEvent) -> CdcError:
     """Return the error that a failed stream left in the state store, in its own class."""
-    return CdcError.parse(event.detail).located("log of the stream")
+    # a triggerer of an earlier release tells only what was printed
+    return StoredError(event.error or event.detail).read().located("log of the stream")

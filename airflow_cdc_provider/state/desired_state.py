@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.state.store import SqlStateStore
 
 
@@ -38,7 +38,7 @@ def set_aside(store: SqlStateStore, name: PipelineName) -> bool:
     return True
 
 
-def what_of(error: str) -> str:
+def what_of(error: StoredError) -> str:
     """Return what happened and where, without the advice an error carries."""
-    told = CdcError.parse(error)
+    told = error.read()
     return str(type(told)(told.what, told.where))

@@ -21,6 +21,7 @@ from airflow_cdc_provider.core.overview import Cells, PipelineOverview, TableOve
 from airflow_cdc_provider.core.records import Note, NoteKind, Sample
 from airflow_cdc_provider.core.requests import RequestStatus
 from airflow_cdc_provider.core.row_counts import TableCounts
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.state.request_rows import OPEN
 from airflow_cdc_provider.state.rows import pipeline_of, stream_of
 from airflow_cdc_provider.state.samples import FINE_S, sample_of
@@ -112,13 +113,15 @@ def _counted(
     return found
 
 
-def _troubles(connection: Connection, wanted: Sequence[str]) -> Mapping[str, list[tuple[str, str]]]:
+def _troubles(
+    connection: Connection, wanted: Sequence[str]
+) -> Mapping[str, list[tuple[str, StoredError]]]:
     mine = tables.c.pipeline.in_(wanted), tables.c.phase.in_(_TROUBLED)
     query = select(tables.c.pipeline, tables.c.source_table, tables.c.error).where(*mine)
-    found: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    found: dict[str, list[tuple[str, StoredError]]] = defaultdict(list)
     ordered = query.order_by(tables.c.pipeline, tables.c.source_table).limit(_MOST_TROUBLES)
     for pipeline, table, error in connection.execute(ordered):
-        found[pipeline].append((table, error))
+        found[pipeline].append((table, StoredError(error)))
     return found
 
 
@@ -183,7 +186,7 @@ def _table_of(
         phase=TablePhase(row.phase),
         planning_done=bool(row.planning_done),
         estimated_rows=estimated_rows,
-        error=row.error,
+        error=StoredError(row.error),
         splits=found,
         cells=_mixed_cells(cells) if cells else _like_cells(found),
         rows=0 if finished is None else int(finished.rows),

@@ -16,12 +16,15 @@ from airflow_cdc_provider.core.requests import (
     scope_from_json,
     scope_to_json,
 )
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.state.rows import Values
 from airflow_cdc_provider.state.tables import requests
 
 CLOSED_KEPT = 1000
 """Older requests of a pipeline that are closed are dropped when another one is closed."""
-OVERTAKEN = "a new plan was made since: the next run reads every row of its tables"
+OVERTAKEN = StoredError.saying(
+    "a new plan was made since: the next run reads every row of its tables"
+)
 OPEN = [status.value for status in RequestStatus if status.is_open]
 
 
@@ -41,7 +44,7 @@ def request_of(row: Row[Any]) -> Request:
         rows=row.row_count,
         tables_done=row.tables_done,
         position=None if row.position is None else position_from_json(json.loads(row.position)),
-        error=row.error,
+        error=StoredError(row.error),
         changed_us=row.changed_us,
     )
 
@@ -71,7 +74,7 @@ def progress_values(request: Request) -> Values:
         "row_count": request.rows,
         "tables_done": request.tables_done,
         "position": None if position is None else dumps(position_to_json(position)),
-        "error": request.error,
+        "error": request.error.text,
         "changed_us": request.changed_us,
     }
 
@@ -109,7 +112,11 @@ def cancel_open(connection: Connection, name: PipelineName, now_us: int) -> None
     """Cancel what a new plan makes needless."""
     mine = requests.c.pipeline == str(name), requests.c.status.in_(OPEN)
     change = update(requests).where(*mine)
-    values = {"status": RequestStatus.CANCELLED.value, "error": OVERTAKEN, "changed_us": now_us}
+    values = {
+        "status": RequestStatus.CANCELLED.value,
+        "error": OVERTAKEN.text,
+        "changed_us": now_us,
+    }
     connection.execute(change.values(values))
 
 

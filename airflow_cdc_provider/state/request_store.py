@@ -12,6 +12,7 @@ from sqlalchemy.exc import IntegrityError as DuplicateRowError
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError, StateMovedError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.requests import Request, RequestStatus, check_request_move
+from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.state.request_rows import (
     OPEN,
     drop_old,
@@ -81,11 +82,11 @@ class RequestStore(SampledStore):
         *,
         expected: RequestStatus,
         to: RequestStatus,
-        error: str = "",
+        error: StoredError = NO_ERROR,
     ) -> Request:
         """Move a request on from `expected`, or raise `StateMovedError` if someone already has."""
         check_request_move(expected, to)
-        values: Values = {"status": to.value, "error": error, "changed_us": self._clock()}
+        values: Values = {"status": to.value, "error": error.text, "changed_us": self._clock()}
         with self._fenced(name, generation) as connection:
             is_moved = _change(connection, name, request_id, expected, values)
             found = _known(connection, name, request_id)

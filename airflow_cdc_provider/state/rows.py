@@ -28,6 +28,7 @@ from airflow_cdc_provider.core.records import (
 )
 from airflow_cdc_provider.core.schema_codec import plan_from_json
 from airflow_cdc_provider.core.splits import SnapshotSplit
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.core.table_schema import ColumnType
 from airflow_cdc_provider.state.tables import splits
 
@@ -53,7 +54,7 @@ def pipeline_of(row: Row[Any]) -> PipelineState:
         plan_id=row.plan_id,
         owner=row.owner,
         lease_until_us=row.lease_until_us,
-        error=row.error,
+        error=StoredError(row.error),
         updated_us=row.updated_us,
     )
 
@@ -81,7 +82,7 @@ def table_of(row: Row[Any], counts: Mapping[str, int]) -> TableState:
         splits_finished=counts.get("finished", 0),
         rows=counts.get("rows", 0),
         bytes=counts.get("bytes", 0),
-        error=row.error,
+        error=StoredError(row.error),
         changed_us=row.updated_us,
     )
 
@@ -94,7 +95,7 @@ def split_of(row: Row[Any]) -> SplitState:
         attempt=row.attempt,
         started_us=row.started_us,
         finished_us=row.finished_us,
-        error=row.error,
+        error=StoredError(row.error),
     )
 
 

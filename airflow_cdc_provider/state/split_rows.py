@@ -17,6 +17,7 @@ from airflow_cdc_provider.core.errors import NOTHING_CHANGED, IntegrityError, St
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import SplitStatus
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.state.rows import Values, new_split
 from airflow_cdc_provider.state.tables import splits as split_table
 
@@ -64,9 +65,11 @@ def _stored(
     return known
 
 
-def values_of(status: SplitStatus, *, report: SplitReport | None, error: str, now: int) -> Values:
+def values_of(
+    status: SplitStatus, *, report: SplitReport | None, error: StoredError, now: int
+) -> Values:
     """Return what changes in a split's row beside its status."""
-    values: Values = {"error": error}
+    values: Values = {"error": error.text}
     if status is SplitStatus.READING:
         values |= {"attempt": split_table.c.attempt + 1, "started_us": now}
     elif status is SplitStatus.FINISHED:
@@ -125,12 +128,12 @@ def finish_all(
     )
     rows = []
     for split, report in reports:
-        values = values_of(SplitStatus.FINISHED, report=report, error="", now=now)
+        values = values_of(SplitStatus.FINISHED, report=report, error=NO_ERROR, now=now)
         new = {f"new_{column}": values[column] for column in written}
         rows.append({"of_table": str(split.table), "of_number": split.number, **new})
     if connection.execute(change, rows).rowcount != len(rows):
         for split, report in reports:
-            values = values_of(SplitStatus.FINISHED, report=report, error="", now=now)
+            values = values_of(SplitStatus.FINISHED, report=report, error=NO_ERROR, now=now)
             mark(connection, name, split, SplitStatus.FINISHED, values)
 
 

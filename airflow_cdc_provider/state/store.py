@@ -34,6 +34,7 @@ from airflow_cdc_provider.core.records import (
 from airflow_cdc_provider.core.row_counts import NO_COUNTS, TableCounts
 from airflow_cdc_provider.core.schema_codec import plan_to_json, schema_to_json
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.state.announcements import AnnouncementStore
 from airflow_cdc_provider.state.dsn import open_engine
@@ -184,13 +185,13 @@ class SqlStateStore(RequestStore, AnnouncementStore):
         *,
         expected: Phase,
         to: Phase,
-        error: str = "",
+        error: StoredError = NO_ERROR,
     ) -> PipelineState:
         """Move on from `expected`, or raise `StateMovedError` if someone already has."""
         check_move(expected, to)
         with self._fenced(name, generation) as connection:
             mine = pipelines.c.name == str(name), pipelines.c.phase == expected.value
-            change = update(pipelines).where(*mine).values(phase=to.value, error=error)
+            change = update(pipelines).where(*mine).values(phase=to.value, error=error.text)
             if connection.execute(change).rowcount == 0:
                 raise _moved(name, expected, known_pipeline(connection, name).phase)
             return known_pipeline(connection, name)
@@ -296,7 +297,7 @@ class SqlStateStore(RequestStore, AnnouncementStore):
         status: SplitStatus,
         *,
         report: SplitReport | None = None,
-        error: str = "",
+        error: StoredError = NO_ERROR,
     ) -> None:
         """Store where a split stands; READING counts an attempt."""
         values = values_of(status, report=report, error=error, now=self._clock())
@@ -323,12 +324,12 @@ class SqlStateStore(RequestStore, AnnouncementStore):
         generation: int,
         table: TableId,
         phase: TablePhase,
-        error: str = "",
+        error: StoredError = NO_ERROR,
     ) -> None:
         """Store a table's phase; the time of its last change stays where nothing changes."""
         columns = plan_tables.c
-        is_same = and_(columns.phase == phase.value, columns.error == error)
-        values = {"phase": phase.value, "error": error}
+        is_same = and_(columns.phase == phase.value, columns.error == error.text)
+        values = {"phase": phase.value, "error": error.text}
         changed_us = case((is_same, columns.updated_us), else_=self._clock())
         self._change_table(name, generation, table, {**values, "updated_us": changed_us})
 

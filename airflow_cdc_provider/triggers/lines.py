@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import LEFT_ALONE, TablePhase
 from airflow_cdc_provider.core.records import StreamState
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.state.reader import SqlStateReader
 from airflow_cdc_provider.views.error_lines import error_lines
 from airflow_cdc_provider.views.in_airflow import way_in_airflow
@@ -29,7 +29,7 @@ def stream_text(stream: StreamState, now_us: int) -> str:
 
 def standing_tables(
     reader: SqlStateReader, name: PipelineName, now_us: int
-) -> tuple[int, Mapping[str, str]]:
+) -> tuple[int, Mapping[str, StoredError]]:
     """Return how many tables the stream leaves alone, and the errors of the first thousand.
 
     A pipeline of many tables none of which stands still costs no look at each.
@@ -47,15 +47,15 @@ def standing_text(count: int) -> str:
     return f"{count} {'table stands' if count == 1 else 'tables stand'} still" if count else ""
 
 
-def codes_of(standing: Mapping[str, str]) -> dict[str, str]:
+def codes_of(standing: Mapping[str, StoredError]) -> dict[str, str]:
     """Return, for each table that stands still, the code of its error; none if a person paused it.
 
     Who has told of them keeps that, and not the long texts.
     """
-    return {table: error.partition(" ")[0] for table, error in standing.items()}
+    return {table: error.read().code if error else "" for table, error in standing.items()}
 
 
-def standing_lines(standing: Mapping[str, str], told: Mapping[str, str]) -> Iterator[str]:
+def standing_lines(standing: Mapping[str, StoredError], told: Mapping[str, str]) -> Iterator[str]:
     """Say of each table that stands still why it does and how it comes back.
 
     Not of those told of already, unless it is for another error now.
@@ -67,8 +67,8 @@ def standing_lines(standing: Mapping[str, str], told: Mapping[str, str]) -> Iter
         yield f"{more} more tables stand still: the CDC page and `airflow cdc status` name them"
 
 
-def _lines_of(table: str, error: str) -> Iterator[str]:
-    first, *rest = error_lines(CdcError.parse(error)) if error else ("a person paused it",)
+def _lines_of(table: str, error: StoredError) -> Iterator[str]:
+    first, *rest = error_lines(error.read()) if error else ("a person paused it",)
     yield f"{table} stands still while the other tables flow on: {first}"
     yield from rest
     yield f"    to have it back, {way_in_airflow('`resume`', table=table)}"

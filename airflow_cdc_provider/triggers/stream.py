@@ -27,6 +27,7 @@ from airflow_cdc_provider.core.errors import StateUnreachableError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
 from airflow_cdc_provider.core.records import NoteKind, Outage, PipelineState, StreamState
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.core.table_picks import tells_of_table
 from airflow_cdc_provider.hooks.metrics import send_stream_metrics
 from airflow_cdc_provider.state.dsn import open_engine
@@ -49,6 +50,7 @@ from airflow_cdc_provider.triggers.verdict import (
     StreamEvent,
     Verdict,
     Watch,
+    failure_of,
     judge,
 )
 from airflow_cdc_provider.views.outages import driver_is_gone, outage_text, outages_of
@@ -168,8 +170,9 @@ class CdcStreamTrigger(BaseTrigger):
                 is_asked = seen.is_asked or self._hears(seen)
                 verdict, detail = self._in_time(detail, is_asked=is_asked)
             if verdict is not Verdict.WAITING:
-                at_us, standing = now_us(), self.standing
-                event = StreamEvent(self.pipeline, verdict, detail, generation, at_us, standing)
+                error = failure_of(verdict, detail, seen.state).text
+                seen_by = now_us(), self.standing, error
+                event = StreamEvent(self.pipeline, verdict, detail, generation, *seen_by)
                 yield TriggerEvent(event.to_payload())  # type: ignore[no-untyped-call]
                 return
             told = self._tell(seen, detail, told)
@@ -231,7 +234,7 @@ class CdcStreamTrigger(BaseTrigger):
             self._tell_standing(*seen)
         return await asyncio.to_thread(_look, reader, name)
 
-    def _tell_standing(self, count: int, standing: Mapping[str, str]) -> None:
+    def _tell_standing(self, count: int, standing: Mapping[str, StoredError]) -> None:
         """Tell once of each table that stopped; one that came back may stop again."""
         for line in standing_lines(standing, self.standing):
             self.log.warning("%s", line)

@@ -14,6 +14,7 @@ from typing import Any
 
 from airflow_cdc_provider.core.lifecycle import LEASE_S, Phase, Wanted
 from airflow_cdc_provider.core.records import PipelineState, StreamState
+from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 
 _US = 1_000_000
 _NOT_STREAMING = frozenset({Phase.NEW, Phase.PLANNING, Phase.SNAPSHOT})
@@ -101,6 +102,8 @@ class StreamEvent:
     at_us: int = 0
     standing: Mapping[str, str] = field(default_factory=dict)
     """Tables that stand still, of which the task's log has told, with the codes of their errors."""
+    error: str = ""
+    """What the stream failed with, as `StoredError` holds it; `detail` is what that prints."""
 
     def to_payload(self) -> dict[str, Any]:
         """Write the event as JSON can hold it."""
@@ -116,7 +119,17 @@ class StreamEvent:
             generation=int(payload.get("generation", 0)),
             at_us=int(payload.get("at_us", 0)),
             standing=dict(payload.get("standing", {})),
+            error=str(payload.get("error", "")),
         )
+
+
+def failure_of(verdict: Verdict, detail: str, state: PipelineState | None) -> StoredError:
+    """Return what a stream failed with, as the state store has it; nothing if it has not."""
+    if verdict is not Verdict.FAILED:
+        return NO_ERROR
+    if state is None or state.phase is not Phase.FAILED:
+        return StoredError.saying(detail)
+    return state.error
 
 
 def judge(
@@ -133,7 +146,7 @@ def judge(
         phase = "unknown" if state is None else state.phase.value
         return Verdict.FAILED, f"there is no stream to watch: the pipeline is in phase {phase}"
     if state.phase is Phase.FAILED:
-        return Verdict.FAILED, state.error
+        return Verdict.FAILED, str(state.error)
     if _has_reached(goal, state, stream, watch):
         return Verdict.REACHED, "" if stream is None else str(stream.position)
     silence_s = _silence_s(state, stream, watch, now_us)

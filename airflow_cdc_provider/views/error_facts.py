@@ -6,6 +6,7 @@ from typing import Any
 
 from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.stopped_tables import with_way_back
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.views.in_airflow import way_in_airflow
 
 Form = dict[str, Any]
@@ -17,15 +18,15 @@ def facts_of(error: CdcError, table: str = "") -> Form:
     return {**error.to_json(), "in_airflow": way}
 
 
-def printed_facts(text: str, table: str = "") -> Form:
-    """Return the facts of an error that was printed."""
-    return facts_of(CdcError.parse(text), table)
+def stored_facts(error: StoredError, table: str = "") -> Form:
+    """Return the facts of an error that was stored."""
+    return facts_of(error.read(), table)
 
 
-def stopped_facts(text: str, table: str, *, is_streamed: bool) -> Form:
+def stopped_facts(error: StoredError, table: str, *, is_streamed: bool) -> Form:
     """Return a table's error; of one that is streamed with the way back."""
     return (
-        facts_of(with_way_back(text, table), table) if is_streamed else printed_facts(text, table)
+        facts_of(with_way_back(error, table), table) if is_streamed else stored_facts(error, table)
     )
 
 

@@ -77,7 +77,7 @@ def _line(status: PipelineStatus) -> str:
 def _problems(status: PipelineStatus) -> list[str]:
     found = [outage_text(outage, status.at_us) for outage in status.outages]
     found += [] if status.refusal is None else [str(status.refusal)]
-    found += [status.state.error] if status.state.error else []
+    found += [str(status.state.error)] if status.state.error else []
     found += late_lines(status)
     found += [f"{table.source}: {table.error}" for table in status.tables if table.error]
     return found + [f"{table} is not copied: it came later" for table in status.not_copied]

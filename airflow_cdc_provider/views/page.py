@@ -14,7 +14,7 @@ from airflow_cdc_provider.core.records import NoteKind, PipelineEvent, PipelineS
 from airflow_cdc_provider.core.requests import RequestStatus
 from airflow_cdc_provider.core.spark_place import SparkPlace
 from airflow_cdc_provider.state.reader import SqlStateReader
-from airflow_cdc_provider.views.error_facts import facts_of, printed_facts, remark, stopped_facts
+from airflow_cdc_provider.views.error_facts import facts_of, remark, stopped_facts, stored_facts
 from airflow_cdc_provider.views.freshness import late_error
 from airflow_cdc_provider.views.in_airflow import way_in_airflow
 from airflow_cdc_provider.views.outages import driver_is_gone, outage_error, outages_of
@@ -113,7 +113,7 @@ def _outages(status: PipelineStatus) -> list[Form]:
 def _problems(seen: PipelineOverview) -> list[Form]:
     refusal = refusal_of(seen.last_try)
     found = [] if refusal is None else [_error(facts_of(refusal))]
-    found += [_error(printed_facts(seen.state.error))] if seen.state.error else []
+    found += [_error(stored_facts(seen.state.error))] if seen.state.error else []
     troubles = seen.troubles[:_TROUBLES_SHOWN]
     is_streamed = seen.stream is not None
     found += [

@@ -43,7 +43,7 @@ def request_form(request: Request) -> Form:
         "rows": request.rows,
         "tables_done": request.tables_done,
         "position": None if position is None else str(position),
-        "error": request.error,
+        "error": str(request.error),
         "changed_us": request.changed_us,
     }
 
@@ -59,7 +59,7 @@ def request_line(request: Request) -> str:
         progress_text(request) if request.kind.reads_rows else "",
         f"asked by {request.asked_by} at {asked:%Y-%m-%d %H:%M:%S}",
     ]
-    return "; ".join(filter(None, [*parts, request.error]))
+    return "; ".join(filter(None, [*parts, str(request.error)]))
 
 
 def progress_text(request: Request) -> str:

@@ -63,9 +63,9 @@ class TableStatus:
 
         What stops a table that is streamed is told with the way back.
         """
-        error = state.error
-        if is_streamed and state.phase is TablePhase.FAILED and error.startswith("CDC-"):
-            error = str(with_way_back(error, state.table))
+        error = str(state.error)
+        if is_streamed and state.phase is TablePhase.FAILED and state.error.has_code:
+            error = str(with_way_back(state.error, state.table))
         return cls(
             source=str(state.table),
             sink=str(state.plan.sink_table),
@@ -236,7 +236,7 @@ class PipelineStatus:
             "owner": self.state.owner,
             "owned": self.is_owned,
             "doubt": self.doubt,
-            "error": self.state.error,
+            "error": str(self.state.error),
             "problem": None if self.refusal is None else self.refusal.to_json(),
             "outages": outage_forms(self.outages),
             "freshness_s": self.freshness_s,

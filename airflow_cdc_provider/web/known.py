@@ -21,6 +21,7 @@ from sqlalchemy import exists, func, select
 from sqlalchemy.orm import Session
 
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, CdcError, PipelineFileError
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.pipeline.file.shown import ShownPipeline
 
@@ -194,9 +195,9 @@ def _from_file(path: str, dag_id: str) -> tuple[ShownPipeline, CdcError | None]:
         )
 
 
-def _unread(path: str, refused: str) -> CdcError:
+def _unread(path: str, refused: StoredError) -> CdcError:
     if refused:
-        return CdcError.parse(refused)
+        return refused.read()
     return PipelineFileError(
         "the pipeline file could not be read when its DAG was made, so nobody knows where its "
         "state is kept",

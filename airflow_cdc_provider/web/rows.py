@@ -9,7 +9,8 @@ from typing import Any
 from airflow.api_fastapi.core_api.security import GetUserDep
 from sqlalchemy.orm import Session
 
-from airflow_cdc_provider.views.error_facts import printed_facts
+from airflow_cdc_provider.core.stored_error import StoredError
+from airflow_cdc_provider.views.error_facts import stored_facts
 from airflow_cdc_provider.web.guards import is_asked, may_answer
 from airflow_cdc_provider.web.known import SHARED_DAGS, KnownPipeline, asking_dag_ids
 from airflow_cdc_provider.web.nobody import with_nobody
@@ -91,9 +92,9 @@ def row_of(known: KnownPipeline, row: Form, side: AirflowSide) -> Form:
     return {**_with_refusal(form, shown.refused), "state": standing_of(form, dag, runs).value}
 
 
-def _with_refusal(row: Form, refused: str) -> Form:
+def _with_refusal(row: Form, refused: StoredError) -> Form:
     """Return a row; where the pipeline's file may start nothing, with that as its first problem."""
     if not refused:
         return row
-    problem = {"table": "", "level": "error", **printed_facts(refused)}
+    problem = {"table": "", "level": "error", **stored_facts(refused)}
     return {**row, "problems": [problem, *row["problems"]]}

@@ -31,6 +31,7 @@ from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.requests import Request
 from airflow_cdc_provider.core.splits import Chosen, Interval
+from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.core.table_schema import TableSchema
 from airflow_cdc_provider.engine.job import Job
@@ -153,7 +154,7 @@ class Resync:
             splits=self.request.splits + 1,
             rows=self.request.rows + rows,
             position=position,
-            error="",
+            error=NO_ERROR,
         )
         self._go_on_or_give_up()
 
@@ -200,7 +201,7 @@ class Resync:
 
     def wait(self, cause: str, seconds: float) -> None:
         """Tell what it waits for, and wait."""
-        self.request = replace(self.request, error=cause)
+        self.request = replace(self.request, error=StoredError.saying(cause))
         self._note(now=True)
         until = time.monotonic() + seconds
         while time.monotonic() < until:

@@ -33,7 +33,7 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.open_connections import OpenConnections
 from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStatus
-from airflow_cdc_provider.core.stopped_tables import StoppedTable
+from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.requests.reads import room_for_readers
 from airflow_cdc_provider.engine.requests.resync import GivenUpError, RequestContext, Resync
@@ -46,7 +46,7 @@ _LOOK_EVERY_S = 2.0
 _LEAVE_WITHIN_S = 0.5
 """Longer than it takes to write one split, as a rule: that is not thrown away."""
 _SHUT_WITHIN_S = 1.0
-_CANCELLED = "cancelled; what was joined stays"
+_CANCELLED = StoredError.saying("cancelled; what was joined stays")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +127,7 @@ class RequestWorker:
         if request.is_cancel_wanted:
             self._end(request, RequestStatus.CANCELLED, _CANCELLED)
         elif isinstance(error, CdcError) and not isinstance(error, (RetryableError, FencedError)):
-            text = f"waits: the stream stopped with {self._scrubbed(error)}"
-            self._job.store.note_request(self._job.spec.generation, replace(request, error=text))
+            self._note_waiting(request, f"the stream stopped with {self._scrubbed(error)}")
 
     def _has_freed(self, request: Request) -> bool:
         tables = self._job.schemas().keys() & set(request.scope.tables)
@@ -213,15 +212,16 @@ class RequestWorker:
         for request in requests:
             waits = [stopped[table] for table in request.scope.tables if table in stopped]
             if waits and not request.is_cancel_wanted:
-                self._note_waiting(request, waits[0])
+                why = f"the stream leaves {waits[0].table} alone; `resume` it"
+                self._note_waiting(request, why)
             else:
                 flowing.append(request)
         return flowing
 
-    def _note_waiting(self, request: Request, stopped: StoppedTable) -> None:
-        text = f"waits: the stream leaves {stopped.table} alone; `resume` it"
-        if request.error != text:
-            self._job.store.note_request(self._job.spec.generation, replace(request, error=text))
+    def _note_waiting(self, request: Request, why: str) -> None:
+        waits = StoredError.saying(f"waits: {why}")
+        if request.error != waits:
+            self._job.store.note_request(self._job.spec.generation, replace(request, error=waits))
 
     def _open(self) -> tuple[Request, ...]:
         return self._job.store.to_do(self._job.spec.pipeline)
@@ -241,18 +241,19 @@ class RequestWorker:
         except (FencedError, StateMovedError):
             raise  # another thread, or another owner, goes on with it
         except CdcError as error:
-            self._give_up(resync, RequestStatus.FAILED, self._scrubbed(error))
+            self._give_up(resync, RequestStatus.FAILED, StoredError.of(self._scrubbed(error)))
         except Exception:  # noqa: BLE001 - whoever waits must hear of a mistake of ours, too
             if self._closing.is_set():
                 raise GivenUpError from None  # its connections were shut in the middle
             trace = self._job.servers.secrets.scrub(traceback.format_exc())
             log.error("request fails: request=%s %s", request.request_id, trace)
             last = trace.strip().splitlines()[-1]
-            self._give_up(resync, RequestStatus.FAILED, f"a mistake in this program: {last}")
+            mistake = StoredError.saying(f"a mistake in this program: {last}")
+            self._give_up(resync, RequestStatus.FAILED, mistake)
         else:
             self._end(resync.request, RequestStatus.DONE)
 
-    def _give_up(self, resync: Resync, status: RequestStatus, text: str) -> None:
+    def _give_up(self, resync: Resync, status: RequestStatus, why: StoredError) -> None:
         """End a request before all of it is read, without a row less for it at the sink."""
         try:
             self._try(resync, resync.bring_back)
@@ -265,7 +266,7 @@ class RequestWorker:
                 f"not brought back, `verify` names them; {cause}",
                 level="error",
             )
-        self._end(resync.request, status, text)
+        self._end(resync.request, status, why)
 
     def _try(self, resync: Resync, act: Callable[[], None]) -> None:
         """Carry it out, again and again from where it is while that may help."""
@@ -318,7 +319,7 @@ class RequestWorker:
         for table in set(request.scope.tables) - set(stream.inconsistent):
             self._job.store.mark_table(spec.pipeline, spec.generation, table, TablePhase.CONSISTENT)
 
-    def _end(self, request: Request, status: RequestStatus, error: str = "") -> None:
+    def _end(self, request: Request, status: RequestStatus, error: StoredError = NO_ERROR) -> None:
         self._job.move_request(request, status, error)
         with suppress(CdcError), closing(self._job.sink().open_joins()) as sink:
             sink.forget(request.ledger_key)
@@ -338,5 +339,5 @@ class RequestWorker:
         with passed_over.micro_batch, closing(self._job.sink().open_ledger()) as ledger:
             passed_over.commit(ledger)
 
-    def _scrubbed(self, error: CdcError) -> str:
-        return self._job.servers.secrets.scrub(str(error))
+    def _scrubbed(self, error: CdcError) -> CdcError:
+        return error.rewritten(self._job.servers.secrets.scrub)

@@ -30,6 +30,7 @@ from airflow_cdc_provider.core.lifecycle import SplitStatus, TablePhase
 from airflow_cdc_provider.core.ports import StateStore
 from airflow_cdc_provider.core.split_planner import cut_in_two
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.engine.snapshot.split_queue import Claim, NoClaim, SplitQueue
 
 log = logging.getLogger(__name__)
@@ -172,7 +173,7 @@ class SplitAssigner:
     def refuse(self, split: SnapshotSplit, error: CdcError) -> None:
         """Note that a split cannot be read; its table is given up, the others go on."""
         self.queue.finish(split.split_id)
-        self._mark(split, SplitStatus.FAILED, error=str(error))
+        self._mark(split, SplitStatus.FAILED, error=StoredError.of(error))
         self.refuse_table(split.table, error, at=split.split_id)
 
     def refuse_table(self, table: TableId, error: CdcError, *, at: str) -> None:
@@ -187,7 +188,7 @@ class SplitAssigner:
             self.set_aside(table)
             return
         log.error("table given up: table=%s at=%s error=%s", table, at, error)
-        self._mark_table(table, TablePhase.FAILED, str(error))
+        self._mark_table(table, TablePhase.FAILED, StoredError.of(error))
 
     def set_aside(self, table: TableId) -> None:
         """Let a table that was changed begin again once the others are handed off."""
@@ -232,7 +233,7 @@ class SplitAssigner:
         status: SplitStatus,
         *,
         report: SplitReport | None = None,
-        error: str = "",
+        error: StoredError = NO_ERROR,
     ) -> None:
         try:
             self._stored(
@@ -244,7 +245,7 @@ class SplitAssigner:
             self.queue.stop(fenced)
             raise
 
-    def _mark_table(self, table: TableId, phase: TablePhase, error: str = "") -> None:
+    def _mark_table(self, table: TableId, phase: TablePhase, error: StoredError = NO_ERROR) -> None:
         self._stored(
             lambda: self._store.mark_table(self._name, self._generation, table, phase, error)
         )

@@ -38,6 +38,7 @@ from airflow_cdc_provider.core.jobspec import StreamMode
 from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStatus
 from airflow_cdc_provider.core.stopped_tables import StoppedTable
+from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.engine.job import Job
 from airflow_cdc_provider.engine.requests.drifted import ask_for_drifted
 from airflow_cdc_provider.engine.stream.isolation import stopped_by, stopped_text
@@ -50,6 +51,7 @@ log = logging.getLogger(__name__)
 _NEAR_S = 1.0
 """A table whose last stretch of log took less is where the log ends, or nearly."""
 _SHOWN = 3
+_NONE_LEFT = "no table would be left in the stream: `pause` the pipeline instead"
 _OF_THE_SINK = (RowRefusedError, SinkTableChangedError)
 
 
@@ -72,9 +74,9 @@ class StoppedTables:
                 return False
             # asked first: a table that was stopped comes back as if its rows were right
             ask_for_drifted(self._job.store, self._name, self._changed_at_sink(error, stopped))
-            text = self._scrubbed(error)
-            ledger.stop_tables(stopped, text)
-        self._tell(stopped_text(stopped, text), level="error")
+            error = self._scrubbed(error)
+            ledger.stop_tables(stopped, StoredError.of(error))
+        self._tell(stopped_text(stopped, error), level="error")
         return True
 
     def _stand_still(self, ledger: SinkLedger, error: CdcError) -> tuple[TableId, ...]:
@@ -144,19 +146,19 @@ class StoppedTables:
 
     def _pause(self, ledger: SinkLedger) -> None:
         for request in self._asked(RequestKind.PAUSE):
-            error = "" if request.is_cancel_wanted else self._pause_tables(ledger, request)
+            error = NO_ERROR if request.is_cancel_wanted else self._pause_tables(ledger, request)
             self._end(request, error)
 
-    def _pause_tables(self, ledger: SinkLedger, request: Request) -> str:
+    def _pause_tables(self, ledger: SinkLedger, request: Request) -> StoredError:
         stream, asked = ledger.stream(), set(request.scope.tables)
         flowing = {each.table for each in stream.tables} if stream is not None else set()
         if not flowing - asked:
-            return "no table would be left in the stream: `pause` the pipeline instead"
+            return StoredError.saying(_NONE_LEFT)
         ledger.stop_tables(sorted(asked & flowing))
         for each in ledger.stopped():
             if each.table in asked:
-                ledger.say_of_stopped(each.table, "")
-        return ""
+                ledger.say_of_stopped(each.table, NO_ERROR)
+        return NO_ERROR
 
     def _wanted(self, stopped: Mapping[TableId, StoppedTable]) -> frozenset[TableId]:
         asked = {
@@ -169,16 +171,16 @@ class StoppedTables:
             asked |= {table for table, each in stopped.items() if not each.is_paused}
         return frozenset(stopped.keys() & (asked | self._following.coming_back))
 
-    def _answer(self, stopped: Collection[TableId], failed: Mapping[TableId, str]) -> None:
+    def _answer(self, stopped: Collection[TableId], failed: Mapping[TableId, StoredError]) -> None:
         for request in self._asked(RequestKind.RESUME):
             tables = request.scope.tables
-            error = next((failed[table] for table in tables if table in failed), "")
+            error = next((failed[table] for table in tables if table in failed), NO_ERROR)
             if error or request.is_cancel_wanted or not set(stopped) & set(tables):
                 self._end(request, error)
             elif request.status is RequestStatus.ASKED:
                 self._job.move_request(request, RequestStatus.READING)
 
-    def _end(self, request: Request, error: str) -> None:
+    def _end(self, request: Request, error: StoredError) -> None:
         if request.is_cancel_wanted:
             self._job.move_request(request, RequestStatus.CANCELLED)
             return
@@ -192,11 +194,11 @@ class StoppedTables:
 
     def _bring_back(
         self, ledger: SinkLedger, stopped: StoppedTable, *, at_once: bool
-    ) -> tuple[bool, str]:
+    ) -> tuple[bool, StoredError]:
         """Bring a table back; tell whether it is, or else what stands against it, if anything."""
         table = stopped.table
         try:
-            return self._by_the_log_or_changed(ledger, table, at_once=at_once), ""
+            return self._by_the_log_or_changed(ledger, table, at_once=at_once), NO_ERROR
         except (RetryableError, FencedError):
             raise
         except CdcError as error:
@@ -209,14 +211,15 @@ class StoppedTables:
             except CdcError as error:
                 refused = error
             else:
-                return True, ""
+                return True, NO_ERROR
         if isinstance(refused, SinkTableChangedError):
             ask_for_drifted(self._job.store, self._name, [table])
-        text = self._scrubbed(refused)
+        refused = self._scrubbed(refused)
+        stored = StoredError.of(refused)
         ledger.stop_tables([table])  # what was begun of its definition is looked at anew
-        ledger.say_of_stopped(table, text)
-        self._tell(f"{table}: stays stopped; {text}", level="error")
-        return False, text
+        ledger.say_of_stopped(table, stored)
+        self._tell(f"{table}: stays stopped; {refused}", level="error")
+        return False, stored
 
     def _by_the_log_or_changed(self, ledger: SinkLedger, table: TableId, *, at_once: bool) -> bool:
         """Bring a table back by the log; False if a change was made, and more log is to be read."""
@@ -307,8 +310,8 @@ class StoppedTables:
         with suppress(CdcError):
             self._job.store.tell(self._name, text, level=level)
 
-    def _scrubbed(self, error: CdcError) -> str:
-        return self._job.servers.secrets.scrub(str(error))
+    def _scrubbed(self, error: CdcError) -> CdcError:
+        return error.rewritten(self._job.servers.secrets.scrub)
 
 
 def _of(ledger: SinkLedger, table: TableId) -> StoppedTable | None:
@@ -320,7 +323,7 @@ def require_none_stopped(job: Job, stopped: Collection[StoppedTable]) -> None:
     errors = [each for each in stopped if not each.is_paused]
     if not errors:
         return
-    told = [CdcError.parse(each.error) for each in errors]
+    told = [each.error.read() for each in errors]
     named = "; ".join(
         f"{each.table}: {error.code} {error.what}"
         for each, error in list(zip(errors, told, strict=True))[:_SHOWN]

@@ -17,6 +17,6 @@ def stopped_by(ledger: SinkLedger, error: CdcError) -> tuple[TableId, ...]:
     return stops_alone(error, flowing)
 
 
-def stopped_text(tables: Collection[TableId], error: str) -> str:
+def stopped_text(tables: Collection[TableId], error: CdcError) -> str:
     """Say that tables were stopped, and why."""
     return f"{', '.join(map(str, tables))}: stopped, and the other tables flow on; {error}"

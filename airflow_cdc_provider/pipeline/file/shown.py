@@ -7,9 +7,10 @@ serialised form, as text. It names connections or variables and holds no secret.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
+from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.pipeline.default_state import default_state_of
 from airflow_cdc_provider.pipeline.file.model import PipelineFile, SinkSection
 
@@ -43,11 +44,13 @@ class ShownPipeline:
     """`continuous` or `bounded`."""
     freshness_s: int = 0
     """How old the copy may be; 0 where the file does not say."""
-    refused: str = ""
-    """Why nothing of it may start, as the error was printed: its file is wrong, or clashes."""
+    refused: StoredError = NO_ERROR
+    """Why nothing of it may start: its file is wrong, or clashes with another."""
 
     @classmethod
-    def of(cls, model: PipelineFile, path: str | Path, *, refused: str = "") -> ShownPipeline:
+    def of(
+        cls, model: PipelineFile, path: str | Path, *, refused: StoredError = NO_ERROR
+    ) -> ShownPipeline:
         """Take it from a pipeline file."""
         if model.state is None:
             state = default_state_of(model, Path(path), in_airflow=True)
@@ -74,6 +77,8 @@ class ShownPipeline:
         """Return the form in which a task carries it; the form only grows."""
         form = {"pipeline": self.name}
         form |= {key: value for key in _OTHERS if (value := getattr(self, key))}
+        if self.refused:
+            form["refused"] = self.refused.text
         return json.dumps(form, sort_keys=True)
 
     @classmethod
@@ -81,9 +86,10 @@ class ShownPipeline:
         """Read what `to_text` wrote; None if there is none, or of another making."""
         try:
             form = json.loads(text)
-            texts = {key: str(form.get(key, "")) for key in _OTHERS if key != "freshness_s"}
+            texts = {key: str(form.get(key, "")) for key in _TEXTS}
             freshness_s = int(form.get("freshness_s", 0))
-            return cls(str(form["pipeline"]), **texts, freshness_s=freshness_s)
+            refused = StoredError(str(form.get("refused", "")))
+            return cls(str(form["pipeline"]), **texts, freshness_s=freshness_s, refused=refused)
         except (ValueError, TypeError, KeyError, AttributeError):
             return None
 
@@ -92,4 +98,5 @@ def _sink(sink: SinkSection) -> str:
     return str(getattr(sink, sink.named_by))
 
 
-_OTHERS = tuple(field.name for field in fields(ShownPipeline) if field.name != "name")
+_TEXTS = ("conn_id", "dsn_env", "file", "source", "sink", "mode")
+_OTHERS = (*_TEXTS, "freshness_s")

@@ -312,7 +312,7 @@ def _waiting(patterns: Iterable[FitsNothing]) -> Iterator[Finding]:
 
 def _stopped(tables: Iterable[StoppedTable]) -> Iterator[Finding]:
     for each in tables:
-        told = CdcError.parse(each.error)
+        told = each.error.read()
         yield Finding(
             PipelineCode.TABLE_STOPPED,
             Level.WARN,

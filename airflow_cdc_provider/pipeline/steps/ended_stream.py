@@ -8,22 +8,23 @@ missing privilege, is not met with this: there a new run simply tries again.
 
 from __future__ import annotations
 
-from airflow_cdc_provider.core.errors import CdcError, StreamEndedError, TableChangedError
+from airflow_cdc_provider.core.errors import StreamEndedError, TableChangedError
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.records import PipelineState
 from airflow_cdc_provider.core.requests import RequestKind
+from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.state.desired_state import what_of
 
 _WAYS_ON = frozenset({RequestKind.REMOVE, RequestKind.DROP, RequestKind.RESET})
 
 
-def ended_with(run: Run) -> str:
+def ended_with(run: Run) -> StoredError:
     """Return the error that the stream ended with for good, empty if there is none."""
     state = run.store.pipeline(run.name)
     if state is None or not _is_final(state) or not run.store.is_handed_off(run.name):
-        return ""
-    return "" if _is_to_be_mended(run) else state.error
+        return NO_ERROR
+    return NO_ERROR if _is_to_be_mended(run) else state.error
 
 
 def require_not_ended(run: Run) -> None:
@@ -40,7 +41,7 @@ def require_not_ended(run: Run) -> None:
 
 def way_on(run: Run) -> str:
     """Say what a person can do."""
-    told = CdcError.parse(ended_with(run))
+    told = ended_with(run).read()
     if isinstance(told, TableChangedError) and told.remedy:
         return told.remedy
     return (
@@ -59,4 +60,4 @@ def _is_to_be_mended(run: Run) -> bool:
 
 
 def _is_final(state: PipelineState) -> bool:
-    return state.phase is Phase.FAILED and CdcError.parse(state.error).ends_the_stream
+    return state.phase is Phase.FAILED and state.error.read().ends_the_stream

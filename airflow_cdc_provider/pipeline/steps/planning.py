@@ -30,6 +30,7 @@ from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.records import PlanOrigin, TablePlan
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.engine.reconcile import reconcile
 from airflow_cdc_provider.engine.requests.drifted import ask_for_drifted
 from airflow_cdc_provider.engine.stream.isolation import stopped_by, stopped_text
@@ -310,8 +311,8 @@ def _make_targets(run: Run, ledger: SinkLedger, tables: Sequence[TablePlan]) -> 
             if not found:
                 raise
             ask_for_drifted(run.store, run.name, found)
-            ledger.stop_tables(found, str(error))
-            run.store.tell(run.name, stopped_text(found, str(error)), level="error")
+            ledger.stop_tables(found, StoredError.of(error))
+            run.store.tell(run.name, stopped_text(found, error), level="error")
             stopped.update(found)
 
 

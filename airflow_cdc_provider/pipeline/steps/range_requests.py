@@ -19,7 +19,6 @@ from dataclasses import replace
 from airflow_cdc_provider.columns.verify_port import TablePair
 from airflow_cdc_provider.core.errors import (
     NOTHING_CHANGED,
-    CdcError,
     FencedError,
     LeaseHeldError,
     RefusedError,
@@ -348,7 +347,7 @@ def _require_as_planned(run: Run, plans: Sequence[TablePlan]) -> None:
 def _require_flowing(run: Run, tables: Collection[TableId]) -> None:
     for state in run.store.tables(run.name):
         if state.table in tables and state.phase in LEFT_ALONE:
-            why = CdcError.parse(state.error).what if state.error else "a person paused it"
+            why = state.error.read().what if state.error else "a person paused it"
             raise _refused(
                 f"the stream leaves {state.table} alone: {why}",
                 f"`resume` with --table {state.table} brings it back; ask again then",
@@ -378,7 +377,7 @@ def left(request: Request) -> RetryableError:
 
 def ended(request: Request) -> RequestEndedError:
     """Return the error of whoever waits for a request that did not end well."""
-    cause = CdcError.parse(request.error)
+    cause = request.error.read()
     is_cancelled = request.status is RequestStatus.CANCELLED
     why = f": {request.error if is_cancelled else cause.what}" if request.error else ""
     return RequestEndedError(

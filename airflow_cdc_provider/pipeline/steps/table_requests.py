@@ -30,6 +30,7 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStatus
+from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from airflow_cdc_provider.pipeline.run import Run, take_over
 from airflow_cdc_provider.pipeline.steps.ended_stream import ended_with
@@ -257,11 +258,11 @@ class _Group:
             if isinstance(error, _PASSING) or _is_begun(self.run, request):
                 note_waiting(self.run, self.run.held.generation, request, error)
             else:
-                self._moved(request, RequestStatus.FAILED, _told(self.run, error))
+                self._moved(request, RequestStatus.FAILED, scrubbed(self.run, error))
         if isinstance(error, _PASSING) or any(_is_begun(self.run, each) for each in begun):
             raise error
 
-    def _moved(self, request: Request, to: RequestStatus, error: str = "") -> Request:
+    def _moved(self, request: Request, to: RequestStatus, error: CdcError | None = None) -> Request:
         return _move(self.run, self.run.held.generation, request, to, error)
 
 
@@ -277,7 +278,7 @@ def may_be_done(run: Run, request: Request, generation: int) -> bool:
         if _is_begun(run, request):
             note_waiting(run, generation, request, error)
         else:
-            _move(run, generation, request, RequestStatus.FAILED, _told(run, error))
+            _move(run, generation, request, RequestStatus.FAILED, scrubbed(run, error))
         return False
     return True
 
@@ -315,20 +316,21 @@ def _is_begun(run: Run, request: Request) -> bool:
 
 def note_waiting(run: Run, generation: int, request: Request, error: CdcError) -> None:
     """Say in a request why it waits."""
-    text = f"waits: {_told(run, error)}"
+    waits = StoredError.saying(f"waits: {scrubbed(run, error)}")
     with suppress(CdcError):  # who is fenced leaves it to the newer owner
-        run.store.note_request(generation, replace(request, error=text))
+        run.store.note_request(generation, replace(request, error=waits))
 
 
 def _move(
-    run: Run, generation: int, request: Request, to: RequestStatus, error: str = ""
+    run: Run,
+    generation: int,
+    request: Request,
+    to: RequestStatus,
+    error: CdcError | None = None,
 ) -> Request:
     if request.status is to:
         return request
+    why = NO_ERROR if error is None else StoredError.of(error)
     return run.store.move_request(
-        run.name, generation, request.request_id, expected=request.status, to=to, error=error
+        run.name, generation, request.request_id, expected=request.status, to=to, error=why
     )
-
-
-def _told(run: Run, error: CdcError) -> str:
-    return str(scrubbed(run, error))

@@ -26,6 +26,7 @@ from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.stopped_tables import StoppedTable
+from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.systems.changelog.layout import TRANSACTION, generation_of, table_folder
 from airflow_cdc_provider.systems.changelog.manifest import Manifest
@@ -159,11 +160,13 @@ class ChangelogLedger:
         """Return none: a change log's tables flow together."""
         return ()
 
-    def stop_tables(self, tables: Collection[TableId], _error: str = "", /) -> StreamSplit:
+    def stop_tables(
+        self, tables: Collection[TableId], _error: StoredError = NO_ERROR, /
+    ) -> StreamSplit:
         """Refuse: a change log's tables flow together."""
         raise self._refusal(tables)
 
-    def say_of_stopped(self, table: TableId, _error: str, /) -> None:
+    def say_of_stopped(self, table: TableId, _error: StoredError, /) -> None:
         """Refuse: a change log's tables flow together."""
         raise self._refusal([table])
 

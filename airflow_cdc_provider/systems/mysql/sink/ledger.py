@@ -53,6 +53,7 @@ from airflow_cdc_provider.core.positions import LogPosition
 from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport, split_id
 from airflow_cdc_provider.core.stopped_tables import StoppedTable, rejoined, stopped_in
+from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal, text_literal
 from airflow_cdc_provider.systems.mysql.sink import (
@@ -343,7 +344,9 @@ class MySqlLedger:
         """Return the tables that the stream leaves alone."""
         return stopped_rows.stopped_tables(self._session, self._owner)
 
-    def stop_tables(self, tables: Collection[TableId], error: str = "") -> StreamSplit:
+    def stop_tables(
+        self, tables: Collection[TableId], error: StoredError = NO_ERROR
+    ) -> StreamSplit:
         """Take tables out of the stream where they stand; an `error` stopped them, or a person."""
 
         def stop() -> StreamSplit:
@@ -360,7 +363,7 @@ class MySqlLedger:
 
         return self._session.transaction(stop)
 
-    def say_of_stopped(self, table: TableId, error: str) -> None:
+    def say_of_stopped(self, table: TableId, error: StoredError) -> None:
         """Note what keeps a table from coming back; empty: a person wants it so."""
 
         def say() -> None:

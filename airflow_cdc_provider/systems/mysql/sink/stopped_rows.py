@@ -16,6 +16,7 @@ from airflow_cdc_provider.core.codec import position_from_json
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.schema_changes import SchemaChange
 from airflow_cdc_provider.core.stopped_tables import StoppedTable
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.systems.mysql.dialect.sql import literal
 from airflow_cdc_provider.systems.mysql.sink.ledger_schema import LEDGER, NOW_US, pipeline_is
@@ -33,7 +34,7 @@ def stopped_tables(session: SinkSession, owner: Owner) -> tuple[StoppedTable, ..
     found = []
     for position, split, error, since_us in rows:
         stream = split_named(session, owner, split).passed(position_from_json(json.loads(position)))
-        found.append(StoppedTable(stream, error, int(since_us)))
+        found.append(StoppedTable(stream, StoredError(error), int(since_us)))
     return tuple(found)
 
 
@@ -42,7 +43,7 @@ def is_table(owner: Owner, table: TableId) -> str:
     return f"{pipeline_is(owner.pipeline)} AND table_name = {literal(str(table))}"
 
 
-def stop(session: SinkSession, owner: Owner, stream: StreamSplit, error: str) -> None:
+def stop(session: SinkSession, owner: Owner, stream: StreamSplit, error: StoredError) -> None:
     """Note that a table stands where its stream does."""
     values = (
         literal(str(owner.pipeline)),
@@ -50,7 +51,7 @@ def stop(session: SinkSession, owner: Owner, stream: StreamSplit, error: str) ->
         str(owner.generation),
         position_literal(stream.start),
         store_split(session, owner, stream),
-        literal(error),
+        literal(error.text),
         NOW_US,
     )
     session.execute(
@@ -59,10 +60,11 @@ def stop(session: SinkSession, owner: Owner, stream: StreamSplit, error: str) ->
     )
 
 
-def say(session: SinkSession, owner: Owner, table: TableId, error: str) -> None:
+def say(session: SinkSession, owner: Owner, table: TableId, error: StoredError) -> None:
     """Note what keeps a table from coming back."""
     session.execute(
-        f"UPDATE {LEDGER}.stopped_table SET error = {literal(error)} WHERE {is_table(owner, table)}"
+        f"UPDATE {LEDGER}.stopped_table SET error = {literal(error.text)} "
+        f"WHERE {is_table(owner, table)}"
     )
 
 
