@@ -69,7 +69,7 @@ class CdcError(Exception):
 
     @staticmethod
     def from_json(form: Mapping[str, Any]) -> CdcError:
-        """Read an error; an unknown code is a plain `CdcError` that names it, none is a plain one."""
+        """Read an error; without a code it is a plain `CdcError`, an unknown one it names."""
         facts = [str(form.get(name, "")) for name in ("what", "where", "risk", "remedy")]
         code = str(form.get("code", ""))
         kind = error_class(code)

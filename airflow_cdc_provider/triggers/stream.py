@@ -170,9 +170,15 @@ class CdcStreamTrigger(BaseTrigger):
                 is_asked = seen.is_asked or self._hears(seen)
                 verdict, detail = self._in_time(detail, is_asked=is_asked)
             if verdict is not Verdict.WAITING:
-                error = failure_of(verdict, detail, seen.state).text
-                seen_by = now_us(), self.standing, error
-                event = StreamEvent(self.pipeline, verdict, detail, generation, *seen_by)
+                event = StreamEvent(
+                    self.pipeline,
+                    verdict,
+                    detail,
+                    generation,
+                    now_us(),
+                    self.standing,
+                    failure_of(verdict, detail, seen.state).text,
+                )
                 yield TriggerEvent(event.to_payload())  # type: ignore[no-untyped-call]
                 return
             told = self._tell(seen, detail, told)

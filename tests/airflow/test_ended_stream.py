@@ -10,6 +10,7 @@ from airflow.sdk import conf
 from sqlalchemy import create_engine, text
 
 from airflow_cdc_provider.core.lifecycle import Phase
+from airflow_cdc_provider.core.stored_error import StoredError
 from tests.airflow.conftest import SHOP, streaming
 from tests.airflow.shop import known_dag
 
@@ -44,7 +45,9 @@ def test_a_run_is_red_at_its_first_task_and_tells_of_no_asset(
 ) -> None:
     error = "CDC-INT-008 ALTER TABLE changed shop.orders; what to do: reset"
     generation = streaming(store)
-    store.move(SHOP, generation, expected=Phase.STREAMING, to=Phase.FAILED, error=error)
+    store.move(
+        SHOP, generation, expected=Phase.STREAMING, to=Phase.FAILED, error=StoredError(error)
+    )
     before = asset_events()
     day = datetime(2026, 3, 2 + len(mode), tzinfo=UTC)
     run = known_dag(pipeline_file(mode)).test(logical_date=day)
@@ -60,4 +63,4 @@ def test_a_run_is_red_at_its_first_task_and_tells_of_no_asset(
     assert str(run.state) == "failed"
     assert asset_events() == before
     after = store.ensure(SHOP)
-    assert (after.phase, after.generation, after.error) == (Phase.FAILED, generation, error)
+    assert (after.phase, after.generation, str(after.error)) == (Phase.FAILED, generation, error)

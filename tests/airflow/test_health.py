@@ -9,7 +9,9 @@ import pytest
 from airflow.sdk import BaseNotifier
 from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_cdc_provider.core.errors import IntegrityError
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.notifications.status import CdcStatusNotifier, tell_status
 from airflow_cdc_provider.operators.health import CdcHealthOperator
 from tests.airflow.conftest import SHOP, beat, streaming
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from airflow_cdc_provider.state.store import SqlStateStore
+
+BROKEN = StoredError.of(IntegrityError("broken"))
 
 
 class Collects(BaseNotifier):
@@ -89,8 +93,8 @@ def test_a_failed_pipeline_is_red_with_its_error_and_a_paused_one_is_well(
     store: SqlStateStore, pipeline_file: Callable[..., Path], context: Any
 ) -> None:
     generation = streaming(store)
-    store.move(SHOP, generation, expected=Phase.STREAMING, to=Phase.FAILED, error="CDC-1 broken")
-    with pytest.raises(AirflowFailException, match="CDC-1 broken"):
+    store.move(SHOP, generation, expected=Phase.STREAMING, to=Phase.FAILED, error=BROKEN)
+    with pytest.raises(AirflowFailException, match="CDC-INT-001 broken"):
         health(pipeline_file(), context)
     store.want(SHOP, Wanted.STOP)
     health(pipeline_file(), context, max_lag_s=60)
@@ -100,12 +104,12 @@ def test_the_notifier_tells_through_others_and_in_the_log(
     store: SqlStateStore, pipeline_file: Callable[..., Path], caplog: pytest.LogCaptureFixture
 ) -> None:
     generation = streaming(store)
-    store.move(SHOP, generation, expected=Phase.STREAMING, to=Phase.FAILED, error="CDC-1 broken")
+    store.move(SHOP, generation, expected=Phase.STREAMING, to=Phase.FAILED, error=BROKEN)
     mine = Collects()
     with caplog.at_level(logging.WARNING):
         CdcStatusNotifier(pipeline=str(pipeline_file()), through=[mine])({"dag": None})
     (text,) = mine.sent
-    assert "- the pipeline failed: CDC-1 broken" in text.splitlines()
+    assert "- the pipeline failed: CDC-INT-001 broken" in text.splitlines()
     assert "shop: failed" in caplog.text
     assert tell_status(str(pipeline_file()), context={}) == text
 

@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from airflow_cdc_provider.core import errors
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.hooks.steps import find_spark_master
 from airflow_cdc_provider.links.progress import progress_url
 from airflow_cdc_provider.operators.base import airflow_errors
@@ -76,7 +77,9 @@ def test_a_paused_pipeline_skips_its_tasks(
 def failed(store: SqlStateStore, error: str) -> int:
     """End the pipeline's stream with an error; returns the generation."""
     generation = streaming(store)
-    store.move(SHOP, generation, expected=Phase.STREAMING, to=Phase.FAILED, error=error)
+    store.move(
+        SHOP, generation, expected=Phase.STREAMING, to=Phase.FAILED, error=StoredError(error)
+    )
     return generation
 
 

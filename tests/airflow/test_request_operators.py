@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
+from airflow_cdc_provider.core.errors import RowRefusedError
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
 from airflow_cdc_provider.core.requests import Request, RequestStatus
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.hooks.request_hook import CdcRequests
 from airflow_cdc_provider.operators.requests import CdcResyncOperator
 from airflow_cdc_provider.pipeline.run import take_over
@@ -362,7 +364,7 @@ def test_a_request_that_failed_fails_its_task_with_its_error(shop: Copied) -> No
             waiting.trigger.request_id,
             expected=RequestStatus.ASKED,
             to=RequestStatus.FAILED,
-            error="CDC-SNK-003 the sink refused a row; what to do: mend the row",
+            error=StoredError.of(RowRefusedError("the sink refused a row", remedy="mend the row")),
         )
     with pytest.raises(AirflowFailException, match=r"(?s)refused a row.*mend the row"):
         resumed(task, context, waiting)

@@ -13,8 +13,10 @@ from airflow.sdk.exceptions import (
     TaskDeferred,
 )
 
+from airflow_cdc_provider.core.errors import IntegrityError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.hooks.steps import CdcSteps
 from airflow_cdc_provider.pipeline.steps.planning import PlanSummary
 from airflow_cdc_provider.sensors.stream import CdcStreamSensor
@@ -106,7 +108,13 @@ def test_a_stream_that_nobody_holds_any_more_is_started_at_once(
 def test_a_cleared_sensor_starts_a_stream_that_failed_before(
     sensor: CdcStreamSensor, context: Any, store: SqlStateStore, generation: int
 ) -> None:
-    store.move(SHOP, generation, expected=Phase.STREAMING, to=Phase.FAILED, error="CDC-INT-001 x")
+    store.move(
+        SHOP,
+        generation,
+        expected=Phase.STREAMING,
+        to=Phase.FAILED,
+        error=StoredError.of(IntegrityError("x")),
+    )
     with pytest.raises(RestartedError):
         sensor.execute(context)
 

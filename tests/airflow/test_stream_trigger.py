@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_cdc_provider.core.errors import RefusedError, SinkUnreachableError
+from airflow_cdc_provider.core.errors import LogPurgedError, RefusedError, SinkUnreachableError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase, Wanted
 from airflow_cdc_provider.core.owners import this_process
 from airflow_cdc_provider.core.records import NoteKind
 from airflow_cdc_provider.core.requests import RequestKind
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.core.table_picks import came
 from airflow_cdc_provider.state.asking import ask_about_tables
 from airflow_cdc_provider.triggers.stream import CLASS_PATH, UNWATCHED, CdcStreamTrigger
@@ -112,7 +113,11 @@ def test_a_trigger_waits_until_the_stream_has_stopped(store: SqlStateStore, stat
 def test_a_failure_is_handed_on_by_name(store: SqlStateStore, state_dsn: str) -> None:
     generation = streaming(store)
     store.move(
-        SHOP, generation, expected=Phase.STREAMING, to=Phase.FAILED, error="CDC-LOG-002 purged"
+        SHOP,
+        generation,
+        expected=Phase.STREAMING,
+        to=Phase.FAILED,
+        error=StoredError.of(LogPurgedError("purged")),
     )
     event = event_of(trigger(state_dsn))
     assert (event.verdict, event.detail) == (Verdict.FAILED, "CDC-LOG-002 purged")
@@ -158,7 +163,9 @@ def test_it_wakes_the_sensor_for_what_is_asked_about_tables(
     with pytest.raises(TimeoutError):
         event_of(trigger(state_dsn), timeout_s=0.5)
     store.want(SHOP, Wanted.RUN)
-    store.note_request(generation, replace(request, error="waits: the source does not answer"))
+    store.note_request(
+        generation, replace(request, error=StoredError.saying("waits: the source does not answer"))
+    )
     with pytest.raises(TimeoutError):
         event_of(trigger(state_dsn), timeout_s=0.5)
 
@@ -235,7 +242,7 @@ def test_a_table_that_stops_is_told_of_once_with_the_way_back_and_counted_in_eac
     _, (line,) = watched(state_dsn, capfd)
     assert "still" not in line
     error = RefusedError("it is full", "the sink", remedy="make room")
-    store.mark_table(SHOP, generation, ORDERS, TablePhase.FAILED, str(error))
+    store.mark_table(SHOP, generation, ORDERS, TablePhase.FAILED, StoredError.of(error))
     # a table that begins again stands still no more than those that flow
     store.mark_table(SHOP, generation, CUSTOMERS, TablePhase.CHANGED)
     monkeypatch.setattr("airflow_cdc_provider.triggers.stream._TELL_EVERY_US", 50_000)

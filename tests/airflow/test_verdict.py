@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from airflow_cdc_provider.core.errors import LogPurgedError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
 from airflow_cdc_provider.core.records import PipelineState, StreamState
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
 from airflow_cdc_provider.triggers.verdict import (
     Goal,
@@ -93,7 +95,9 @@ def test_a_dead_stream_that_was_asked_to_stop_is_stopped_and_not_started_again()
 
 
 def test_a_failure_is_told_with_its_error() -> None:
-    failed = replace(STATE, phase=Phase.FAILED, error="CDC-LOG-002 the log is purged")
+    failed = replace(
+        STATE, phase=Phase.FAILED, error=StoredError.of(LogPurgedError("the log is purged"))
+    )
     found = judge(failed, ALIVE, goal=Goal.STOPPED, watch=LONG_AGO, patience=PATIENCE, now_us=NOW)
     assert found == (Verdict.FAILED, "CDC-LOG-002 the log is purged")
 

@@ -14,6 +14,7 @@ from airflow_cdc_provider.core.errors import FencedError, RefusedError, StateMov
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStatus, Scope
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.state import request_rows
 from airflow_cdc_provider.state.store import SqlStateStore
 from airflow_cdc_provider.state.tables import requests as request_table
@@ -22,6 +23,7 @@ from tests.behaviours.state_behaviours import ORDERS, OTHER, SHOP, at, plan_of
 WAITING = RequestStatus.WAITING
 ASKED, READING, DONE = RequestStatus.ASKED, RequestStatus.READING, RequestStatus.DONE
 FAILED, CANCELLED = RequestStatus.FAILED, RequestStatus.CANCELLED
+BROKEN = StoredError.of(RefusedError("broken", remedy="mend it").about(ORDERS))
 RANGE = KeyRange((5, b"\x00a"), ("2026-01-01",))
 
 
@@ -204,10 +206,10 @@ class RequestStoreBehaviour:
 
     def test_what_is_closed_stays_as_it_is(self, store: SqlStateStore) -> None:
         generation = self.reading(store)
-        store.move_request(SHOP, generation, "r1", expected=READING, to=FAILED, error="broken")
+        store.move_request(SHOP, generation, "r1", expected=READING, to=FAILED, error=BROKEN)
         closed = store.request(SHOP, "r1")
         assert closed is not None
-        assert closed.error == "broken"
+        assert closed.error == BROKEN
         assert store.cancel_request(SHOP, "r1") == closed
         assert store.note_request(generation, request_of(rows=9)) == closed
         for to in RequestStatus:
@@ -242,12 +244,12 @@ class RequestStoreBehaviour:
         generation = self.reading(store)
         store.ask(request_of("r2"))
         store.ask(request_of("r3", pipeline=OTHER))
-        store.move_request(SHOP, generation, "r2", expected=ASKED, to=FAILED, error="broken")
+        store.move_request(SHOP, generation, "r2", expected=ASKED, to=FAILED, error=BROKEN)
         store.start_plan(SHOP, generation, "plan-2", [plan_of()])
         first, second = store.requests(SHOP)
         assert (first.status, second.status) == (CANCELLED, FAILED)
-        assert "new plan" in first.error
-        assert second.error == "broken"
+        assert "new plan" in str(first.error)
+        assert second.error == BROKEN
         assert store.requests(OTHER, only_open=True) != ()
 
     def test_a_pipeline_that_is_forgotten_has_no_requests(self, store: SqlStateStore) -> None:

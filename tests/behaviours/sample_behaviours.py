@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from airflow_cdc_provider.core.errors import FencedError
+from airflow_cdc_provider.core.errors import FencedError, RefusedError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import SplitStatus, TablePhase
 from airflow_cdc_provider.core.records import Sample, StreamState
 from airflow_cdc_provider.core.requests import RequestStatus
 from airflow_cdc_provider.core.row_counts import RowCounts, TableCounts
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.state.store import SqlStateStore
 from tests.behaviours.request_behaviours import request_of
 from tests.behaviours.state_behaviours import (
@@ -188,7 +189,8 @@ class SampleBehaviour:
         generation = store.take_over(SHOP, "me").generation
         tables = [TableId("shop", name) for name in ("orders", "items", "users")]
         store.start_plan(SHOP, generation, "plan", [plan_of(table) for table in tables])
-        store.mark_table(SHOP, generation, tables[1], TablePhase.FAILED, "no key")
+        no_key = StoredError.of(RefusedError("no key"))
+        store.mark_table(SHOP, generation, tables[1], TablePhase.FAILED, no_key)
         store.mark_table(SHOP, generation, tables[2], TablePhase.CONSISTENT)
         store.ask(request_of())
         store.ask(replace(request_of(), request_id="w", status=RequestStatus.WAITING))
@@ -200,7 +202,7 @@ class SampleBehaviour:
             TablePhase.CONSISTENT: 1,
         }
         assert found.requests == {RequestStatus.ASKED: 1, RequestStatus.WAITING: 1}
-        assert found.troubles == (("shop.items", "no key"),)
+        assert found.troubles == (("shop.items", no_key),)
         assert found.stream == store.stream(SHOP)
         assert [sample.changes for sample in found.samples] == [4]
 

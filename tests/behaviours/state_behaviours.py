@@ -14,7 +14,12 @@ from itertools import pairwise
 import pytest
 from sqlalchemy import event
 
-from airflow_cdc_provider.core.errors import FencedError, IntegrityError, StateMovedError
+from airflow_cdc_provider.core.errors import (
+    FencedError,
+    IntegrityError,
+    RefusedError,
+    StateMovedError,
+)
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.keys import KeyKind, KeyRange
 from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase, Wanted
@@ -22,6 +27,7 @@ from airflow_cdc_provider.core.owners import this_process
 from airflow_cdc_provider.core.records import NoteKind, PipelineState, StreamState, TablePlan
 from airflow_cdc_provider.core.split_planner import splits_between
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, SplitReport
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
 from airflow_cdc_provider.core.table_schema import Column, TableSchema
 from airflow_cdc_provider.state.store import SqlStateStore
@@ -341,10 +347,12 @@ class StateStoreBehaviour:
     def test_tables_are_marked_by_name(self, store: SqlStateStore) -> None:
         generation, _ = self.planned(store)
         store.finish_planning(SHOP, generation, ORDERS)
-        store.mark_table(SHOP, generation, ORDERS, TablePhase.FAILED, "broken: ünïcode 🙂")
+        broken = RefusedError("broken: ünïcode 🙂\n\0", remedy="; where: \\'").about(ORDERS)
+        store.mark_table(SHOP, generation, ORDERS, TablePhase.FAILED, StoredError.of(broken))
         (table,) = store.tables(SHOP)
         assert (table.planning_done, table.phase) == (True, TablePhase.FAILED)
-        assert table.error == "broken: ünïcode 🙂"
+        back = table.error.read()
+        assert (type(back), back.args, back.tables) == (RefusedError, broken.args, broken.tables)
         with pytest.raises(StateMovedError):
             store.mark_table(SHOP, generation, TableId("shop", "Orders"), TablePhase.READ)
 

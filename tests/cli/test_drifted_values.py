@@ -34,7 +34,7 @@ def test_a_request_says_what_stopped_its_stream_and_can_be_cancelled(shop: Shop)
         synced(shop)
     waits = known(run, asked.request_id)
     assert waits.status.is_open
-    assert waits.error.startswith("waits: the stream stopped with CDC-SNK-003")
+    assert str(waits.error).startswith("waits: the stream stopped with CDC-SNK-003")
     run.store.cancel_request(run.name, asked.request_id)
     with pytest.raises(RowRefusedError):
         synced(shop)

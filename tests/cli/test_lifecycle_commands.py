@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from airflow_cdc_provider.cli.main import main
+from airflow_cdc_provider.core.errors import SourceUnreachableError
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
+from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.pipeline.run import give_back
 from airflow_cdc_provider.pipeline.steps.converging import run_until_caught_up
 from airflow_cdc_provider.pipeline.steps.jobs import SparkOptions
@@ -133,13 +135,17 @@ def test_a_restart_where_nobody_is_at_work_clears_what_failed(shop: Shop, say: S
     run = shop.run()
     generation = plan(run).generation
     run.store.move(
-        run.name, generation, expected=Phase.PLANNING, to=Phase.FAILED, error="CDC-SRC-001 away"
+        run.name,
+        generation,
+        expected=Phase.PLANNING,
+        to=Phase.FAILED,
+        error=StoredError.of(SourceUnreachableError("away")),
     )
     give_back(run)
     assert say("status", "--json").form["summary"] == "failed"
     assert "goes on from its last committed position" in say("restart").out
     state = run.store.ensure(run.name)
-    assert (state.phase, state.error, state.wanted) == (Phase.PLANNING, "", Wanted.RUN)
+    assert (state.phase, state.error, state.wanted) == (Phase.PLANNING, NO_ERROR, Wanted.RUN)
 
 
 def test_a_table_is_dropped_at_the_sink_once_its_rows_were_told_and_it_was_confirmed(

@@ -191,7 +191,7 @@ class TestAtMariaDb(Drifts):
 
 
 def errors(run: Run) -> list[str]:
-    return [state.error for state in run.store.tables(run.name)]
+    return [str(state.error) for state in run.store.tables(run.name)]
 
 
 def change_at_sink(shop: Shop, alteration: str) -> None:

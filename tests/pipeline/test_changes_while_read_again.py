@@ -169,7 +169,7 @@ class TestMySql(ReadAgain):
         run = catch_up(shop)
         gone, whole = of_kind(run, RequestKind.BACKFILL)
         assert gone.status is RequestStatus.FAILED
-        assert "has no column flag any more" in gone.error
+        assert "has no column flag any more" in str(gone.error)
         assert whole.status is RequestStatus.DONE
         assert is_equal(shop, "whole")
 

@@ -23,6 +23,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.requests import Request, RequestStatus, Scope
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps import estimating, range_requests
 from airflow_cdc_provider.pipeline.steps.estimating import Estimate, TableEstimate, estimate
@@ -151,7 +152,9 @@ def test_a_file_that_says_otherwise_is_refused(shop: Shop, run: Run) -> None:
 def test_a_stream_that_ended_for_good_carries_out_nothing(run: Run) -> None:
     state = run.store.ensure(run.name)
     error = "CDC-INT-002 event 99 is not known; where: bin.7:99"
-    run.store.move(run.name, state.generation, expected=state.phase, to=Phase.FAILED, error=error)
+    run.store.move(
+        run.name, state.generation, expected=state.phase, to=Phase.FAILED, error=StoredError(error)
+    )
     with pytest.raises(StreamEndedError, match="event 99"):
         resync_scope(run)
 
@@ -311,7 +314,7 @@ class Worker:
         for each in store.requests(name, only_open=True):
             place = name, generation, each.request_id
             store.move_request(*place, expected=each.status, to=READING)
-            store.move_request(*place, expected=READING, to=self.to, error=self.error)
+            store.move_request(*place, expected=READING, to=self.to, error=StoredError(self.error))
         store.release_lease(name, generation)
 
 

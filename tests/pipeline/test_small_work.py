@@ -296,7 +296,7 @@ def test_a_change_of_a_table_is_refused_behind_what_came_before_it(shop: Shop) -
     ]
     state = run.store.ensure(run.name)
     assert (state.phase, state.lease_until_us) == (Phase.FAILED, 0)
-    assert TableChangedError.code in state.error
+    assert TableChangedError.code in str(state.error)
 
 
 @pytest.mark.parametrize("change", ["", CHANGES[0]])

@@ -18,10 +18,12 @@ from airflow_cdc_provider.core.errors import (
     RefusedError,
     RetryableError,
     StepMissingError,
+    TableChangedError,
 )
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, Wanted
 from airflow_cdc_provider.core.requests import RequestKind
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.pipeline.run import Run, take_over
 from airflow_cdc_provider.pipeline.steps.checking import check, require_fit
 from airflow_cdc_provider.pipeline.steps.finishing import inconsistent_tables, not_consistent
@@ -244,7 +246,7 @@ def streamed_until(shop: Shop, error: str) -> Run:
     hand_off(run)
     generation = run.store.ensure(run.name).generation
     for before, after in ((Phase.HANDED_OFF, Phase.STREAMING), (Phase.STREAMING, Phase.FAILED)):
-        run.store.move(run.name, generation, expected=before, to=after, error=error)
+        run.store.move(run.name, generation, expected=before, to=after, error=StoredError(error))
     return run
 
 
@@ -267,7 +269,11 @@ def test_a_reset_and_a_resume_let_a_stream_that_ended_go_on(shop: Shop) -> None:
     assert plan(run).handed_off
     generation = run.store.ensure(run.name).generation
     run.store.move(
-        run.name, generation, expected=Phase.HANDED_OFF, to=Phase.FAILED, error="CDC-INT-008 y"
+        run.name,
+        generation,
+        expected=Phase.HANDED_OFF,
+        to=Phase.FAILED,
+        error=StoredError.of(TableChangedError("y")),
     )
     reset(run)
     assert not plan(run).handed_off

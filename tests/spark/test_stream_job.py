@@ -200,7 +200,7 @@ def test_a_purged_log_ends_the_stream_with_its_name(
     state = pipeline.store.pipeline(pipeline.name)
     assert state is not None
     assert state.phase is Phase.FAILED
-    assert LogPurgedError.code in state.error
+    assert LogPurgedError.code in str(state.error)
     assert not state.lease_until_us
 
 

@@ -23,6 +23,7 @@ from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase, 
 from airflow_cdc_provider.core.log_reach import LogReach
 from airflow_cdc_provider.core.records import NoteKind, StreamState
 from airflow_cdc_provider.core.requests import RequestKind, RequestStatus, Scope
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.state.store import SqlStateStore
 from tests.behaviours.request_behaviours import request_of
 from tests.behaviours.state_behaviours import at, plan_of, report_of, splits_of
@@ -144,7 +145,9 @@ def lively(store: SqlStateStore) -> SqlStateStore:
             store.mark_split(SHOP, generation, split, SplitStatus.READING)
     archive = streaming(store, QUIET, heartbeat_us=store.now_us() - 600_000_000)
     store.want(QUIET, Wanted.RUN)
-    store.move(QUIET, archive, expected=Phase.STREAMING, to=Phase.FAILED, error=str(_refusal()))
+    store.move(
+        QUIET, archive, expected=Phase.STREAMING, to=Phase.FAILED, error=StoredError.of(_refusal())
+    )
     return store
 
 
@@ -174,7 +177,7 @@ def _warehouse(store: SqlStateStore) -> None:
             BUSY, generation, [(each, report_of(each, rows=1234)) for each in splits]
         )
         store.mark_table(BUSY, generation, table, TablePhase.CONSISTENT)
-    store.mark_table(BUSY, generation, tables[1], TablePhase.FAILED, str(_refusal()))
+    store.mark_table(BUSY, generation, tables[1], TablePhase.FAILED, StoredError.of(_refusal()))
     store.mark_table(BUSY, generation, tables[2], TablePhase.PAUSED)
     store.mark_table(BUSY, generation, tables[3], TablePhase.CATCHING_UP)
     for to in (Phase.PLANNING, Phase.SNAPSHOT, Phase.HANDED_OFF, Phase.STREAMING):

@@ -16,6 +16,7 @@ from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase, Wanted
 from airflow_cdc_provider.core.records import NoteKind, StreamState
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.state.store import SqlStateStore
 from tests.behaviours.state_behaviours import at, plan_of, report_of, splits_of
 from tests.servers.browser import shot
@@ -84,7 +85,7 @@ def test_the_list_has_problems_first_then_names_and_keeps_its_columns(
         hourly.ensure(HOURLY).generation,
         expected=Phase.STOPPED,
         to=Phase.FAILED,
-        error=str(RefusedError("it broke " * 40)),
+        error=StoredError.of(RefusedError("it broke " * 40)),
     )
     tab.locator(f"tr[data-of='{HOURLY}']").get_by_text("it broke").wait_for()
     assert tab.evaluate(heads) == before
@@ -362,7 +363,7 @@ def many_tables(store: SqlStateStore) -> None:
         report = report_of(split, rows=1234)
         store.mark_split(SHOP, generation, split, SplitStatus.FINISHED, report=report)
         store.mark_table(SHOP, generation, table, TablePhase.CONSISTENT)
-    error = str(RefusedError("the sink refused a row", remedy="remove it"))
+    error = StoredError.of(RefusedError("the sink refused a row", remedy="remove it"))
     store.mark_table(SHOP, generation, tables[150], TablePhase.FAILED, error)
     for to in (Phase.PLANNING, Phase.SNAPSHOT, Phase.HANDED_OFF, Phase.STREAMING):
         store.move(SHOP, generation, expected=store.ensure(SHOP).phase, to=to)

@@ -20,6 +20,7 @@ from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase, 
 from airflow_cdc_provider.core.log_reach import LogReach
 from airflow_cdc_provider.core.records import NoteKind, TablePlan
 from airflow_cdc_provider.core.requests import RequestKind, RequestStatus
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
 from airflow_cdc_provider.views.page import list_row
@@ -84,7 +85,9 @@ def test_the_list_says_what_each_pipeline_does_and_what_is_wrong(
     page: Page, store: SqlStateStore
 ) -> None:
     generation = streaming(store, changes=7, lag_us=2_500_000)
-    store.mark_table(SHOP, generation, ORDERS, TablePhase.FAILED, str(RefusedError("no key")))
+    store.mark_table(
+        SHOP, generation, ORDERS, TablePhase.FAILED, StoredError.of(RefusedError("no key"))
+    )
     store.ask(replace(request_of(), pipeline=SHOP, status=RequestStatus.WAITING))
     row = page.row(str(SHOP))
     assert (row["phase"], row["lag_s"], row["stale"]) == ("streaming", 2.5, False)
@@ -187,7 +190,9 @@ def test_a_pipeline_that_failed_is_tried_again_once_it_may_run(
 ) -> None:
     generation = streaming(store)
     store.store_hand_off(SHOP, generation, StreamSplit(at(4), None, ()))
-    store.move(SHOP, generation, expected=Phase.STREAMING, to=Phase.FAILED, error="it broke")
+    store.move(
+        SHOP, generation, expected=Phase.STREAMING, to=Phase.FAILED, error=StoredError("it broke")
+    )
     assert page.row(str(SHOP))["problems"][0]["what"] == "it broke"
     assert page.post(f"{ONE}/wanted", {"wanted": "run"}).status_code == 200
     state = store.ensure(SHOP)
@@ -264,7 +269,7 @@ def test_a_stopped_table_says_what_is_at_risk_and_the_way_back(
     page: Page, store: SqlStateStore
 ) -> None:
     generation = streaming(store)
-    error = str(RefusedError("no right", remedy="grant it"))
+    error = StoredError.of(RefusedError("no right", remedy="grant it"))
     store.mark_table(SHOP, generation, ORDERS, TablePhase.FAILED, error)
     form = page.get(ONE).json()
     (problem,) = form["problems"]

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from airflow_cdc_provider.core.errors import RefusedError
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, Wanted
 from airflow_cdc_provider.core.records import NoteKind
 from airflow_cdc_provider.core.requests import RequestStatus
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.pipeline.file.shown import ShownPipeline
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
 from airflow_cdc_provider.views.page import list_row
@@ -163,7 +165,8 @@ def test_a_file_that_clashes_says_so_beside_what_still_streams(
 def test_what_a_dag_of_an_older_release_says_of_its_pipeline_is_still_read() -> None:
     shown = ShownPipeline.from_text('{"conn_id": "cdc_state", "pipeline": "shop"}')
     assert shown == ShownPipeline("shop", conn_id="cdc_state")
-    more = replace(shown, source="a", sink="b", mode="bounded", freshness_s=60, refused="CDC-x y")
+    refused = StoredError.of(RefusedError("y; where: z"))
+    more = replace(shown, source="a", sink="b", mode="bounded", freshness_s=60, refused=refused)
     assert ShownPipeline.from_text(more.to_text()) == more
 
 

@@ -15,6 +15,7 @@ from airflow_cdc_provider.core.errors import IntegrityError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.idle_log import IdleRange
 from airflow_cdc_provider.core.splits import FinishedSplit
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
 from airflow_cdc_provider.systems.mysql.sink.ledger import MySqlLedger
 from airflow_cdc_provider.systems.mysql.sink.slot_rows import is_stored_anew
@@ -142,7 +143,7 @@ def test_splits_that_an_older_release_stored_in_its_rows_are_read_and_moved(
     stream = ranges(3, 4)
     world.ledger.store_stream(stream)
     (stopped, *_) = plans_of(3)
-    left = world.ledger.stop_tables([stopped.schema.table], "for a test")
+    left = world.ledger.stop_tables([stopped.schema.table], StoredError.saying("for a test"))
     alone = world.ledger.stopped()
     mine = (str(world.pipeline),)
     with closing(world.server.connect()) as connection, connection.cursor() as cursor:
