@@ -114,7 +114,7 @@ class RequestStoreBehaviour:
 
     def test_what_the_owner_tells_is_kept(self, store: SqlStateStore) -> None:
         generation = self.reading(store)
-        told = request_of(splits=3, rows=300, tables_done=1, position=at(77), error="waits")
+        told = request_of(splits=3, rows=300, tables_done=1, position=at(77), error=BROKEN)
         noted = store.note_request(generation, told)
         assert replace(noted, changed_us=0) == replace(told, status=READING)
         assert store.request(SHOP, "r1") == noted

@@ -10,7 +10,12 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from airflow_cdc_provider.core.errors import CdcError, RefusedError, TablesStoppedError
+from airflow_cdc_provider.core.errors import (
+    CdcError,
+    RefusedError,
+    SinkTableChangedError,
+    TablesStoppedError,
+)
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import TablePhase
 from airflow_cdc_provider.core.requests import RequestKind, RequestStatus
@@ -22,6 +27,8 @@ from airflow_cdc_provider.pipeline.steps.sink import open_ledger
 from airflow_cdc_provider.pipeline.steps.start_jobs import catch_up as stream_to_the_end
 from airflow_cdc_provider.pipeline.steps.table_membership import reset_tables
 from airflow_cdc_provider.systems.mysql.sink.ledger import MySqlLedger
+from airflow_cdc_provider.views.reports import status_lines
+from airflow_cdc_provider.views.status import status
 from tests.pipeline.altered_tables import begin, catch_up, change, is_equal
 from tests.pipeline.conftest import Shop
 from tests.pipeline.test_changed_sink_tables import continuous
@@ -60,6 +67,41 @@ class Stops:
         assert run.store.requests(run.name) == ()
         assert set(phases(shop).values()) == {TablePhase.CONSISTENT}
         assert [text for text in told(run) if "flows again, brought back by the log" in text]
+
+    def test_what_stops_a_table_keeps_its_class_and_its_table_whatever_the_sink_says(
+        self, shop: Shop
+    ) -> None:
+        begin(shop, ["orders"])
+        name = "no; what to do: a; where: b"
+        shop.sink.execute(f"ALTER TABLE orders ADD UNIQUE `{name}` (note)", database=shop.target)
+        change(shop, "orders", ["INSERT INTO orders (id, note) VALUES (6, 'six')"])
+        change(shop, "others", ["INSERT INTO others VALUES (2)"])
+        with pytest.raises(TablesStoppedError, match=r"orders: CDC-SNK-004 ") as caught:
+            catch_up(shop)
+        assert name in caught.value.what
+        run = shop.run()
+        with closing(open_ledger(run)) as ledger:
+            (alone,) = ledger.stopped()
+        (known,) = (each for each in run.store.tables(run.name) if each.error)
+        for error in (alone.error.read(), known.error.read()):
+            assert type(error) is SinkTableChangedError
+            assert error.tables == (f"{shop.database}.orders",)
+            assert name in error.what
+            assert error.where.startswith("sink ")
+        lines = status_lines(status(run.store, run.name, now_us=run.store.now_us()))
+        assert [line for line in lines if line.endswith(f" - {alone.error}")]
+        assert not [line for line in lines if '{"' in line]
+
+        # as an earlier release stored it
+        printed = f"UPDATE airflow_cdc.stopped_table SET error = %s WHERE pipeline = '{run.name}'"
+        shop.sink.execute(printed, (str(alone.error),))
+        with closing(open_ledger(run)) as ledger:
+            (before,) = ledger.stopped()
+        assert type(before.error.read()) is SinkTableChangedError
+        assert (str(before.error), before.is_paused) == (str(alone.error), False)
+        shop.sink.execute(f"ALTER TABLE orders DROP INDEX `{name}`", database=shop.target)
+        catch_up(shop)
+        assert is_equal(shop, "orders")
 
     def test_a_change_that_is_not_followed_stops_its_table_alone_and_resume_reads_it_again(
         self, shop: Shop

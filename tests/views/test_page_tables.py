@@ -7,6 +7,7 @@ from typing import Any
 from airflow_cdc_provider.core.lifecycle import SplitStatus, TablePhase
 from airflow_cdc_provider.core.overview import TableOverview
 from airflow_cdc_provider.core.records import Note, Sample
+from airflow_cdc_provider.core.stored_error import NO_ERROR
 from airflow_cdc_provider.views.page_tables import snapshot_form, table_forms
 
 NOW = 1_000_000_000
@@ -15,7 +16,7 @@ NOW = 1_000_000_000
 def table(**more: Any) -> TableOverview:
     given = {"source": "shop.orders", "sink": "dr.orders", "phase": TablePhase.CONSISTENT}
     return TableOverview(
-        **{**given, "planning_done": True, "estimated_rows": 100, "error": "", **more}
+        **{**given, "planning_done": True, "estimated_rows": 100, "error": NO_ERROR, **more}
     )
 
 
