@@ -9,6 +9,7 @@ import pytest
 from airflow.sdk import conf
 from sqlalchemy import create_engine, text
 
+from airflow_cdc_provider.core.errors import TableChangedError
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.stored_error import StoredError
 from tests.airflow.conftest import SHOP, streaming
@@ -43,11 +44,10 @@ def test_a_run_is_red_at_its_first_task_and_tells_of_no_asset(
     pipeline_file: Callable[..., Path],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    error = "CDC-INT-008 ALTER TABLE changed shop.orders; what to do: reset"
+    what = "ALTER TABLE changed shop.orders; what to do: nothing"
+    error = StoredError.of(TableChangedError(what, remedy="reset"))
     generation = streaming(store)
-    store.move(
-        SHOP, generation, expected=Phase.STREAMING, to=Phase.FAILED, error=StoredError(error)
-    )
+    store.move(SHOP, generation, expected=Phase.STREAMING, to=Phase.FAILED, error=error)
     before = asset_events()
     day = datetime(2026, 3, 2 + len(mode), tzinfo=UTC)
     run = known_dag(pipeline_file(mode)).test(logical_date=day)
@@ -63,4 +63,4 @@ def test_a_run_is_red_at_its_first_task_and_tells_of_no_asset(
     assert str(run.state) == "failed"
     assert asset_events() == before
     after = store.ensure(SHOP)
-    assert (after.phase, after.generation, str(after.error)) == (Phase.FAILED, generation, error)
+    assert (after.phase, after.generation, after.error) == (Phase.FAILED, generation, error)

@@ -13,7 +13,11 @@ from airflow.sdk.exceptions import (
     TaskDeferred,
 )
 
-from airflow_cdc_provider.core.errors import IntegrityError
+from airflow_cdc_provider.core.errors import (
+    IntegrityError,
+    LogPurgedError,
+    SourceUnreachableError,
+)
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.lifecycle import Phase, Wanted
 from airflow_cdc_provider.core.stored_error import StoredError
@@ -141,19 +145,31 @@ def test_a_stream_that_was_well_for_long_may_be_restarted_as_often_again(
         told(sensor, context, Verdict.LOST, at_us=10**12, wait={"restarts": 2})
 
 
+@pytest.mark.parametrize("is_older", [False, True], ids=["a triggerer", "an older triggerer"])
 def test_a_failure_that_no_retry_mends_fails_the_task_for_good(
-    sensor: CdcStreamSensor, context: Any, generation: int
+    sensor: CdcStreamSensor,
+    context: Any,
+    generation: int,
+    caplog: pytest.LogCaptureFixture,
+    is_older: bool,
 ) -> None:
-    detail = "CDC-LOG-002 the log is purged; what to do: restart"
+    error = StoredError.of(LogPurgedError("the log is purged", remedy="restart"))
+    more = {"detail": str(error)} if is_older else {"detail": str(error), "error": error.text}
     with pytest.raises(AirflowFailException, match="CDC-LOG-002 the log is purged"):
-        told(sensor, context, Verdict.FAILED, detail=detail)
+        told(sensor, context, Verdict.FAILED, **more)
+    texts = [record.getMessage() for record in caplog.records]
+    assert "    what to do: restart" in texts
+    assert not [text for text in texts if '{"' in text]
 
 
+@pytest.mark.parametrize("is_older", [False, True], ids=["a triggerer", "an older triggerer"])
 def test_a_failure_that_may_pass_is_a_lost_stream(
-    sensor: CdcStreamSensor, context: Any, generation: int
+    sensor: CdcStreamSensor, context: Any, generation: int, is_older: bool
 ) -> None:
+    error = StoredError.of(SourceUnreachableError("the source is away"))
+    more = {"detail": str(error)} if is_older else {"detail": str(error), "error": error.text}
     with pytest.raises(RestartedError):
-        told(sensor, context, Verdict.FAILED, detail="CDC-SRC-001 the source is away")
+        told(sensor, context, Verdict.FAILED, **more)
 
 
 def test_a_pipeline_that_was_planned_anew_is_not_streamed(

@@ -117,10 +117,22 @@ def test_a_failure_is_handed_on_by_name(store: SqlStateStore, state_dsn: str) ->
         generation,
         expected=Phase.STREAMING,
         to=Phase.FAILED,
-        error=StoredError.of(LogPurgedError("purged")),
+        error=StoredError.of(LogPurgedError("purged; where: x", remedy="reset").about(ORDERS)),
     )
     event = event_of(trigger(state_dsn))
-    assert (event.verdict, event.detail) == (Verdict.FAILED, "CDC-LOG-002 purged")
+    printed = "CDC-LOG-002 purged; where: x; what to do: reset"
+    assert (event.verdict, event.detail) == (Verdict.FAILED, printed)
+    error = StoredError(event.error).read()
+    assert isinstance(error, LogPurgedError)
+    assert (error.what, error.where, error.tables) == ("purged; where: x", "", (str(ORDERS),))
+
+
+def test_a_pipeline_without_a_stream_is_told_of_as_a_text(
+    store: SqlStateStore, state_dsn: str
+) -> None:
+    store.ensure(SHOP)
+    event = event_of(trigger(state_dsn))
+    assert (event.verdict, str(StoredError(event.error))) == (Verdict.FAILED, event.detail)
 
 
 def test_a_deadline_is_the_triggers_own(store: SqlStateStore, state_dsn: str) -> None:

@@ -23,7 +23,7 @@ from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import KeyRange
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.requests import Request, RequestStatus, Scope
-from airflow_cdc_provider.core.stored_error import StoredError
+from airflow_cdc_provider.core.stored_error import NO_ERROR, StoredError
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps import estimating, range_requests
 from airflow_cdc_provider.pipeline.steps.estimating import Estimate, TableEstimate, estimate
@@ -304,7 +304,9 @@ def test_the_same_id_for_other_rows_is_refused(shop: Shop, run: Run) -> None:
 class Worker:
     """Stands for the one who takes the pipeline over and carries requests out."""
 
-    def __init__(self, run: Run, *, to: RequestStatus = DONE, error: str = "") -> None:
+    def __init__(
+        self, run: Run, *, to: RequestStatus = DONE, error: StoredError = NO_ERROR
+    ) -> None:
         self.run, self.to, self.error, self.calls = run, to, error, 0
 
     def __call__(self) -> None:
@@ -314,7 +316,7 @@ class Worker:
         for each in store.requests(name, only_open=True):
             place = name, generation, each.request_id
             store.move_request(*place, expected=each.status, to=READING)
-            store.move_request(*place, expected=READING, to=self.to, error=StoredError(self.error))
+            store.move_request(*place, expected=READING, to=self.to, error=self.error)
         store.release_lease(name, generation)
 
 
@@ -357,10 +359,20 @@ def test_where_another_one_is_faster_it_is_waited_for(run: Run, faster: Exceptio
 
 def test_what_failed_is_told_with_its_error(run: Run) -> None:
     asked = ask_resync(run, resync_scope(run))
-    error = str(SinkUnreachableError("the sink is gone", "sink", "none", "bring it back"))
-    with pytest.raises(RequestEndedError, match="has failed: the sink is gone") as caught:
+    what = "the sink is gone; what to do: nothing"
+    error = StoredError.of(SinkUnreachableError(what, "sink", "none", "bring it back"))
+    with pytest.raises(RequestEndedError, match=f"has failed: {what}; where: sink") as caught:
         wait_for(run, asked.request_id, Worker(run, to=FAILED, error=error))
     assert (caught.value.where, caught.value.remedy) == ("sink", "bring it back")
+
+
+def test_a_mistake_of_the_program_is_told_whole(run: Run) -> None:
+    asked = ask_resync(run, resync_scope(run))
+    what = "a mistake in this program: KeyError; where: here"
+    with pytest.raises(RequestEndedError, match="has failed: ") as caught:
+        wait_for(run, asked.request_id, Worker(run, to=FAILED, error=StoredError.saying(what)))
+    assert caught.value.what.endswith(what)
+    assert caught.value.where.startswith("request of ")
 
 
 def by_hand(run: Run, request_id: str) -> None:

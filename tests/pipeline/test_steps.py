@@ -13,8 +13,10 @@ from dataclasses import replace
 import pytest
 
 from airflow_cdc_provider.core.errors import (
+    AccessDeniedError,
     FencedError,
     LeaseHeldError,
+    LogPurgedError,
     RefusedError,
     RetryableError,
     StepMissingError,
@@ -238,7 +240,7 @@ def test_generations_grow_even_if_the_state_store_was_reset(shop: Shop) -> None:
         assert take_over(rebuilt, ledger).generation == last + 1
 
 
-def streamed_until(shop: Shop, error: str) -> Run:
+def streamed_until(shop: Shop, error: StoredError) -> Run:
     """Bring a pipeline to where its stream failed."""
     run = shop.run()
     plan(run)
@@ -246,7 +248,7 @@ def streamed_until(shop: Shop, error: str) -> Run:
     hand_off(run)
     generation = run.store.ensure(run.name).generation
     for before, after in ((Phase.HANDED_OFF, Phase.STREAMING), (Phase.STREAMING, Phase.FAILED)):
-        run.store.move(run.name, generation, expected=before, to=after, error=StoredError(error))
+        run.store.move(run.name, generation, expected=before, to=after, error=error)
     return run
 
 
@@ -254,9 +256,12 @@ def streamed_until(shop: Shop, error: str) -> Run:
 def test_a_stream_that_ended_for_good_is_not_gone_on_with(
     shop: Shop, step: Callable[[Run], object]
 ) -> None:
-    run = streamed_until(shop, "CDC-LOG-002 the log is purged; at risk: rows; what to do: x")
+    purged = LogPurgedError("the log is purged; at risk: none", risk="rows", remedy="x")
+    run = streamed_until(shop, StoredError.of(purged))
     before = run.store.ensure(run.name)
-    with pytest.raises(RefusedError, match=r"CDC-LOG-002 the log is purged; .*`reset`"):
+    with pytest.raises(
+        RefusedError, match=r"CDC-LOG-002 the log is purged; at risk: none; .*`reset`"
+    ):
         step(run)
     assert run.store.ensure(run.name) == before
     (found,) = check(run).blocks
@@ -264,7 +269,7 @@ def test_a_stream_that_ended_for_good_is_not_gone_on_with(
 
 
 def test_a_reset_and_a_resume_let_a_stream_that_ended_go_on(shop: Shop) -> None:
-    run = streamed_until(shop, "CDC-INT-008 shop.orders was changed")
+    run = streamed_until(shop, StoredError("CDC-INT-008 shop.orders was changed"))
     assert "met again" in resume(run)
     assert plan(run).handed_off
     generation = run.store.ensure(run.name).generation
@@ -280,7 +285,7 @@ def test_a_reset_and_a_resume_let_a_stream_that_ended_go_on(shop: Shop) -> None:
 
 
 def test_a_stream_that_lacked_a_grant_needs_no_reset(shop: Shop) -> None:
-    run = streamed_until(shop, "CDC-CFG-006 a grant is missing")
+    run = streamed_until(shop, StoredError.of(AccessDeniedError("a grant is missing")))
     assert plan(run).handed_off
 
 
