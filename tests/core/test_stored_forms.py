@@ -12,15 +12,22 @@ from typing import Any, cast
 import pytest
 
 from airflow_cdc_provider.core import codec
-from airflow_cdc_provider.core.errors import IncomparablePositionsError, IntegrityError
+from airflow_cdc_provider.core.errors import (
+    IncomparablePositionsError,
+    IntegrityError,
+    PipelineFileError,
+)
 from airflow_cdc_provider.core.positions import LogPosition, TransactionPoint
+from airflow_cdc_provider.core.stored_error import StoredError
+from airflow_cdc_provider.pipeline.file.shown import ShownPipeline
 from airflow_cdc_provider.systems.changelog.state import LogState
 from airflow_cdc_provider.systems.mysql.positions.position import MySqlPosition
+from airflow_cdc_provider.triggers.verdict import StreamEvent
 from tests.strategies import UUIDS
 
-STORED: dict[str, Any] = json.loads(
-    (Path(__file__).parent.parent / "data/stored/positions_0.1.0.json").read_text("utf-8")
-)
+FOLDER = Path(__file__).parent.parent / "data/stored"
+STORED: dict[str, Any] = json.loads((FOLDER / "positions_0.1.0.json").read_text("utf-8"))
+ERRORS: dict[str, Any] = json.loads((FOLDER / "errors_0.1.0.json").read_text("utf-8"))
 PLACES = range(len(STORED["positions"]))
 
 
@@ -68,6 +75,29 @@ def test_a_change_logs_manifest_of_the_first_release_moves_its_stream() -> None:
     assert codec.dumps(state.stream.start.to_json()) == codec.dumps(
         STORED["manifest"][-1]["position"]
     )
+
+
+@pytest.mark.parametrize("stored", ERRORS["errors"], ids=lambda stored: stored["stored"][:20])
+def test_an_error_of_the_first_release_is_read_and_printed_as_it_was(
+    stored: dict[str, Any],
+) -> None:
+    error = StoredError(stored["stored"])
+    assert str(error) == stored["stored"]
+    assert (error.read().code, [*error.read().args]) == (stored["code"], stored["facts"])
+
+
+def test_a_dag_of_the_first_release_says_what_is_wrong_with_its_file() -> None:
+    shown = ShownPipeline.from_text(ERRORS["shown"])
+    assert shown is not None
+    error = shown.refused.read()
+    assert (type(error), error.what) == (PipelineFileError, "split_row is no field")
+    assert (error.where, error.remedy) == ("shop.yaml:line 7", "did you mean split_rows?")
+    assert shown.to_text() == ERRORS["shown"]
+
+
+def test_an_event_of_a_trigger_of_the_first_release_is_read() -> None:
+    event = StreamEvent.from_payload(ERRORS["event"])
+    assert (event.detail, event.error) == (ERRORS["event"]["detail"], "")
 
 
 def test_a_position_of_an_unknown_system_is_refused_by_name() -> None:
