@@ -46,8 +46,8 @@ def store(tmp_path: Path) -> Iterator[SqlStateStore]:
     for name in ("failed", "waits"):
         opened.ask(request_of(name))
     away, asked = StoredError.of(AWAY), RequestStatus.ASKED
-    to = RequestStatus.FAILED
-    opened.move_request(SHOP, generation, "failed", expected=asked, to=to, error=away)
+    failed = RequestStatus.FAILED
+    opened.move_request(SHOP, generation, "failed", expected=asked, to=failed, error=away)
     opened.note_request(generation, request_of("waits", error=StoredError.saying(WAITS)))
     opened.mark_table(SHOP, generation, ORDERS, TablePhase.FAILED, StoredError.of(REFUSED))
     error = StoredError.of(PURGED)
