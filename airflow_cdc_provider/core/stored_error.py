@@ -12,8 +12,9 @@ from typing import Any, Self
 
 from airflow_cdc_provider.core.errors import CODES, MARKS, CdcError, error_class, printed
 
-MOST_CHARACTERS = 50_000
-"""Of each text of an error: all of them fit into one packet of a server that takes a megabyte."""
+MOST_CHARACTERS = 40_000
+"""Of each text of an error: four of them, each character escaped and then written as hexadecimal,
+fit into a packet of 4 MB, which is the least that a server takes by default."""
 _CUT = "..."
 _TEXTS = ("what", "where", "risk", "remedy")
 
