@@ -95,3 +95,8 @@ def test_a_table_keeps_its_error_whole_where_the_way_back_is_added() -> None:
     found = with_way_back(StoredError.of(error), table)
     assert (found.what, found.tables) == (error.what, error.tables)
     assert found.remedy == "mend it; then `resume` with --table shop.orders"
+
+
+def test_the_longest_error_fits_into_a_statement_of_four_megabytes() -> None:
+    texts = ["🙂" * (MOST_CHARACTERS + 1)] * 4
+    assert 2 * len(StoredError.of(errors.RefusedError(*texts)).text) < 4 << 20
