@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from airflow_cdc_provider.core.errors import IntegrityError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.keys import Key, KeyKinds, KeyPart, KeyRange, comparable, shown_key
 from airflow_cdc_provider.core.positions import LogPosition
@@ -127,6 +128,16 @@ class SplitReport:
     """Row changes of (L, H] replayed onto the rows."""
     read_s: float = 0.0
     publish_s: float = 0.0
+
+    def require_rows(self, rows: int, *, where: str) -> None:
+        """Refuse to publish another number of rows than were read."""
+        if rows != self.rows:
+            raise IntegrityError(
+                f"split {self.split_id} has {rows} rows, its report says {self.rows}",
+                where=f"publishing to {where}",
+                risk="rows could be missing; nothing was written",
+                remedy="read the split again; if it stays, report this",
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import difflib
 
-from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.keys import KeyPart
 from airflow_cdc_provider.core.requests import Scope
 from airflow_cdc_provider.core.splits import Interval
 from airflow_cdc_provider.core.table_schema import Column, TableSchema
 from airflow_cdc_provider.pipeline.run import Run
-from airflow_cdc_provider.pipeline.steps.range_requests import planned_schema, resync_scope
+from airflow_cdc_provider.pipeline.steps.range_requests import planned_schema, refused, resync_scope
 from airflow_cdc_provider.pipeline.steps.sink import source_of
 
 
@@ -24,7 +23,7 @@ def backfill_scope(
     (named,) = resync_scope(run, [table]).tables
     schema = planned_schema(run, named)
     if start is None and end is None:
-        raise _refused(
+        raise refused(
             "an interval has an end on one side at least",
             "give --from, --to or both; `resync` reads the whole table, NULLs included",
         )
@@ -36,7 +35,7 @@ def backfill_scope(
     )
     values = interval.values
     if values.start is not None and values.end is not None and not values.start < values.end:
-        raise _refused(
+        raise refused(
             f"no value of {found.name} lies from {start} up to {end}",
             "give the smaller value as --from; --to is not read itself",
         )
@@ -49,12 +48,12 @@ def interval_column(schema: TableSchema, name: str) -> Column:
     found = copied.get(name)
     if found is None:
         near = difflib.get_close_matches(name, copied, n=1, cutoff=0.6)
-        raise _refused(
+        raise refused(
             f"{schema.table} has no column {name!r} that is copied",
             f"did you mean {near[0]}?" if near else f"name one of {', '.join(copied)}",
         )
     if not found.type.key_kind.comparable:
-        raise _refused(
+        raise refused(
             f"an interval of {found.name} cannot be told: the order of {found.type.name} is the "
             "server's own, or its values are not exact",
             "name a column of whole or decimal numbers, dates or times of day with a date",
@@ -70,8 +69,4 @@ def _value(
     try:
         return source_of(run).value_of(schema, column.name, text)
     except ValueError as error:
-        raise _refused(f"{option}: {error}", f"write a value of {column.name}") from None
-
-
-def _refused(what: str, remedy: str) -> RefusedError:
-    return RefusedError(what, where="what is asked", risk=NOTHING_CHANGED, remedy=remedy)
+        raise refused(f"{option}: {error}", f"write a value of {column.name}") from None

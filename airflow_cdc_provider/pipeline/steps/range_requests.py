@@ -67,7 +67,7 @@ def resync_scope(
     ranges: tuple[KeyRange, ...] = ()
     is_part = from_key is not None or to_key is not None or where is not None
     if is_part and (not tables or len(named) > 1):
-        raise _refused(
+        raise refused(
             "a range of keys is one table's, and so is a condition",
             "name that one table with --table",
         )
@@ -94,7 +94,7 @@ def ask_resync(
     asks, allows unasked waits to be approved; what nobody estimated is estimated then.
     """
     if request_id and not _ID.fullmatch(request_id):
-        raise _refused(
+        raise refused(
             f"{request_id[:80]!r} is no id of a request",
             "write up to 64 letters, digits and . _ : + -, a letter or digit first",
         )
@@ -232,12 +232,12 @@ def this_person() -> str:
 def _plans(run: Run) -> dict[TableId, TablePlan]:
     """Return the plan's tables, of a pipeline that is fit for requests."""
     if not run.store.is_handed_off(run.name):
-        raise _refused(
+        raise refused(
             f"{run.name} has no rows to read again: its snapshot is not done",
             "`run` it first, against the same state",
         )
     if not sink_of(run).abilities.joins:
-        raise _refused(
+        raise refused(
             f"a sink of type {run.model.sink.type} takes no rows again: it keeps what it was given",
             "`reset` and run: all tables are then read again",
         )
@@ -250,7 +250,7 @@ def _named(run: Run, plans: dict[TableId, TablePlan], name: str) -> TableId:
     try:
         table = TableId.parse(name)
     except ValueError as error:
-        raise _refused(str(error), "write database.table") from None
+        raise refused(str(error), "write database.table") from None
     return _planned(run, plans, table).schema.table
 
 
@@ -258,7 +258,7 @@ def _planned(run: Run, plans: dict[TableId, TablePlan], table: TableId) -> Table
     if table in plans:
         return plans[table]
     near = difflib.get_close_matches(str(table), map(str, plans), n=1, cutoff=0.7)
-    raise _refused(
+    raise refused(
         f"{table} is not in the plan of {run.name}",
         f"did you mean {near[0]}?" if near else "name a table as the source spells it",
     )
@@ -266,7 +266,7 @@ def _planned(run: Run, plans: dict[TableId, TablePlan], table: TableId) -> Table
 
 def _range(run: Run, schema: TableSchema, from_key: str | None, to_key: str | None) -> KeyRange:
     if not comparable(schema.key_kinds):
-        raise _refused(
+        raise refused(
             f"the order of {schema.table}'s key ({', '.join(schema.primary_key)}) is the server's "
             "own, so a part of it cannot be read again",
             "ask for the whole table",
@@ -274,7 +274,7 @@ def _range(run: Run, schema: TableSchema, from_key: str | None, to_key: str | No
     start = _key(run, schema, "--from-key", from_key)
     end = _key(run, schema, "--to-key", to_key)
     if start is not None and end is not None and not start < end:
-        raise _refused(
+        raise refused(
             f"no key of {schema.table} lies from {from_key} up to {to_key}",
             "give the smaller key as --from-key; --to-key is not read itself",
         )
@@ -288,7 +288,7 @@ def _key(run: Run, schema: TableSchema, option: str, text: str | None) -> Key | 
         return source_of(run).key_of(schema, text.split(","))
     except ValueError as error:
         key = ", ".join(schema.primary_key)
-        raise _refused(
+        raise refused(
             f"{option}: {error}", f"write the key ({key}) of {schema.table}, or its first parts"
         ) from None
 
@@ -297,7 +297,7 @@ def _condition(run: Run, schema: TableSchema, text: str) -> Condition:
     try:
         return source_of(run).condition_of(schema, text)
     except ValueError as error:
-        raise _refused(
+        raise refused(
             f"--where: {error}",
             f"write one condition on columns of {schema.table}, as in a WHERE, of comparisons and "
             "plain functions",
@@ -316,7 +316,7 @@ def _require_condition(run: Run, scope: Scope) -> None:
         sink = stack.enter_context(closing(sink_of(run).open_side()))
         definition = sink.definition(plan.sink_table)
         if definition is None:  # what was compared just now is gone
-            raise _refused(f"{plan.sink_table} is not there", "bring the table back, and ask again")
+            raise refused(f"{plan.sink_table} is not there", "bring the table back, and ask again")
         pair = TablePair(plan.schema, definition)
         for side in (source, sink):
             side.table(pair).require(scope.chosen)
@@ -330,12 +330,12 @@ def _require_as_planned(run: Run, plans: Sequence[TablePlan]) -> None:
     for planned in (plan.schema for plan in plans):
         found = now.get(planned.table)
         if found is None:
-            raise _refused(
+            raise refused(
                 f"{planned.table} is gone at the source",
                 "bring it back, or take it out of the file and `remove` it",
             )
         if not found.is_defined_as(planned):
-            raise _refused(
+            raise refused(
                 f"{planned.table} has another definition now than when it was planned",
                 "`run` the pipeline: its stream follows the change or says why not. Then ask "
                 "again; or `reset` with --table and run: that table alone is read, as it is now",
@@ -348,7 +348,7 @@ def _require_flowing(run: Run, tables: Collection[TableId]) -> None:
     for state in run.store.tables(run.name):
         if state.table in tables and state.phase in LEFT_ALONE:
             why = state.error.read().what if state.error else "a person paused it"
-            raise _refused(
+            raise refused(
                 f"the stream leaves {state.table} alone: {why}",
                 f"`resume` with --table {state.table} brings it back; ask again then",
             )
@@ -358,7 +358,7 @@ def known(run: Run, request_id: str) -> Request:
     """Return a request that was asked before."""
     request = run.store.request(run.name, request_id)
     if request is None:
-        raise _refused(
+        raise refused(
             f"{run.name} has no request {request_id!r} any more",
             "ask again; whoever dropped the pipeline dropped its requests, too",
         )
@@ -389,5 +389,6 @@ def ended(request: Request) -> RequestEndedError:
     )
 
 
-def _refused(what: str, remedy: str) -> RefusedError:
+def refused(what: str, remedy: str) -> RefusedError:
+    """Return the error of a request that is not taken."""
     return RefusedError(what, where="what is asked", risk=NOTHING_CHANGED, remedy=remedy)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from airflow_cdc_provider.core.errors import NOTHING_CHANGED, CdcError, RefusedError
+from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.findings import Finding, Level, PipelineCode
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.requests import Scope
@@ -24,7 +24,7 @@ from airflow_cdc_provider.core.windows import (
 from airflow_cdc_provider.pipeline.file.model import BackfillTable
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.backfilling import backfill_scope, interval_column
-from airflow_cdc_provider.pipeline.steps.range_requests import planned_schema, resync_scope
+from airflow_cdc_provider.pipeline.steps.range_requests import planned_schema, refused, resync_scope
 from airflow_cdc_provider.pipeline.steps.sink import source_of
 
 
@@ -49,14 +49,14 @@ def time_column(name: str, timezone: str | None, epoch: str | None) -> TimeColum
     try:
         return TimeColumn(name, timezone or None, Epoch(epoch) if epoch else None)
     except ValueError:
-        raise _refused(f"nothing counts {epoch!r}", f"write {', '.join(Epoch)}") from None
+        raise refused(f"nothing counts {epoch!r}", f"write {', '.join(Epoch)}") from None
 
 
 def file_column(run: Run, table: str) -> TimeColumn:
     """Return the column by which the file's `backfill` finds a table's rows."""
     found = run.model.backfill.get(table)
     if found is None:
-        raise _refused(
+        raise refused(
             f"no column is named, and the file's backfill does not have {table}",
             "name the column, or write the table into the file's backfill",
         )
@@ -105,7 +105,7 @@ def _clock(run: Run, schema: TableSchema, column: Column, by: TimeColumn) -> Clo
     """Return how a column tells time; refuse one that does not, or not as it is said to."""
     clock = source_of(run).clock_of(schema, column.name)
     if clock is None:
-        raise _refused(
+        raise refused(
             f"{column.name} of {schema.table} is a {column.type.name}, which tells no time",
             "name a date, a date with a time, or a whole number that counts since 1970",
         )
@@ -115,16 +115,16 @@ def _clock(run: Run, schema: TableSchema, column: Column, by: TimeColumn) -> Clo
         return clock
     is_a = f"{column.name} of {schema.table} is a {column.type.name}"
     if clock is Clock.INSTANT:
-        raise _refused(
+        raise refused(
             f"{is_a}, whose values are moments, in no zone and no count",
             "leave timezone and epoch out",
         )
     if clock is Clock.COUNT:
-        raise _refused(
+        raise refused(
             f"{is_a}, and what it counts since 1970 is not said",
             "write epoch: seconds, milliseconds or microseconds, and no timezone",
         )
-    raise _refused(
+    raise refused(
         f"{is_a}, and in which zone its values are written is not said",
         "write timezone, as Europe/Berlin or UTC: the zone of who writes them; and no epoch",
     )
@@ -151,10 +151,6 @@ def _zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise _refused(
+        raise refused(
             f"{name!r} is no time zone that is known here", "write its IANA name, as Europe/Berlin"
         ) from None
-
-
-def _refused(what: str, remedy: str) -> RefusedError:
-    return RefusedError(what, where="what is asked", risk=NOTHING_CHANGED, remedy=remedy)

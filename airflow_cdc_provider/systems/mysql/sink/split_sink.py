@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 from airflow_cdc_provider.columns.rows import SplitRows
 from airflow_cdc_provider.columns.sink_port import Owner
-from airflow_cdc_provider.core.errors import FencedError, IntegrityError, RowRefusedError
+from airflow_cdc_provider.core.errors import FencedError, RowRefusedError
 from airflow_cdc_provider.core.identifiers import quote_table
 from airflow_cdc_provider.core.records import TablePlan
 from airflow_cdc_provider.core.splits import SnapshotSplit, SplitReport
@@ -53,13 +53,7 @@ class MySqlSplitSink:
 
     def publish(self, split: SnapshotSplit, rows: SplitRows, report: SplitReport) -> None:
         """Replace all the sink holds in the split's range by `rows`, and store the report."""
-        if rows.rows != report.rows:
-            raise IntegrityError(
-                f"split {split.split_id} has {rows.rows} rows, its report says {report.rows}",
-                where=f"publishing to {self._session.where}",
-                risk="rows could be missing; nothing was written",
-                remedy="read the split again; if it stays, report this",
-            )
+        report.require_rows(rows.rows, where=self._session.where)
         with writers.alone_with(self._session, self._owner, split):
             self._publish_alone(split, rows, report)
 
