@@ -256,6 +256,16 @@ class StateStore(StateReader, Protocol):
     def last_told_us(self, name: PipelineName) -> int:
         """Return when something was last told, 0 if nothing was."""
 
+    def move_note(
+        self,
+        name: PipelineName,
+        kind: NoteKind,
+        form: Mapping[str, Any],
+        *,
+        expected: Note | None,
+    ) -> bool:
+        """Note something in the place of `expected`; False if another note is there by now."""
+
     def note_told(self, name: PipelineName, tables: Iterable[AnnouncedTable]) -> None:
         """Remember what others are told, in the place of what was told before."""
 

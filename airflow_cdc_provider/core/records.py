@@ -128,6 +128,8 @@ class NoteKind(StrEnum):
     """What keeps a job from going forward, and the process that is at it; see `Outage`."""
     VERIFIED = "verified"
     """What comparing found last of each table: when it began, and whether rows differed."""
+    NOTIFICATIONS = "notifications"
+    """Which problems receivers were notified of, or are to be, and which of them are over."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,11 @@ class Secrets:
                 found |= {written, plain, quote(plain, safe=""), quote_plus(plain), repr(plain)}
         return cls(frozenset(found))
 
+    @classmethod
+    def of_texts(cls, *texts: str) -> Secrets:
+        """Collect secrets that are written as they are, such as a webhook's URL."""
+        return cls(frozenset(text for text in texts if text))
+
     def scrub(self, text: str) -> str:
         """Return the text without any password."""
         for secret in sorted(self._texts, key=len, reverse=True):

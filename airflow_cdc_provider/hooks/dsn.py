@@ -35,6 +35,14 @@ class AirflowDsns:
             return None
         return remembered(dsn_of(connection, connection.extra_dejson))
 
+    def fields(self, conn_id: str) -> ConnectionFields | None:
+        """Return the fields of a connection of any type, None if there is none."""
+        try:
+            connection = BaseHook.get_connection(conn_id)
+        except AirflowNotFoundException:
+            return None
+        return fields_of(connection, connection.extra_dejson)
+
 
 def fields_of(connection: Connection, extra: Mapping[str, Any]) -> ConnectionFields:
     """Return a connection's fields; `extra` is its extra, already read from JSON."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from airflow_cdc_provider.core.endpoint import Endpoint, SinkPlace, parse_sink
 from airflow_cdc_provider.core.errors import PipelineFileError
@@ -23,6 +24,17 @@ DsnOf = Callable[[Reference], str | None]
 """Returns the DSN a reference stands for, None if there is none."""
 MasterOf = Callable[[str], str | None]
 """Returns the Spark master that a connection id stands for, None if there is none."""
+
+
+@runtime_checkable
+class Connections(Protocol):
+    """Finds DSNs, what else a variable holds, and connections that are no server of a pipeline."""
+
+    def __call__(self, reference: Reference, /) -> str | None:
+        """Return what the reference stands for, None if there is none."""
+
+    def fields(self, conn_id: str, /) -> ConnectionFields | None:
+        """Return the fields of a connection of any type, None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +92,12 @@ class EnvironmentDsns:
     def __call__(self, reference: Reference) -> str | None:
         if reference.dsn_env is not None:
             return self.environ.get(reference.dsn_env) or None
-        found = _in_environment(self.environ, reference.conn_id or "")
+        found = self.fields(reference.conn_id or "")
         return None if found is None else found.dsn()
+
+    def fields(self, conn_id: str) -> ConnectionFields | None:
+        """Read a connection of any type from its variable."""
+        return _in_environment(self.environ, conn_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import LEASE_S, Phase
 from airflow_cdc_provider.core.owners import is_gone, this_process
 from airflow_cdc_provider.core.records import PipelineState
-from airflow_cdc_provider.pipeline.connections import DsnOf, Servers, resolve_servers
+from airflow_cdc_provider.pipeline.connections import Connections, DsnOf, Servers, resolve_servers
 from airflow_cdc_provider.pipeline.file.loader import LoadedPipeline
 from airflow_cdc_provider.pipeline.file.model import PipelineFile
 from airflow_cdc_provider.state.read_only_store import look_at_store
@@ -46,6 +46,8 @@ class Run:
     owner: str
     """Who runs the steps, the same for all steps of one run: a lease is shared by name."""
     held: OwnedRun = field(default_factory=OwnedRun)
+    connections: Connections | None = field(default=None, repr=False)
+    """What the file's references stand for; None if only its servers can be found."""
 
     @property
     def model(self) -> PipelineFile:
@@ -73,13 +75,19 @@ def open_run(
     servers = resolve_servers(loaded, dsn_of, in_airflow=in_airflow)
     if servers.default_state is not None:
         servers.default_state.parent.mkdir(parents=True, exist_ok=True)
-    return Run(loaded, servers, open_store(servers.state_dsn), owner or this_process())
+    store = open_store(servers.state_dsn)
+    return Run(loaded, servers, store, owner or this_process(), connections=_connections(dsn_of))
 
 
 def open_to_look(loaded: LoadedPipeline, dsn_of: DsnOf, *, in_airflow: bool = False) -> Run:
     """Find the servers for steps that only look; a store that is not there reads as empty."""
     servers = resolve_servers(loaded, dsn_of, in_airflow=in_airflow)
-    return Run(loaded, servers, look_at_store(servers.state_dsn), this_process())
+    store = look_at_store(servers.state_dsn)
+    return Run(loaded, servers, store, this_process(), connections=_connections(dsn_of))
+
+
+def _connections(dsn_of: DsnOf) -> Connections | None:
+    return dsn_of if isinstance(dsn_of, Connections) else None
 
 
 def take_over(run: Run, ledger: SinkLedger) -> PipelineState:

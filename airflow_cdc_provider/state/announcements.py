@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError as DuplicateRowError
 
 from airflow_cdc_provider.core.codec import dumps, position_from_json, position_to_json
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
-from airflow_cdc_provider.core.records import AnnouncedTable, NoteKind
+from airflow_cdc_provider.core.records import AnnouncedTable, Note, NoteKind
 from airflow_cdc_provider.state.fencing import FencedStore
 from airflow_cdc_provider.state.tables import notes, told_tables
 
@@ -51,6 +51,34 @@ class AnnouncementStore(FencedStore):
             if connection.execute(update(notes).where(*mine).values(values)).rowcount == 0:
                 place = {"pipeline": str(name), "kind": kind.value}
                 connection.execute(insert(notes).values({**place, **values}))
+
+    def move_note(
+        self,
+        name: PipelineName,
+        kind: NoteKind,
+        form: Mapping[str, Any],
+        *,
+        expected: Note | None,
+    ) -> bool:
+        """Note something in the place of `expected`; False if another note is there by now.
+
+        A note's time is its version: of two writers that expect the same, one is refused.
+        """
+        at_us = self._clock() if expected is None else max(self._clock(), expected.at_us + 1)
+        values = {"at_us": at_us, "form": dumps(dict(form))}
+        place = {"pipeline": str(name), "kind": kind.value}
+        if expected is None:
+            try:
+                with self._writing() as connection:
+                    connection.execute(insert(notes).values({**place, **values}))
+            except DuplicateRowError:
+                return False
+            return True
+        mine = notes.c.pipeline == str(name), notes.c.kind == kind.value
+        is_same = notes.c.at_us == expected.at_us
+        with self._writing() as connection:
+            moved = connection.execute(update(notes).where(*mine, is_same).values(values))
+        return moved.rowcount == 1
 
     def note_told(self, name: PipelineName, tables: Iterable[AnnouncedTable]) -> None:
         """Remember what is told of these tables, in the place of what was told before."""

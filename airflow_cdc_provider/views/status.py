@@ -103,6 +103,8 @@ class PipelineStatus:
     """The owner was a process of this machine, and is there no more."""
     refusal: CdcError | None = None
     """What ended the last try to begin, until one gets past it."""
+    refused_us: int = 0
+    """When that was."""
     overrides: tuple[Mapping[str, Any], ...] = ()
     """What persons decided against refusals of this pipeline, oldest first."""
     noted_outages: tuple[Outage, ...] = ()
@@ -279,7 +281,7 @@ def status(
     """Look at what is remembered of a pipeline."""
     state = store.pipeline(name) or PipelineState(name, Wanted.RUN, Phase.NEW, 0)
     requests, stream = store.requests(name, only_open=True), store.stream(name)
-    noted = store.note(name, NoteKind.OUTAGES)
+    noted, last_try = store.note(name, NoteKind.OUTAGES), store.note(name, NoteKind.LAST_TRY)
     return PipelineStatus(
         state=state,
         tables=tuple(
@@ -292,7 +294,8 @@ def status(
         not_copied=tuple(map(str, store.not_copied(name))),
         requests=requests,
         owner_gone=is_gone(state.owner) or driver_is_gone(noted, state.generation),
-        refusal=refusal_of(store.note(name, NoteKind.LAST_TRY)),
+        refusal=refusal_of(last_try),
+        refused_us=0 if last_try is None else last_try.at_us,
         overrides=overrides_of(store.note(name, NoteKind.OVERRIDES)),
         noted_outages=outages_of(noted, state.generation),
         freshness_s=freshness_s,

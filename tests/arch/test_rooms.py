@@ -32,6 +32,7 @@ AIRFLOW_ROOMS = (
     "triggers",
 )
 FORBIDDEN: dict[str, set[str]] = {
+    "alerts": {"airflow", "pyspark"} | COLUMNS,
     "columns": CONTROL | {"pandas", "pymysql", "pyspark"},
     "engine": CONTROL | {"pandas", "pyspark"},
     "systems": CONTROL | {"pandas", "pyspark"},

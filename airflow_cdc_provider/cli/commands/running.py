@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from airflow_cdc_provider.alerts.of_run import notifying
 from airflow_cdc_provider.cli.commands.opening import Options, opened, status_of
 from airflow_cdc_provider.cli.lookup import Lookup
 from airflow_cdc_provider.pipeline.connections import spark_master
@@ -35,7 +36,8 @@ def run(options: Options, lookup: Lookup, screen: Screen) -> bool:
         )
         bounded = options.until == "caught-up" or run.model.stream.mode == "bounded"
         step = run_until_caught_up if bounded else run_continuously
-        done = step(run, spark, watcher)
+        with notifying(run):
+            done = step(run, spark, watcher)
         status = status_of(run)
     form = run_form(done, status, time.monotonic() - started)
     screen.result(form, run_lines(form))

@@ -16,6 +16,7 @@ from airflow_cdc_provider.pipeline.file.problems import WrongValueError
 LARGEST_SERVER_ID = 2**32 - 1
 SINKS_TO_COME = ("postgres", "delta", "iceberg", "parquet")
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ADDRESS = re.compile(r"[^\s@,;<>\"]+@[^\s@,;<>\"]+")
 _DURATION = re.compile(r"([0-9]+)\s*(s|m|h|d)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _RANGE = re.compile(r"([0-9]+)\s*(?:-\s*([0-9]+))?")
@@ -181,11 +182,20 @@ def seconds_of(duration: str) -> int:
     return int(duration[:-1]) * _SECONDS[duration[-1]]
 
 
+def _mail_address(value: Any) -> Any:
+    if isinstance(value, str) and not _ADDRESS.fullmatch(value):
+        raise WrongValueError(
+            f"{value!r} is not the address of a mailbox", "write it as in ops@example.com"
+        )
+    return value
+
+
 Duration = Annotated[
     str,
     BeforeValidator(_duration),
     WithJsonSchema({"type": ["string", "integer"], "pattern": r"^[0-9]+\s*(s|m|h|d)$"}),
 ]
+MailAddress = Annotated[str, BeforeValidator(_mail_address)]
 Name = Annotated[str, BeforeValidator(_name)]
 TimeZone = Annotated[str, BeforeValidator(_time_zone)]
 Pattern = Annotated[str, BeforeValidator(_pattern)]

@@ -20,6 +20,7 @@ from airflow_cdc_provider.pipeline.file.field_types import (
     Duration,
     EnvironmentName,
     FolderPath,
+    MailAddress,
     Name,
     NoCondition,
     NoTopology,
@@ -373,6 +374,88 @@ class FreshnessSection(Section):
         return None if self.target is None else seconds_of(self.target)
 
 
+class UrlReference(Section):
+    """A URL, by the connection or the environment variable that holds it."""
+
+    conn_id: ConnectionId | None = Field(
+        default=None, description="Airflow connection with the URL.", examples=["ops_webhook"]
+    )
+    url_env: EnvironmentName | None = Field(
+        default=None,
+        description="Environment variable that holds the whole URL.",
+        examples=["OPS_WEBHOOK_URL"],
+    )
+
+    @model_validator(mode="after")
+    def _is_named(self) -> Self:
+        if (self.conn_id is None) == (self.url_env is None):
+            both = "both are" if self.conn_id else "neither is"
+            raise WrongValueError(
+                f"wanted one of conn_id and url_env, {both} there",
+                "write conn_id: <Airflow connection>, or url_env: <environment variable>",
+            )
+        return self
+
+
+class WebhookSection(UrlReference):
+    """A URL that gets each notification as JSON, by POST."""
+
+
+class SlackSection(UrlReference):
+    """An incoming webhook of Slack, or of what takes the same: `{"text": ...}`."""
+
+
+class EmailSection(Reference):
+    """A mail server, and who gets mail."""
+
+    to: tuple[MailAddress, ...] = Field(
+        description="Who gets each notification.", min_length=1, examples=[["ops@example.com"]]
+    )
+    sender: MailAddress | None = Field(
+        default=None,
+        description="Whom the mail is from; without it `from_email` of the connection.",
+        examples=["cdc@example.com"],
+    )
+
+
+class NotifySection(Section):
+    """Who is notified of a problem, and once more when it is over."""
+
+    webhook: WebhookSection | None = Field(
+        default=None,
+        description="Gets JSON.",
+        examples=[{"url_env": "OPS_WEBHOOK_URL"}],
+    )
+    slack: SlackSection | None = Field(
+        default=None,
+        description="Gets a short text.",
+        examples=[{"conn_id": "slack_ops"}],
+    )
+    email: EmailSection | None = Field(
+        default=None,
+        description="Get a short text by mail.",
+        examples=[{"conn_id": "smtp_default", "to": ["ops@example.com"]}],
+    )
+    after: Duration = Field(
+        default="60s",
+        description="An outage is notified when it has lasted as long, and so is a failure that "
+        "trying again may mend. A whole number with `s`, `m`, `h` or `d`.",
+        examples=["5m"],
+    )
+
+    @model_validator(mode="after")
+    def _has_a_receiver(self) -> Self:
+        if self.webhook is None and self.slack is None and self.email is None:
+            raise WrongValueError(
+                "nobody is named who is to be notified", "write webhook, slack or email"
+            )
+        return self
+
+    @property
+    def after_s(self) -> int:
+        return seconds_of(self.after)
+
+
 class BackfillTable(Section):
     """How the windows of `<pipeline>__backfill` find a table's rows."""
 
@@ -472,6 +555,12 @@ class PipelineFile(Section):
     )
     freshness: FreshnessSection = Field(
         default_factory=FreshnessSection, description="How old the copy may be."
+    )
+    notify: NotifySection | None = Field(
+        default=None,
+        description="Who is notified of outages, failures, tables that stop, lag over "
+        "`freshness.target` and requests that wait for approval, and when each is over.",
+        examples=[{"webhook": {"url_env": "OPS_WEBHOOK_URL"}}],
     )
     backfill: dict[Pattern, BackfillTable] = Field(
         default_factory=dict,

@@ -29,6 +29,7 @@ from airflow_cdc_provider.core.records import NoteKind, PlanOrigin, TablePlan
 from airflow_cdc_provider.core.stopped_tables import StoppedTable, with_way_back
 from airflow_cdc_provider.core.table_facts import TableKind
 from airflow_cdc_provider.pipeline.file.server_ids import CONNECTIONS_A_READER
+from airflow_cdc_provider.pipeline.receivers import find_receivers
 from airflow_cdc_provider.pipeline.run import Run
 from airflow_cdc_provider.pipeline.steps.claims import own_tables
 from airflow_cdc_provider.pipeline.steps.ended_stream import ended_with, require_not_ended, way_on
@@ -125,6 +126,9 @@ def check(run: Run) -> CheckReport:
     definition changes between two looks is looked at again for some seconds; one that goes on doing
     so ends the check with `SchemaMovedError`, which is worth another try.
     """
+    _, wrong = find_receivers(run.model.notify, run.connections)
+    if wrong:
+        raise run.loaded.refusal(*wrong)
     return until_still(lambda: _checked(run))
 
 

@@ -1,0 +1,1 @@
+"""Notifies people and programs of problems of a pipeline, and when they are over."""

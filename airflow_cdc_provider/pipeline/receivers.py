@@ -1,0 +1,258 @@
+"""From the pipeline file's `notify` to receivers that one can send to.
+
+Airflow's connections are read as its own providers read them: `http`, `slackwebhook` and `smtp`.
+What such a connection says about how the receiver is reached is obeyed or refused, never dropped.
+No error repeats a URL: whoever has a webhook's URL can write to it.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
+
+from airflow_cdc_provider.core.errors import CdcError
+from airflow_cdc_provider.pipeline.connection_fields import ConnectionFields
+from airflow_cdc_provider.pipeline.connections import Connections
+from airflow_cdc_provider.pipeline.file.model import (
+    EmailSection,
+    NotifySection,
+    Reference,
+    UrlReference,
+)
+from airflow_cdc_provider.pipeline.file.problems import Path
+
+_SLACK = "https://hooks.slack.com/services"
+_HTTP_OPTIONS = frozenset(
+    {
+        "allow_redirects", "cert", "check_response", "max_redirects", "proxies", "proxy", "stream",
+        "timeout", "trust_env", "verify",
+    }
+)  # fmt: skip
+"""What Airflow's HTTP hook takes from the extra for itself; all else there are headers."""
+_PORTS = {"tls": 465, "starttls": 587, "none": 25}
+_SHORTEST_SECRET = 8
+"""A shorter piece of a URL's path is a word, such as `services`, and hides nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """A URL that takes a POST; it never shows."""
+
+    name: str
+    url: str = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """Return what must not be seen: the URL, its path and its pieces, and the headers."""
+        parts = urlsplit(self.url)
+        pieces = [piece for piece in parts.path.split("/") if len(piece) >= _SHORTEST_SECRET]
+        values = [*self.headers.values(), *(text.split()[-1] for text in self.headers.values())]
+        found = {self.url, parts.path, parts.query, *pieces, *values}
+        return frozenset(text for text in found if len(text) > 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Mailbox:
+    """A mail server, and the addresses of the mail."""
+
+    name: str
+    host: str
+    port: int
+    security: Literal["tls", "starttls", "none"]
+    sender: str
+    to: tuple[str, ...]
+    login: str = ""
+    password: str = field(default="", repr=False)
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """Return what must not be seen."""
+        coded = b64encode(self.password.encode()).decode()
+        plain = b64encode(f"\0{self.login}\0{self.password}".encode()).decode()
+        return frozenset({self.password, coded, plain}) if self.password else frozenset()
+
+
+Receiver = Webhook | Mailbox
+Wrong = tuple[Path, str, str]
+"""A key of the file, what is wrong with what it names, and the fix."""
+
+
+class _WrongReceiverError(ValueError):
+    """A connection or a variable from which no receiver can be made."""
+
+    def __init__(self, what: str, fix: str) -> None:
+        super().__init__(what, fix)
+        self.what, self.fix = what, fix
+
+
+def find_receivers(
+    notify: NotifySection | None, connections: Connections | None
+) -> tuple[tuple[Receiver, ...], tuple[Wrong, ...]]:
+    """Return the receivers that can be sent to, and what is wrong with the others."""
+    if notify is None or connections is None:
+        return (), ()
+    found: list[Receiver] = []
+    wrong: list[Wrong] = []
+    for name, section, make in _named(notify, connections):
+        try:
+            found.append(make())
+        except _WrongReceiverError as error:
+            key = next(key for key, value in section if value is not None and key.endswith(_KEYS))
+            wrong.append((("notify", name, key), error.what, error.fix))
+    return tuple(found), tuple(wrong)
+
+
+_KEYS = ("conn_id", "url_env", "dsn_env")
+
+
+def _named(
+    notify: NotifySection, connections: Connections
+) -> Iterator[tuple[str, UrlReference | Reference, Callable[[], Receiver]]]:
+    webhook, slack, email = notify.webhook, notify.slack, notify.email
+    if webhook is not None:
+        yield "webhook", webhook, lambda: _webhook("webhook", webhook, connections)
+    if slack is not None:
+        yield "slack", slack, lambda: _webhook("slack", slack, connections)
+    if email is not None:
+        yield "email", email, lambda: _mailbox(email, connections)
+
+
+def _webhook(name: str, section: UrlReference, connections: Connections) -> Webhook:
+    if section.url_env is not None:
+        return _of_url(name, _variable(connections, section.url_env))
+    fields = _fields(connections, section.conn_id or "")
+    if fields.kind not in {"http", "https"} and fields.password:
+        token = fields.password
+        return _of_url(name, token if "://" in token else f"{_slack_base(fields)}/{token}")
+    return _of_http(name, fields)
+
+
+def _slack_base(fields: ConnectionFields) -> str:
+    if not fields.host:
+        return _SLACK
+    host = fields.host if "://" in fields.host else f"{fields.schema or 'https'}://{fields.host}"
+    port = f":{fields.port}" if fields.port else ""
+    return f"{host.rstrip('/')}{port}"
+
+
+def _of_http(name: str, fields: ConnectionFields) -> Webhook:
+    options = sorted(_HTTP_OPTIONS & fields.extra.keys())
+    if options:
+        raise _WrongReceiverError(
+            f"the extra of connection {fields.conn_id!r} has {', '.join(options)}, which is not "
+            "obeyed here",
+            "leave it out; what else is in the extra is sent as headers",
+        )
+    if not fields.host:
+        raise _WrongReceiverError(
+            f"connection {fields.conn_id!r} names no host", "write the URL's host, or all of it"
+        )
+    scheme, path = "https" if fields.kind == "https" else "http", ""
+    if fields.schema in {"http", "https"}:
+        scheme = fields.schema
+    elif fields.schema:
+        path = f"/{fields.schema.lstrip('/')}"
+    port = f":{fields.port}" if fields.port else ""
+    host = fields.host if "://" in fields.host else f"{scheme}://{fields.host}{port}{path}"
+    made = _of_url(name, host)
+    headers = {key: str(value) for key, value in fields.extra.items()}
+    if fields.login:
+        headers["Authorization"] = _basic(fields.login, fields.password)
+    return Webhook(name, made.url, {**made.headers, **headers})
+
+
+def _of_url(name: str, url: str) -> Webhook:
+    parts = _split(url.strip())
+    if parts is None:
+        raise _WrongReceiverError(
+            "what it holds is no URL", "write it whole, as in https://host/path"
+        )
+    account, _, place = parts.netloc.rpartition("@")
+    login, _, password = account.partition(":")
+    headers = {"Authorization": _basic(unquote(login), unquote(password))} if account else {}
+    return Webhook(name, urlunsplit(parts._replace(netloc=place, fragment="")), headers)
+
+
+def _split(url: str) -> SplitResult | None:
+    """Return the parts of a URL that one can send to, None if it is none."""
+    try:
+        parts = urlsplit(url)
+        is_one = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return None
+    return parts if is_one and url.isascii() and url.isprintable() and " " not in url else None
+
+
+def _basic(login: str, password: str) -> str:
+    return f"Basic {b64encode(f'{login}:{password}'.encode()).decode()}"
+
+
+def _mailbox(section: EmailSection, connections: Connections) -> Mailbox:
+    if section.dsn_env is not None:
+        fields = _read(section.dsn_env, _variable(connections, section.dsn_env))
+    else:
+        fields = _fields(connections, section.conn_id or "")
+    extra = fields.extra
+    sender = section.sender or str(extra.get("from_email") or "")
+    if not fields.host or not sender:
+        raise _WrongReceiverError(
+            f"{fields.conn_id!r} names no {'sender' if fields.host else 'host'}",
+            "write notify.email.sender, or from_email in the connection's extra"
+            if fields.host
+            else "write the mail server's name or address as its host",
+        )
+    if str(extra.get("auth_type") or "basic") != "basic" or extra.get("ssl_context") == "none":
+        raise _WrongReceiverError(
+            f"{fields.conn_id!r} asks for OAuth2, or for a server that is not verified",
+            "give it a login and a password, and a certificate that this machine trusts",
+        )
+    security: Literal["tls", "starttls", "none"] = "tls"
+    if _is(extra.get("disable_ssl")):
+        security = "none" if _is(extra.get("disable_tls")) else "starttls"
+    return Mailbox(
+        "email",
+        fields.host,
+        fields.port or _PORTS[security],
+        security,
+        sender,
+        section.to,
+        fields.login,
+        fields.password,
+    )
+
+
+def _read(name: str, text: str) -> ConnectionFields:
+    try:
+        return ConnectionFields.read(name, text)
+    except CdcError as error:
+        raise _WrongReceiverError(error.what, error.remedy) from None
+
+
+def _variable(connections: Connections, name: str) -> str:
+    found = connections(Reference(dsn_env=name))
+    if not found:
+        raise _WrongReceiverError(
+            f"the environment variable {name} is not set", f"export {name}, with the whole URL"
+        )
+    return found
+
+
+def _fields(connections: Connections, conn_id: str) -> ConnectionFields:
+    try:
+        found = connections.fields(conn_id)
+    except CdcError as error:
+        raise _WrongReceiverError(error.what, error.remedy) from None
+    if found is None:
+        raise _WrongReceiverError(
+            f"there is no connection {conn_id!r}",
+            f"add it to Airflow; outside Airflow set AIRFLOW_CONN_{conn_id.upper()}",
+        )
+    return found
+
+
+def _is(value: Any) -> bool:
+    return str(value).lower() in {"true", "1", "yes"}
