@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from airflow_cdc_provider.alerts.watch import END_S, Watch, Watched
+from airflow_cdc_provider.alerts.watch import NotifyingThread, Watched
 from airflow_cdc_provider.core.errors import (
     CdcError,
     FencedError,
@@ -48,22 +48,22 @@ def notifying(
     on_receivers(receivers)
     watched = Watched(run.name, notify.after_s, run.model.freshness.target_s, link, way)
     dsn = run.servers.state_dsn
-    watch = Watch(watched, lambda: open_store(dsn), receivers)
+    watch = NotifyingThread(watched, lambda: open_store(dsn), receivers)
     watch.start()
-    ended_with, wait_s = None, END_S
     try:
         yield
     except CdcError as error:
-        if not isinstance(error, _OF_OTHERS) and ends_run(error):
-            ended_with = _scrubbed(run, error)
+        is_failed = not isinstance(error, _OF_OTHERS) and ends_run(error)
+        watch.end(ended_with=_scrubbed(run, error) if is_failed else None)
         raise
     except Exception:
+        watch.end()
         raise
-    except BaseException:
-        wait_s = _INTERRUPTED_S
+    except BaseException:  # interrupted, or a task that is deferred: its trigger watches
+        watch.end(has_last_look=False, wait_s=_INTERRUPTED_S)
         raise
-    finally:
-        watch.end(ended_with=ended_with, wait_s=wait_s)
+    else:
+        watch.end()
 
 
 def say_wrong(pipeline: str, wrong: Sequence[Wrong]) -> None:

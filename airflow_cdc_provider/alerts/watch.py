@@ -185,7 +185,7 @@ def _advising(notice: Notice, remedy: str) -> Notice:
     return Notice.from_json({**notice.to_json(), "remedy": remedy})
 
 
-class Watch:
+class NotifyingThread:
     """A thread that looks every few seconds, until it is ended."""
 
     def __init__(
@@ -213,12 +213,18 @@ class Watch:
         """Begin to look."""
         self._thread.start()
 
-    def end(self, *, ended_with: CdcError | None = None, wait_s: float = END_S) -> None:
-        """Look once more and end, or just end if `wait_s` is 0.
+    def end(
+        self,
+        *,
+        ended_with: CdcError | None = None,
+        has_last_look: bool = True,
+        wait_s: float = END_S,
+    ) -> None:
+        """Look once more and end, or just end; wait for that for some time at most.
 
         `ended_with` is the error with which the watched run ends.
         """
-        self._ended_with, self._has_last_look = ended_with, wait_s > 0
+        self._ended_with, self._has_last_look = ended_with, has_last_look
         self._ended.set()
         self._thread.join(wait_s)
 

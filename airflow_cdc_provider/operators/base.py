@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from airflow.sdk import BaseOperator, BaseOperatorLink, Context, get_current_context
 from airflow.sdk.bases.xcom import BaseXCom
@@ -18,8 +18,9 @@ from airflow_cdc_provider.core.errors import (
     StateMovedError,
 )
 from airflow_cdc_provider.hooks.lineage import TellsLineage
+from airflow_cdc_provider.hooks.notify import notifying_task
 from airflow_cdc_provider.hooks.steps import CdcSteps
-from airflow_cdc_provider.links.page import CdcPageLink
+from airflow_cdc_provider.links.page import CdcPageLink, page_url
 from airflow_cdc_provider.links.progress import CdcProgressLink
 from airflow_cdc_provider.operators.log_errors import (
     CdcTaskError,
@@ -47,6 +48,10 @@ class CdcOperator(TellsLineage, BaseOperator):
     template_fields: Sequence[str] = ("pipeline",)
     operator_extra_links: Collection[BaseOperatorLink] = (CdcPageLink(), CdcProgressLink())
     ui_color = "#e8f1f5"
+    notifies: ClassVar[bool] = False
+    """Receivers of the pipeline file's `notify` hear of problems while the task runs."""
+    fails_run: ClassVar[bool] = False
+    """An error of the task is told them as one of the pipeline's run."""
 
     def __init__(
         self, *, pipeline: str, refused: str = "", is_run_owner: bool = False, **kwargs: Any
@@ -64,7 +69,22 @@ class CdcOperator(TellsLineage, BaseOperator):
         owner = owner or self._owner
         with airflow_errors(self.pipeline), CdcSteps(self.pipeline, owner=owner) as steps:
             self.see(steps)
-            yield steps
+            with self._notifying(steps):
+                yield steps
+
+    @contextmanager
+    def _notifying(self, steps: CdcSteps) -> Iterator[None]:
+        if not self.notifies:
+            yield
+            return
+        with notifying_task(
+            steps,
+            link=page_url(self.dag_id),
+            file=self.pipeline,
+            fails_run=self.fails_run,
+            retried=WORTH_A_RETRY,
+        ):
+            yield
 
     @property
     def _owner(self) -> str:

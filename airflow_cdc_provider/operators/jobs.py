@@ -66,6 +66,8 @@ class CdcJobOperator(CdcOperator):
     :param progress_every_s: seconds between lines of progress in the task's log.
     """
 
+    notifies = True
+
     operator_extra_links = (*CdcOperator.operator_extra_links, CdcSparkLink())
 
     def __init__(self, *, progress_every_s: float = 10.0, **kwargs: Any) -> None:
@@ -211,6 +213,8 @@ class CdcSnapshotOperator(CdcJobOperator):
     :param progress_every_s: seconds between lines of progress in the task's log.
     """
 
+    fails_run = True
+
     def execute(self, context: Context) -> dict[str, Any]:
         with self.opened() as steps:
             skip_if_paused(steps)
@@ -243,6 +247,8 @@ class CdcStreamOperator(CdcJobOperator):
     :param shown: what the CDC page finds the pipeline by, as `ShownPipeline` writes it; without it
         the page reads the pipeline file, which the API server must then have.
     """
+
+    fails_run = True
 
     template_fields = ("pipeline", "mode")
 

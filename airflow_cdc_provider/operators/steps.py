@@ -65,6 +65,9 @@ class CdcPreflightOperator(CdcOperator):
     :param stream_tasks: ids of those that are skipped, too, where the sink has all of the log.
     """
 
+    notifies = True
+    fails_run = True
+
     def __init__(
         self,
         *,
@@ -113,6 +116,9 @@ class CdcPlanOperator(CdcOperator):
     :param is_run_owner: each run of the DAG is an owner of its own, as one of several pipelines.
     """
 
+    notifies = True
+    fails_run = True
+
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
         with self.opened() as steps:
             skip_if_paused(steps)
@@ -136,6 +142,9 @@ class CdcHandoffOperator(CdcOperator):
     :param refused: why the task may do nothing; it then fails with these words.
     :param is_run_owner: each run of the DAG is an owner of its own, as one of several pipelines.
     """
+
+    notifies = True
+    fails_run = True
 
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
         with self.opened() as steps:
@@ -161,6 +170,9 @@ class CdcFinishOperator(CdcOperator):
         is to be compared.
     :param verify: when that one compares, as its `enabled` says (templated).
     """
+
+    notifies = True
+    fails_run = True
 
     template_fields: Sequence[str] = ("pipeline", "verify")
     _news: Sequence[TableNews] | None = None

@@ -45,6 +45,8 @@ class CdcVerifyOperator(CdcJobOperator):
         says. Of `after_snapshot` the task is skipped where no table is to be compared (templated).
     """
 
+    fails_run = True
+
     template_fields: Sequence[str] = ("pipeline", "tables", "enabled")
 
     def __init__(

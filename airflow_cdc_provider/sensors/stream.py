@@ -8,7 +8,8 @@ stream that never gets well is given up after a number of restarts in a row, and
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NoReturn, assert_never
 
@@ -21,10 +22,11 @@ from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.hooks.job_handle import JobHandle, end_earlier_job, remember
 from airflow_cdc_provider.hooks.job_log import log_shown_on_failure
 from airflow_cdc_provider.hooks.lineage import TellsLineage
+from airflow_cdc_provider.hooks.notify import notify_arguments, notifying_task
 from airflow_cdc_provider.hooks.steps import CdcSteps
-from airflow_cdc_provider.links.page import CdcPageLink
+from airflow_cdc_provider.links.page import CdcPageLink, page_url
 from airflow_cdc_provider.links.progress import CdcProgressLink
-from airflow_cdc_provider.operators.base import airflow_errors, owner_of
+from airflow_cdc_provider.operators.base import WORTH_A_RETRY, airflow_errors, owner_of
 from airflow_cdc_provider.operators.jobs import KILL_PATIENCE_S, await_streaming
 from airflow_cdc_provider.triggers.places import place_of_state
 from airflow_cdc_provider.triggers.stream import CdcStreamTrigger
@@ -127,8 +129,19 @@ class CdcStreamSensor(TellsLineage, BaseSensorOperator):
         """Tell of all tables."""
         return LineageWork()
 
-    def _open(self) -> CdcSteps:
-        return CdcSteps(self.pipeline, owner=owner_of(self.dag_id))
+    @contextmanager
+    def _open(self) -> Iterator[CdcSteps]:
+        with (
+            CdcSteps(self.pipeline, owner=owner_of(self.dag_id)) as steps,
+            notifying_task(
+                steps,
+                link=page_url(self.dag_id),
+                file=self.pipeline,
+                fails_run=True,
+                retried=WORTH_A_RETRY,
+            ),
+        ):
+            yield steps
 
     def _first_look(self, steps: CdcSteps, now: int) -> StreamEvent:
         """Judge the stream as it is found.
@@ -226,6 +239,7 @@ class CdcStreamSensor(TellsLineage, BaseSensorOperator):
             look_us=steps.run.store.now_us() + int(self.new_tables_s * _US),
             heard_us=heard_us or _HEARD_OF_NONE,
             standing=self._standing,
+            notify=notify_arguments(steps, link=page_url(self.dag_id), file=self.pipeline),
             **asdict(self.patience),
         )
         self.defer(

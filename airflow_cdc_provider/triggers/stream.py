@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
@@ -30,6 +30,7 @@ from airflow_cdc_provider.core.records import NoteKind, Outage, PipelineState, S
 from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.core.table_picks import tells_of_table
 from airflow_cdc_provider.hooks.metrics import send_stream_metrics
+from airflow_cdc_provider.hooks.notify import watch_of_trigger
 from airflow_cdc_provider.state.dsn import open_engine
 from airflow_cdc_provider.state.reader import SqlStateReader
 from airflow_cdc_provider.state.store import open_store
@@ -54,6 +55,9 @@ from airflow_cdc_provider.triggers.verdict import (
     judge,
 )
 from airflow_cdc_provider.views.outages import driver_is_gone, outage_text, outages_of
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.alerts.watch import NotifyingThread
 
 CLASS_PATH = f"{__name__}.CdcStreamTrigger"
 UNWATCHED = (
@@ -101,6 +105,7 @@ class CdcStreamTrigger(BaseTrigger):
     :param stall_s: patience with a position that stands still while something waits.
     :param standing: tables that stand still, of which an earlier watch of this task has told, each
         with the code of its error.
+    :param notify: who is notified of problems, as the pipeline file says; nobody if empty.
     """
 
     def __init__(  # noqa: PLR0913 - Airflow stores them one by one
@@ -118,6 +123,7 @@ class CdcStreamTrigger(BaseTrigger):
         stale_s: float = STALE_S,
         stall_s: float = STALL_S,
         standing: Mapping[str, str] = MappingProxyType({}),
+        notify: Mapping[str, Any] = MappingProxyType({}),
         **_of_a_later_release: Any,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -132,18 +138,23 @@ class CdcStreamTrigger(BaseTrigger):
         self.patience = Patience(start_s=start_s, stale_s=stale_s, stall_s=stall_s)
         self._reader: SqlStateReader | None = None
         self.standing = dict(standing)
+        self.notify = dict(notify)
+        self._notifying: NotifyingThread | None = None
         self._stand_still = 0
         self._told_us = 0
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class and the arguments to make this trigger again."""
         names = ("pipeline", "state", "goal", "since_us", "poll_s", "deadline_us", "look_us")
-        arguments = {name: getattr(self, name) for name in (*names, "heard_us", "standing")}
+        arguments = {
+            name: getattr(self, name) for name in (*names, "heard_us", "standing", "notify")
+        }
         return CLASS_PATH, {**arguments, **asdict(self.patience)}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look until there is something to tell."""
         watch = Watch(since_us=self.since_us or now_us())
+        await self._begin_to_notify()
         told, seen = "", Look()
         while True:
             verdict, detail, generation = Verdict.WAITING, "", 0
@@ -225,8 +236,20 @@ class CdcStreamTrigger(BaseTrigger):
         if await asyncio.to_thread(_tell_unwatched, dsn, PipelineName(self.pipeline)):
             self.log.warning("%s: %s", self.pipeline, UNWATCHED)
 
+    async def _begin_to_notify(self) -> None:
+        """Notify beside the looks; what keeps that from beginning keeps nothing else."""
+        try:
+            dsn = await dsn_of_state(self.state) if self.notify else ""
+            self._notifying = await watch_of_trigger(self.pipeline, dsn, self.notify)
+        except Exception as error:  # noqa: BLE001 - such as a connection that cannot be read
+            self.log.warning("%s: nobody is notified: %s", self.pipeline, type(error).__name__)
+        if self._notifying is not None:
+            self._notifying.start()
+
     async def cleanup(self) -> None:
         """Let go of the state store's connections."""
+        if self._notifying is not None:
+            self._notifying.end(has_last_look=False, wait_s=0.0)
         if self._reader is not None:
             await asyncio.to_thread(self._reader.close)
 

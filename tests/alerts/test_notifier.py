@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_cdc_provider.alerts import sending
-from airflow_cdc_provider.alerts.watch import Notifier, Watch, Watched
+from airflow_cdc_provider.alerts.watch import Notifier, NotifyingThread, Watched
 from airflow_cdc_provider.core.errors import (
     CdcError,
     LogPurgedError,
@@ -325,10 +325,10 @@ def test_a_message_of_a_sender_that_died_is_sent_by_the_next_one(
     assert receiver.whats == [("outage", False)]
 
 
-def watch(shop: ShopState, receiver: HttpReceiver, **changes: Any) -> Watch:
+def watch(shop: ShopState, receiver: HttpReceiver, **changes: Any) -> NotifyingThread:
     hook = Webhook("webhook", receiver.url)
     watched = Watched(SHOP, **{"after_s": 60, **changes})
-    return Watch(watched, lambda: open_store(shop.dsn), [hook], look_s=0.05)
+    return NotifyingThread(watched, lambda: open_store(shop.dsn), [hook], look_s=0.05)
 
 
 def test_a_receiver_that_hangs_holds_up_nobody_and_shows_no_secret(
@@ -388,7 +388,7 @@ def test_the_end_tries_a_few_times_at_once(
 def test_a_state_store_that_is_away_ends_nothing(receiver: HttpReceiver, tmp_path: Any) -> None:
     away = f"sqlite:///{tmp_path}/no/such/folder/state.db"
     hook = Webhook("webhook", receiver.url)
-    watching = Watch(Watched(SHOP, 60), lambda: open_store(away), [hook], look_s=0.05)
+    watching = NotifyingThread(Watched(SHOP, 60), lambda: open_store(away), [hook], look_s=0.05)
     watching.start()
     time.sleep(0.3)
     assert watching._thread.is_alive()
