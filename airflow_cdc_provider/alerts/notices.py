@@ -101,7 +101,8 @@ def seen(
     old = {notice.key for notice in ends if notice.since_us < begun_us}
     young = {notice.key for notice in (*ends, *outages) if _is_young(notice, now_us, after_s)}
     if ended_with is not None:
-        last = {f"{kind}:{ended_with.code}" for kind in (Kind.FAILED, Kind.REFUSED)}
+        last = {notice.key for notice in (failed,) if notice}
+        last.add(f"{Kind.REFUSED}:{ended_with.code}")
         old, young = old - last, young - last
     notices = (*ends, *outages, *others)
     ripe = frozenset(notice.key for notice in notices) - old - young

@@ -7,18 +7,23 @@ followed: a POST that is redirected arrives as a GET, without the message.
 from __future__ import annotations
 
 import json
+import logging
 import smtplib
 import ssl
+from contextlib import suppress
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
 from http.client import HTTPException, HTTPMessage
 from typing import IO, Any
 from urllib.error import HTTPError
+from urllib.parse import quote
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from airflow_cdc_provider.alerts.messages import Message
 from airflow_cdc_provider.engine.scrubbing import Secrets
 from airflow_cdc_provider.pipeline.receivers import Mailbox, Receiver, Webhook
+
+log = logging.getLogger(__name__)
 
 ANSWER_S = 10.0
 """How long a receiver may take for each of its answers."""
@@ -63,28 +68,42 @@ def _post(receiver: Webhook, message: Message) -> None:
 
 
 def _mail(receiver: Mailbox, message: Message) -> None:
-    mail = EmailMessage()
-    mail["Subject"], mail["From"], mail["To"] = (
-        message.title,
-        receiver.sender,
-        ", ".join(receiver.to),
-    )
-    mail["Date"], mail["Message-ID"] = formatdate(), make_msgid(domain="airflow-provider-cdc")
-    mail["X-CDC-Message"] = message.message_id
-    mail.set_content(message.text)
-    place = receiver.host, receiver.port
-    context = ssl.create_default_context()
-    is_tls = receiver.security == "tls"
-    with (
-        smtplib.SMTP_SSL(*place, timeout=ANSWER_S, context=context)
-        if is_tls
-        else smtplib.SMTP(*place, timeout=ANSWER_S)
-    ) as server:
-        if receiver.security == "starttls":
-            server.starttls(context=context)
+    server = _connected(receiver)
+    try:
         if receiver.login:
             server.login(receiver.login, receiver.password)
-        refused = server.send_message(mail, receiver.sender, receiver.to)
-    if refused:
-        # some have it: sending it again would send it to them twice
-        raise NotSentError(f"{len(refused)} of {len(receiver.to)} recipients were refused")
+        refused = server.send_message(_written(receiver, message), receiver.sender, receiver.to)
+        with suppress(OSError, smtplib.SMTPException):  # it has the mail by now
+            server.quit()
+    finally:
+        server.close()
+    if refused:  # the others have it, and would get it again
+        log.warning("mail: %d of %d recipients were refused", len(refused), len(receiver.to))
+
+
+def _connected(receiver: Mailbox) -> smtplib.SMTP:
+    """Return a connection to the mail server, which is verified unless it is not encrypted."""
+    context = ssl.create_default_context()
+    place = receiver.host, receiver.port
+    if receiver.security == "tls":
+        return smtplib.SMTP_SSL(*place, timeout=ANSWER_S, context=context)
+    server = smtplib.SMTP(*place, timeout=ANSWER_S)
+    try:
+        if receiver.security == "starttls":
+            server.starttls(context=context)
+    except BaseException:
+        server.close()
+        raise
+    return server
+
+
+def _written(receiver: Mailbox, message: Message) -> EmailMessage:
+    mail = EmailMessage()
+    mail["Subject"] = message.title
+    mail["From"] = receiver.sender
+    mail["To"] = ", ".join(receiver.to)
+    mail["Date"] = formatdate()
+    mail["Message-ID"] = make_msgid(domain="airflow-provider-cdc")
+    mail["X-CDC-Message"] = quote(message.message_id, safe="/:@")
+    mail.set_content(message.text.encode(errors="replace").decode())
+    return mail

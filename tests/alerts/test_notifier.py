@@ -192,6 +192,20 @@ def test_what_trying_again_may_mend_is_told_if_it_lasts_or_ends_the_run(
     assert receiver.whats == [("failed", False)]
 
 
+def test_a_run_that_gives_up_tells_what_the_pipeline_failed_with(
+    shop: ShopState, receiver: HttpReceiver
+) -> None:
+    shop.failed(AWAY)
+    shop.later(5)
+    sender = notifier(shop, receiver)
+    sender._begun_us = shop.clock_us()
+    sender.look()
+    assert receiver.got == []
+    sender.look(CdcError("the stream does not stay alive after 5 restarts"))
+    (told,) = receiver.got
+    assert (told["kind"], told["code"]) == ("failed", AWAY.code)
+
+
 def test_a_refused_run_is_told_and_hides_no_outage_of_a_stream_that_goes_on(
     shop: ShopState, receiver: HttpReceiver
 ) -> None:

@@ -24,13 +24,13 @@ from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.keys import KeyKind, KeyRange
 from airflow_cdc_provider.core.lifecycle import Phase, SplitStatus, TablePhase, Wanted
 from airflow_cdc_provider.core.owners import this_process
-from airflow_cdc_provider.core.records import NoteKind, PipelineState, StreamState, TablePlan
+from airflow_cdc_provider.core.records import Note, NoteKind, PipelineState, StreamState, TablePlan
 from airflow_cdc_provider.core.split_planner import splits_between
 from airflow_cdc_provider.core.splits import FinishedSplit, SnapshotSplit, SplitReport
 from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.core.stream_split import StreamSplit, hand_off
 from airflow_cdc_provider.core.table_schema import Column, TableSchema
-from airflow_cdc_provider.state.store import SqlStateStore
+from airflow_cdc_provider.state.store import SqlStateStore, open_store
 from airflow_cdc_provider.systems.mysql.dialect.column_types import mysql_type
 from airflow_cdc_provider.systems.mysql.positions.gtid import GtidSet
 from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
@@ -395,6 +395,51 @@ class StateStoreBehaviour:
         store.tell(OTHER, "not mine")
         texts = [event.text for event in store.events(SHOP, 3)]
         assert texts == ["event 4", "event 3", "event 2"]
+
+    def test_of_writers_that_move_a_note_at_once_one_wins(
+        self, store: SqlStateStore, dsn: str
+    ) -> None:
+        stores = [open_store(dsn) for _ in range(4)]
+        won: list[tuple[int, int]] = []
+        for count in range(5):
+            before = store.note(SHOP, NoteKind.NOTIFICATIONS)
+            ready = threading.Barrier(len(stores))
+
+            def move(
+                number: int,
+                *,
+                count: int = count,
+                before: Note | None = before,
+                ready: threading.Barrier = ready,
+            ) -> None:
+                ready.wait()
+                form = {"count": count, "by": number}
+                kind = NoteKind.NOTIFICATIONS
+                if stores[number].move_note(SHOP, kind, form, expected=before):
+                    won.append((count, number))
+
+            with ThreadPoolExecutor(len(stores)) as pool:
+                list(pool.map(move, range(len(stores))))
+            note = store.note(SHOP, NoteKind.NOTIFICATIONS)
+            assert note is not None
+            assert (note.form["count"], note.form["by"]) == won[-1]
+        assert [count for count, _ in won] == [*range(5)]
+        for each in stores:
+            each.close()
+
+    def test_a_note_is_not_moved_in_the_place_of_one_that_came_meanwhile(
+        self, store: SqlStateStore
+    ) -> None:
+        kind = NoteKind.NOTIFICATIONS
+        assert store.move_note(SHOP, kind, {"count": 1}, expected=None)
+        first = store.note(SHOP, kind)
+        assert not store.move_note(SHOP, kind, {"count": 2}, expected=None)
+        assert store.move_note(SHOP, kind, {"count": 3}, expected=first)
+        assert not store.move_note(SHOP, kind, {"count": 4}, expected=first)
+        assert store.move_note(OTHER, kind, {"count": 5}, expected=None)
+        found = store.note(SHOP, kind)
+        assert found is not None
+        assert found.form == {"count": 3}
 
     def test_a_note_stands_in_the_place_of_the_one_before_until_all_is_forgotten(
         self, store: SqlStateStore
