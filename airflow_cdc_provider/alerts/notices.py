@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Self
 
-from airflow_cdc_provider.core.errors import CdcError, RetryableError
+from airflow_cdc_provider.core.errors import CdcError, RetryableError, TablesStoppedError
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase, Wanted
 from airflow_cdc_provider.core.requests import RequestStatus
 from airflow_cdc_provider.views.freshness import late_error
@@ -140,12 +140,14 @@ def _refused(status: PipelineStatus) -> Notice | None:
 
 def _failed(status: PipelineStatus, ended_with: CdcError | None) -> Notice | None:
     state, refusal = status.state, status.refusal
+    error, since_us = ended_with, status.at_us
     if state.phase is Phase.FAILED:
-        error = CdcError.parse(state.error)
-        return _of(Kind.FAILED, error.code, error, state.updated_us)
-    if ended_with is None or (refusal is not None and refusal.code == ended_with.code):
+        error, since_us = CdcError.parse(state.error), state.updated_us
+    elif error is not None and refusal is not None and refusal.code == error.code:
         return None
-    return _of(Kind.FAILED, ended_with.code, ended_with, status.at_us)
+    if error is None or isinstance(error, TablesStoppedError):  # each table is a problem
+        return None
+    return _of(Kind.FAILED, error.code, error, since_us)
 
 
 def _outages(status: PipelineStatus) -> Iterator[Notice]:

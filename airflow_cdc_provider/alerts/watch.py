@@ -194,12 +194,12 @@ class NotifyingThread:
         open_store: Callable[[], SqlStateStore],
         receivers: Sequence[Receiver],
         *,
-        look_s: float = LOOK_S,
+        look_s: float | None = None,
     ) -> None:
         self._watched = watched
         self._open_store = open_store
         self._receivers = receivers
-        self._look_s = look_s
+        self._look_s = LOOK_S if look_s is None else look_s
         self._begun_us = time.time_ns() // 1000
         self._ended = threading.Event()
         self._ended_with: CdcError | None = None
