@@ -51,7 +51,7 @@ def notifying_task(
         return fails_run and not (isinstance(error, retried) and _is_tried_again())
 
     way = partial(_way, file)
-    with notifying(steps.run, link=link, way=way, ends_run=ends_run, on_receivers=_mask):
+    with notifying(steps.run, link=_whole(link), way=way, ends_run=ends_run, on_receivers=_mask):
         yield
 
 
@@ -61,7 +61,7 @@ def notify_arguments(steps: CdcSteps, *, link: str, file: str) -> dict[str, Any]
     if model.notify is None:
         return {}
     section = model.notify.model_dump(mode="json", exclude_none=True)
-    freshness = {"freshness_s": model.freshness.target_s, "link": link, "file": file}
+    freshness = {"freshness_s": model.freshness.target_s, "link": _whole(link), "file": file}
     return {"section": section, **freshness}
 
 
@@ -122,6 +122,11 @@ def _mask(receivers: Sequence[Receiver]) -> None:
     for receiver in receivers:
         for secret in receiver.secrets:
             mask_secret(secret)
+
+
+def _whole(link: str) -> str:
+    """Return an address that is one for people who are not in Airflow's UI, or nothing."""
+    return link if "://" in link else ""
 
 
 def _way(file: str, remedy: str, table: str) -> str:

@@ -42,6 +42,7 @@ def notified(
     path = pipeline_file()
     path.write_text(path.read_text() + "notify: {webhook: {conn_id: ops}}\n")
     stored = {"conn_type": "http", "host": receiver.url}
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://airflow.example.com")
     monkeypatch.setenv("AIRFLOW_CONN_OPS", json.dumps(stored))
     monkeypatch.setattr(watch, "LOOK_S", 0.1)
     return path
@@ -64,7 +65,7 @@ def test_a_task_that_fails_for_good_is_told_with_the_way_in_airflow(
     told = {one["kind"]: one for one in receiver.got}
     assert told["failed"]["code"] == "CDC-INT-008"
     assert "CdcControlOperator" in told["failed"]["remedy"]
-    assert "/cdc/page?dag_id=" in told["failed"]["link"]
+    assert told["failed"]["link"].startswith("https://airflow.example.com/plugin/cdc/")
 
 
 def test_a_task_that_airflow_tries_again_tells_nothing_before_its_last_try(
@@ -152,7 +153,7 @@ def test_the_trigger_of_follow_tells_an_outage_and_stores_no_secret(
     watched(trigger, 2.0)
     (told,) = receiver.got
     assert (told["kind"], told["code"]) == ("outage", "CDC-SNK-001")
-    assert "/cdc/page?dag_id=" in told["link"]
+    assert told["link"].startswith("https://airflow.example.com/plugin/cdc/cdc/page?dag_id=")
     again = deferred(sensor, context)  # a triggerer that starts again
     watched(again, 1.0)
     assert len(receiver.got) == 1

@@ -51,7 +51,7 @@ class HttpReceiver:
         return f"http://127.0.0.1:{self.port}{PATH}"
 
     @property
-    def whats(self) -> list[tuple[str, bool]]:
+    def kinds(self) -> list[tuple[str, bool]]:
         return [(one["kind"], one["over"]) for one in self.got]
 
 

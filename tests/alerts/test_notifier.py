@@ -82,7 +82,7 @@ def test_a_sender_that_starts_again_sends_nothing_twice_and_tells_the_end(
     shop.later(31)
     notifier(shop, receiver).look()
     notifier(shop, receiver).look()
-    assert receiver.whats == [("outage", False), ("outage", True)]
+    assert receiver.kinds == [("outage", False), ("outage", True)]
 
 
 def test_an_outage_that_outlives_its_driver_is_one_outage(
@@ -100,7 +100,7 @@ def test_an_outage_that_outlives_its_driver_is_one_outage(
     sender.look()
     shop.later(100)
     sender.look()
-    assert receiver.whats == [("outage", False)]
+    assert receiver.kinds == [("outage", False)]
 
 
 def test_two_senders_at_once_send_each_message_once(
@@ -122,7 +122,7 @@ def test_two_senders_at_once_send_each_message_once(
         thread.join()
     for store in stores:
         store.close()
-    assert sorted(receiver.whats) == [("outage", False), ("outage", False), ("table", False)]
+    assert sorted(receiver.kinds) == [("outage", False), ("outage", False), ("table", False)]
 
 
 def test_a_stopped_table_is_told_and_that_it_is_back(
@@ -135,7 +135,7 @@ def test_a_stopped_table_is_told_and_that_it_is_back(
     shop.store.mark_table(SHOP, shop.generation, ORDERS, TablePhase.CONSISTENT)
     sender.look()
     sender.look()
-    assert receiver.whats == [("table", False), ("table", True)]
+    assert receiver.kinds == [("table", False), ("table", True)]
     told = receiver.got[0]
     assert (told["subject"], told["code"]) == ("shop.orders", FULL.code)
     assert "shop.orders is stopped: the row does not fit" in told["text"]
@@ -159,12 +159,12 @@ def test_a_failure_is_in_the_place_of_the_outage_before_it_and_over_when_a_strea
     sender.look()
     shop.later(100)
     sender.look()
-    assert receiver.whats == [("outage", False), ("failed", False)]
+    assert receiver.kinds == [("outage", False), ("failed", False)]
     shop.streaming("another")
     sender.look()
     shop.later(40)
     sender.look()
-    assert receiver.whats[2:] == [("failed", True)]
+    assert receiver.kinds[2:] == [("failed", True)]
 
 
 def test_a_run_that_fails_each_time_is_told_once(shop: ShopState, receiver: HttpReceiver) -> None:
@@ -175,11 +175,11 @@ def test_a_run_that_fails_each_time_is_told_once(shop: ShopState, receiver: Http
         shop.failed(PURGED)
         sender.look(PURGED)
         shop.later(900)
-    assert receiver.whats == [("failed", False)]
+    assert receiver.kinds == [("failed", False)]
     shop.streaming("the last")
     shop.store.move(SHOP, shop.generation, expected=Phase.STREAMING, to=Phase.STOPPED)
     notifier(shop, receiver).look()
-    assert receiver.whats[1:] == [("failed", True)]
+    assert receiver.kinds[1:] == [("failed", True)]
 
 
 def test_what_trying_again_may_mend_is_told_if_it_lasts_or_ends_the_run(
@@ -189,7 +189,7 @@ def test_what_trying_again_may_mend_is_told_if_it_lasts_or_ends_the_run(
     notifier(shop, receiver).look()
     assert receiver.got == []
     notifier(shop, receiver).look(AWAY)
-    assert receiver.whats == [("failed", False)]
+    assert receiver.kinds == [("failed", False)]
 
 
 def test_a_run_that_gives_up_tells_what_the_pipeline_failed_with(
@@ -215,10 +215,10 @@ def test_a_refused_run_is_told_and_hides_no_outage_of_a_stream_that_goes_on(
     shop.store.keep_note(SHOP, NoteKind.LAST_TRY, form)
     shop.outage(AWAY)
     sender.look(error)
-    assert sorted(receiver.whats) == [("outage", False), ("refused", False)]
+    assert sorted(receiver.kinds) == [("outage", False), ("refused", False)]
     shop.store.keep_note(SHOP, NoteKind.LAST_TRY, {"step": "preflight", "error": None})
     sender.look()
-    assert receiver.whats[2:] == [("refused", True)]
+    assert receiver.kinds[2:] == [("refused", True)]
 
 
 def test_lag_over_the_target_is_told_and_when_it_is_under_it_again(
@@ -233,7 +233,7 @@ def test_lag_over_the_target_is_told_and_when_it_is_under_it_again(
     sender.look()
     shop.later(31)
     sender.look()
-    assert receiver.whats == [("lag", False), ("lag", True)]
+    assert receiver.kinds == [("lag", False), ("lag", True)]
 
 
 def test_a_request_that_waits_for_approval_is_told_until_it_does_not(
@@ -251,7 +251,7 @@ def test_a_request_that_waits_for_approval_is_told_until_it_does_not(
     assert "r1 (resync of shop.orders) by ann waits for approval" in told["what"]
     shop.store.approve_request(SHOP, "r1")
     sender.look()
-    assert receiver.whats[1:] == [("approval", True)]
+    assert receiver.kinds[1:] == [("approval", True)]
 
 
 def test_a_pipeline_that_is_paused_on_purpose_has_no_news(
@@ -264,7 +264,7 @@ def test_a_pipeline_that_is_paused_on_purpose_has_no_news(
     shop.outage(SourceUnreachableError("the source is away"))
     shop.later(100)
     sender.look()
-    assert receiver.whats == [("outage", False)]
+    assert receiver.kinds == [("outage", False)]
 
 
 def test_a_receiver_that_answers_500_is_tried_again_and_told_of_among_the_events(
@@ -281,7 +281,7 @@ def test_a_receiver_that_answers_500_is_tried_again_and_told_of_among_the_events
     receiver.answer = 200
     shop.later(11)
     notifier(shop, receiver).look()
-    assert receiver.whats == [("outage", False)]
+    assert receiver.kinds == [("outage", False)]
 
 
 def test_a_receiver_that_never_answers_well_is_given_up_and_hears_of_no_end(
@@ -316,7 +316,7 @@ def test_one_receiver_that_fails_keeps_no_other_from_being_told(
     nobody = HttpReceiver(port=9)
     shop.outage(AWAY)
     notifier(shop, nobody, receiver).look()
-    assert receiver.whats == [("outage", False)]
+    assert receiver.kinds == [("outage", False)]
     assert "webhook was not notified" in shop.warnings()[0]
 
 
@@ -336,7 +336,7 @@ def test_a_message_of_a_sender_that_died_is_sent_by_the_next_one(
     assert receiver.got == []
     shop.later(181)
     notifier(shop, receiver).look()
-    assert receiver.whats == [("outage", False)]
+    assert receiver.kinds == [("outage", False)]
 
 
 def watch(shop: ShopState, receiver: HttpReceiver, **changes: Any) -> NotifyingThread:
@@ -395,7 +395,7 @@ def test_the_end_tries_a_few_times_at_once(
     watching.start()
     threading.Timer(0.5, lambda: setattr(receiver, "answer", 200)).start()
     watching.end(ended_with=PURGED)
-    assert receiver.whats == [("failed", False)]
+    assert receiver.kinds == [("failed", False)]
     assert receiver.asked == 2
 
 

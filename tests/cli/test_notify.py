@@ -50,7 +50,7 @@ def test_a_run_that_is_refused_is_told_once_and_over_with_the_next_that_is_not(
     assert "keyless" in told["what"]
     shop.at_source("DROP TABLE keyless")
     assert say("run", "--until", "caught-up").code == 0
-    assert notified.whats[1:] == [("refused", True)]
+    assert notified.kinds[1:] == [("refused", True)]
 
 
 def test_a_run_that_fails_is_told_once_until_one_ends_well(
@@ -66,7 +66,7 @@ def test_a_run_that_fails_is_told_once_until_one_ends_well(
     assert (told["kind"], told["code"]) == ("failed", "CDC-SNK-003")
     allow_sixes(shop)
     assert say("run", "--until", "caught-up").code == 0
-    assert notified.whats[1:] == [("failed", True)]
+    assert notified.kinds[1:] == [("failed", True)]
 
 
 def test_a_table_that_stops_in_a_run_is_told_and_that_it_is_copied_again(
@@ -80,7 +80,7 @@ def test_a_table_that_stops_in_a_run_is_told_and_that_it_is_copied_again(
     assert (told["kind"], told["subject"]) == ("table", f"{shop.database}.orders")
     allow_sixes(shop)
     assert say("run", "--until", "caught-up").code == 0
-    assert notified.whats[1:] == [("table", True)]
+    assert notified.kinds[1:] == [("table", True)]
 
 
 @pytest.mark.parametrize("answer", [500, 302])
