@@ -26,8 +26,12 @@ WAITS_S = (10.0, 60.0, 300.0, 900.0)
 _SETTLE_US = 30 * _US
 _FORGET_US = 3600 * _US
 """An end that could not be sent in so long is not sent: its receiver may be out of the file."""
-_SEEN_AT_ONCE = frozenset({Kind.TABLE, Kind.APPROVAL, Kind.REFUSED})
+_SEEN_AT_ONCE = frozenset({Kind.APPROVAL, Kind.REFUSED})
 """Whether these are over is plain in the state store."""
+_LASTING = frozenset({Kind.OUTAGE, Kind.LAG})
+_NOTE_SEEN_US = 600 * _US
+_UNSEEN_US = 1800 * _US
+"""A problem that began so long after it was last seen is another one: nobody looked meanwhile."""
 
 
 class Sending(StrEnum):
@@ -65,6 +69,8 @@ class Record:
     """Since when it is not seen any more, 0 while it is."""
     over_us: int = 0
     """When it was over, 0 before."""
+    seen_us: int = 0
+    """When it was last seen, to some minutes."""
 
     @property
     def is_done(self) -> bool:
@@ -80,6 +86,7 @@ class Record:
             "notice": self.notice.to_json(),
             "clear_us": self.clear_us,
             "over_us": self.over_us,
+            "seen_us": self.seen_us,
             **{
                 stage: {
                     name: [each.sending.value, each.tries, each.until_us]
@@ -96,7 +103,8 @@ class Record:
             for stage in ("begun", "over")
         )
         notice = Notice.from_json(form["notice"])
-        return cls(notice, begun, over, form["clear_us"], form["over_us"])
+        times = (int(form.get(name, 0)) for name in ("clear_us", "over_us", "seen_us"))
+        return cls(notice, begun, over, *times)
 
 
 Book = Mapping[str, Record]
@@ -132,7 +140,7 @@ def book_to_json(book: Book) -> dict[str, Any]:
 
 def after_look(book: Book, seen: Seen, receivers: Collection[str]) -> Book:
     """Return the book after a look: with the problems that are news, and those that are over."""
-    now = {notice.key for notice in seen.notices}
+    now = {notice.key: notice for notice in seen.notices}
     kept = {
         key: _looked_at(record, seen, is_seen=key in now)
         for key, record in book.items()
@@ -147,16 +155,23 @@ def after_look(book: Book, seen: Seen, receivers: Collection[str]) -> Book:
     for notice in seen.notices:
         is_explained = is_failed and notice.kind is Kind.OUTAGE
         if notice.key in seen.ripe and notice.key not in kept and not is_explained:
-            kept[notice.key] = Record(notice, {name: Delivery() for name in receivers})
+            begun = {name: Delivery() for name in receivers}
+            kept[notice.key] = Record(notice, begun, seen_us=seen.at_us)
     return kept
 
 
-def _is_replaced(record: Record, seen: Seen, now: Collection[str]) -> bool:
-    """Tell whether a failure is in the place of this one, which then is not called over."""
-    if not seen.has_failed or record.over_us:
+def _is_replaced(record: Record, seen: Seen, now: Mapping[str, Notice]) -> bool:
+    """Tell whether another problem is in the place of this one, which then is not called over."""
+    if record.over_us:
         return False
-    kind, key = record.notice.kind, record.notice.key
-    return kind is Kind.OUTAGE or (kind is Kind.FAILED and key not in now)
+    before, found = record.notice, now.get(record.notice.key)
+    if found is not None and before.kind is Kind.TABLE:
+        return found.code != before.code and found.key in seen.ripe
+    if found is not None and before.kind in _LASTING:
+        return found.since_us > record.seen_us + _UNSEEN_US
+    if not seen.has_failed:
+        return False
+    return before.kind is Kind.OUTAGE or (before.kind is Kind.FAILED and found is None)
 
 
 def _looked_at(record: Record, seen: Seen, *, is_seen: bool) -> Record:
@@ -164,7 +179,8 @@ def _looked_at(record: Record, seen: Seen, *, is_seen: bool) -> Record:
         return record
     at_once = record.notice.kind in _SEEN_AT_ONCE or seen.has_ended_well
     if is_seen or not (seen.is_well or at_once):
-        return replace(record, clear_us=0)
+        is_noted = not is_seen or seen.at_us - record.seen_us < _NOTE_SEEN_US
+        return replace(record, clear_us=0, seen_us=record.seen_us if is_noted else seen.at_us)
     clear_us = record.clear_us or seen.at_us
     if not at_once and seen.at_us - clear_us < _SETTLE_US:
         return replace(record, clear_us=clear_us)

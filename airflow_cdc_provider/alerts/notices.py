@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from airflow_cdc_provider.core.errors import CdcError, RetryableError, TablesStoppedError
-from airflow_cdc_provider.core.lifecycle import Phase, TablePhase, Wanted
+from airflow_cdc_provider.core.lifecycle import LEFT_ALONE, Phase, TablePhase, Wanted
 from airflow_cdc_provider.core.requests import RequestStatus
 from airflow_cdc_provider.views.freshness import late_error
 from airflow_cdc_provider.views.status import PipelineStatus
@@ -105,7 +105,12 @@ def seen(
         last.add(f"{Kind.REFUSED}:{ended_with.code}")
         old, young = old - last, young - last
     notices = (*ends, *outages, *others)
-    ripe = frozenset(notice.key for notice in notices) - old - young
+    paused = {
+        f"{Kind.TABLE}:{table.source}"
+        for table in status.tables
+        if table.phase == TablePhase.PAUSED.value
+    }
+    ripe = frozenset(notice.key for notice in notices) - old - young - paused
     has_ended = status.state.phase is Phase.STOPPED and not failed
     is_well = not failed and not outages and (has_ended or _is_at_work(status))
     return Seen(now_us, notices, ripe, is_well=is_well, has_ended_well=has_ended)
@@ -156,8 +161,9 @@ def _outages(status: PipelineStatus) -> Iterator[Notice]:
 
 
 def _tables(status: PipelineStatus) -> Iterator[Notice]:
+    """Yield each table that is left alone: a stopped one that a person pauses is not copied yet."""
     for table in status.tables:
-        if table.phase == TablePhase.FAILED.value:
+        if table.phase in LEFT_ALONE:
             error = CdcError.parse(table.error or "its stream leaves it")
             told = _of(Kind.TABLE, table.source, error, status.at_us)
             yield replace(told, what=f"{table.source} is stopped: {error.what}")

@@ -82,6 +82,7 @@ class Notifier:
         self._receivers = {receiver.name: receiver for receiver in receivers}
         self._begun_us = begun_us
         self._resting: dict[str, float] = {}
+        self._unsettled: list[Claim] = []
 
     def close(self) -> None:
         """Let go of the state store."""
@@ -91,6 +92,9 @@ class Notifier:
     def look(self, ended_with: CdcError | None = None) -> None:
         """Look once, and send what is to be sent by now."""
         store, watched = self._store, self._watched
+        while self._unsettled:
+            self._settle(self._unsettled[-1], is_sent=True)
+            self._unsettled.pop()
         now = status(store, watched.name, now_us=store.now_us(), freshness_s=watched.freshness_s)
         found = seen(now, after_s=watched.after_s, begun_us=self._begun_us, ended_with=ended_with)
         self._move(lambda book: after_look(book, found, self._receivers))
@@ -106,7 +110,7 @@ class Notifier:
                 self._rest(claim)
                 self._tell(claim, str(error))
             else:
-                self._settle(claim, is_sent=True)
+                self._note_sent(claim)
                 self._resting.pop(claim.receiver, None)
                 log.info("notified: receiver=%s message=%s", claim.receiver, claim.key)
 
@@ -144,6 +148,14 @@ class Notifier:
             return book
 
         return claim if self._move(change) else None
+
+    def _note_sent(self, claim: Claim) -> None:
+        """Note that a message was sent, with the next look if the store is away now."""
+        try:
+            self._settle(claim, is_sent=True)
+        except CdcError:
+            self._unsettled.append(claim)
+            raise
 
     def _settle(self, claim: Claim, *, is_sent: bool) -> None:
         now_us = self._store.now_us()

@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
 from airflow_cdc_provider.core.dsn import DsnError, parse_dsn, passwords_in
+from airflow_cdc_provider.core.errors import NOTHING_STARTED, RefusedError
 from airflow_cdc_provider.pipeline.connection_fields import (
     MYSQL_TYPES,
     POSTGRES_TYPES,
@@ -39,9 +40,16 @@ class AirflowDsns:
         """Return the fields of a connection of any type, None if there is none."""
         try:
             connection = BaseHook.get_connection(conn_id)
+            return fields_of(connection, connection.extra_dejson)
         except AirflowNotFoundException:
             return None
-        return fields_of(connection, connection.extra_dejson)
+        except Exception as error:  # noqa: BLE001 - of whatever keeps Airflow's connections
+            raise RefusedError(
+                f"connection {conn_id!r} cannot be read: {type(error).__name__}",
+                where=f"connection {conn_id}",
+                risk=NOTHING_STARTED,
+                remedy="correct it, or the secrets backend that keeps it",
+            ) from None
 
 
 def fields_of(connection: Connection, extra: Mapping[str, Any]) -> ConnectionFields:

@@ -7,6 +7,7 @@ No error repeats a URL: whoever has a webhook's URL can write to it.
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -33,8 +34,9 @@ _HTTP_OPTIONS = frozenset(
 )  # fmt: skip
 """What Airflow's HTTP hook takes from the extra for itself; all else there are headers."""
 _PORTS = {"tls": 465, "starttls": 587, "none": 25}
-_SHORTEST_SECRET = 8
-"""A shorter piece of a URL's path is a word, such as `services`, and hides nothing."""
+_SECRET_HEADER = re.compile(r"auth|token|key|secret|pass|cookie|sign", re.IGNORECASE)
+_SECRET_PIECE = re.compile(r"(?=.*[A-Z0-9]).{8,}|.{16,}")
+"""Other pieces of a URL are words, such as `services`, which stand in harmless texts as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +51,12 @@ class Webhook:
     def secrets(self) -> frozenset[str]:
         """Return what must not be seen: the URL, its path and its pieces, and the headers."""
         parts = urlsplit(self.url)
-        pieces = [piece for piece in parts.path.split("/") if len(piece) >= _SHORTEST_SECRET]
-        values = [*self.headers.values(), *(text.split()[-1] for text in self.headers.values())]
-        found = {self.url, parts.path, parts.query, *pieces, *values}
-        return frozenset(text for text in found if len(text) > 1)
+        pieces = {parts.path, parts.query, *re.split(r"[/=&]", f"{parts.path}&{parts.query}")}
+        found = {piece for piece in pieces if _SECRET_PIECE.fullmatch(piece)}
+        for name, value in self.headers.items():
+            if value and _SECRET_HEADER.search(name):
+                found |= {value, value.split()[-1]}
+        return frozenset({self.url, *found})
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from airflow_cdc_provider.core.errors import (
     RowRefusedError,
     SinkUnreachableError,
     SourceUnreachableError,
+    StateUnreachableError,
 )
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase, Wanted
 from airflow_cdc_provider.core.records import NoteKind
@@ -132,7 +133,17 @@ def test_a_stopped_table_is_told_and_that_it_is_back(
     shop.store.mark_table(SHOP, shop.generation, ORDERS, TablePhase.FAILED, str(FULL))
     sender.look()
     sender.look()
-    shop.store.mark_table(SHOP, shop.generation, ORDERS, TablePhase.CONSISTENT)
+    shop.store.mark_table(SHOP, shop.generation, ORDERS, TablePhase.PAUSED)
+    sender.look()
+    shop.later(100)
+    sender.look()
+    for phase in (TablePhase.CONSISTENT, TablePhase.FAILED, TablePhase.CONSISTENT):
+        shop.store.mark_table(SHOP, shop.generation, ORDERS, phase, str(FULL))
+        sender.look()
+        shop.later(20)
+    sender.look()
+    assert len(receiver.got) == 1
+    shop.later(20)
     sender.look()
     sender.look()
     assert receiver.kinds == [("table", False), ("table", True)]
@@ -140,6 +151,53 @@ def test_a_stopped_table_is_told_and_that_it_is_back(
     assert (told["subject"], told["code"]) == ("shop.orders", FULL.code)
     assert "shop.orders is stopped: the row does not fit" in told["text"]
     assert "resume" in told["remedy"]
+
+
+def test_a_table_that_stops_for_another_reason_is_told_again(
+    shop: ShopState, receiver: HttpReceiver
+) -> None:
+    for error in (FULL, FULL, PURGED):
+        shop.store.mark_table(SHOP, shop.generation, ORDERS, TablePhase.FAILED, str(error))
+        notifier(shop, receiver).look()
+        notifier(shop, receiver).look()
+    assert [one["code"] for one in receiver.got] == [FULL.code, PURGED.code]
+
+
+def test_an_outage_that_began_long_after_anybody_looked_is_another_one(
+    shop: ShopState, receiver: HttpReceiver
+) -> None:
+    shop.outage(AWAY)
+    sender = notifier(shop, receiver)
+    for _ in range(20):  # hours of looks at the first
+        sender.look()
+        shop.later(900)
+        shop.outage(AWAY)
+    assert len(receiver.got) == 1
+    shop.later(86_400)
+    shop.outage(AWAY)
+    sender.look()
+    sender.look()
+    assert receiver.kinds == [("outage", False), ("outage", False)]
+    assert receiver.got[0]["id"] != receiver.got[1]["id"]
+
+
+def test_a_message_that_could_not_be_noted_as_sent_is_noted_with_the_next_look(
+    shop: ShopState, receiver: HttpReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.outage(AWAY)
+    sender = notifier(shop, receiver)
+
+    def away(*_: object, **__: object) -> None:
+        raise StateUnreachableError("the state store is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sender, "_settle", away)
+        with pytest.raises(StateUnreachableError):
+            sender.look()
+    sender.look()
+    shop.later(1000)
+    notifier(shop, receiver).look()
+    assert receiver.kinds == [("outage", False)]
 
 
 def test_a_table_that_a_person_pauses_is_no_news(shop: ShopState, receiver: HttpReceiver) -> None:
