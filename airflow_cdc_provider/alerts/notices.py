@@ -99,6 +99,8 @@ def seen(
     others = (*_tables(status), *_lag(status), *_approvals(status))
     ends = tuple(notice for notice in (failed, refused) if notice is not None)
     old = {notice.key for notice in ends if notice.since_us < begun_us}
+    if failed is not None and status.is_owned and not status.doubt:
+        old.add(failed.key)  # a later run has begun, or this one is about to end
     young = {notice.key for notice in (*ends, *outages) if _is_young(notice, now_us, after_s)}
     if ended_with is not None:
         last = {notice.key for notice in (failed,) if notice}

@@ -17,6 +17,7 @@ from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.owners import this_process
 from airflow_cdc_provider.core.records import NoteKind
 from airflow_cdc_provider.operators.health import CdcHealthOperator
+from airflow_cdc_provider.operators.requests import CdcResyncOperator
 from airflow_cdc_provider.operators.steps import CdcPlanOperator, CdcPreflightOperator
 from airflow_cdc_provider.sensors.stream import CdcStreamSensor
 from airflow_cdc_provider.triggers.stream import CdcStreamTrigger
@@ -93,6 +94,17 @@ def test_a_health_task_that_fails_is_no_failed_run(
 ) -> None:
     beat(store, streaming(store), lag_us=900_000_000)
     task = CdcHealthOperator(task_id="health", pipeline=str(notified), max_lag_s=1.0)
+    with pytest.raises(AirflowException):
+        task.execute(context)
+    assert receiver.got == []
+
+
+def test_a_request_that_cannot_be_asked_is_no_failed_run(
+    store: SqlStateStore, notified: Path, receiver: HttpReceiver, context: Any
+) -> None:
+    beat(store, streaming(store))
+    task = CdcResyncOperator(task_id="resync", pipeline=str(notified), tables=["shop.none"])
+    assert task.notifies
     with pytest.raises(AirflowException):
         task.execute(context)
     assert receiver.got == []

@@ -184,6 +184,7 @@ class ShopState:
     def failed(self, error: object) -> None:
         phase = self.store.ensure(SHOP).phase
         self.store.move(SHOP, self.generation, expected=phase, to=Phase.FAILED, error=str(error))
+        self.store.release_lease(SHOP, self.generation)
 
     def outage(self, *errors: Any, for_s: float = 90) -> None:
         since_us = self.clock_us() - int(for_s * _US)

@@ -250,6 +250,34 @@ def test_what_trying_again_may_mend_is_told_if_it_lasts_or_ends_the_run(
     assert receiver.kinds == [("failed", False)]
 
 
+def test_how_an_earlier_run_ended_is_no_news_to_a_later_one(
+    shop: ShopState, receiver: HttpReceiver
+) -> None:
+    shop.failed(PURGED)
+    form = {"step": "preflight", "error": PreflightError("it does not fit").to_json()}
+    shop.store.keep_note(SHOP, NoteKind.LAST_TRY, form)
+    sender = notifier(shop, receiver)
+    shop.ahead_us += 1_000_000
+    sender._begun_us = shop.clock_us()
+    sender.look()
+    shop.generation = shop.store.take_over(SHOP, "the later").generation
+    sender.look()
+    assert receiver.got == []
+    sender.look(PURGED)
+    assert receiver.kinds == [("failed", False)]
+
+
+def test_whatever_is_waited_for_is_told_when_it_has_lasted(
+    shop: ShopState, receiver: HttpReceiver
+) -> None:
+    shop.outage(FULL, for_s=10)
+    notifier(shop, receiver).look()
+    assert receiver.got == []
+    shop.outage(FULL, for_s=61)
+    notifier(shop, receiver).look()
+    assert receiver.kinds == [("outage", False)]
+
+
 def test_a_run_that_gives_up_tells_what_the_pipeline_failed_with(
     shop: ShopState, receiver: HttpReceiver
 ) -> None:
