@@ -162,8 +162,8 @@ def after_look(book: Book, seen: Seen, receivers: Collection[str]) -> Book:
 
 def _is_replaced(record: Record, seen: Seen, now: Mapping[str, Notice]) -> bool:
     """Tell whether another problem is in the place of this one, which then is not called over."""
-    if record.over_us:
-        return False
+    if record.over_us:  # it is back before all heard of its end, and who did not need not now
+        return record.notice.key in seen.ripe
     before, found = record.notice, now.get(record.notice.key)
     if found is not None and before.kind is Kind.TABLE:
         return found.code != before.code and found.key in seen.ripe

@@ -45,6 +45,9 @@ from airflow_cdc_provider.views.status import status
 log = logging.getLogger(__name__)
 
 LOOK_S = 5.0
+_SHARE_OF_LOOKS = 20
+"""Looks take one in so many parts of the time: where there are thousands of tables one is long."""
+_LONGEST_WAIT_S = 60.0
 END_S = 20.0
 """How long the end of a watch waits for its last messages."""
 _LAST_TRIES = 3
@@ -83,6 +86,8 @@ class Notifier:
         self._begun_us = begun_us
         self._resting: dict[str, float] = {}
         self._unsettled: list[Claim] = []
+        self.looked_s = 0.0
+        """Seconds that the last look took, without sending."""
 
     def close(self) -> None:
         """Let go of the state store."""
@@ -95,7 +100,9 @@ class Notifier:
         while self._unsettled:
             self._settle(self._unsettled[-1], is_sent=True)
             self._unsettled.pop()
+        began_s = time.monotonic()
         now = status(store, watched.name, now_us=store.now_us(), freshness_s=watched.freshness_s)
+        self.looked_s = time.monotonic() - began_s
         found = seen(now, after_s=watched.after_s, begun_us=self._begun_us, ended_with=ended_with)
         self._move(lambda book: after_look(book, found, self._receivers))
         self.send_due()
@@ -241,8 +248,11 @@ class NotifyingThread:
         self._thread.join(wait_s)
 
     def _run(self) -> None:
-        while not self._ended.wait(self._look_s):
+        wait_s = self._look_s
+        while not self._ended.wait(wait_s):
             self._look(Notifier.look)
+            took_s = 0.0 if self._notifier is None else self._notifier.looked_s
+            wait_s = max(self._look_s, min(_SHARE_OF_LOOKS * took_s, _LONGEST_WAIT_S))
         if self._has_last_look:
             self._look(lambda notifier: _last_look(notifier, self._ended_with))
         if self._notifier is not None:

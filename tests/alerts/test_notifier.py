@@ -26,7 +26,16 @@ from airflow_cdc_provider.core.records import NoteKind
 from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStatus, Scope
 from airflow_cdc_provider.pipeline.receivers import Webhook
 from airflow_cdc_provider.state.store import open_store
-from tests.alerts.conftest import ORDERS, PATH, SHOP, TOKEN, HttpReceiver, ShopState, until
+from tests.alerts.conftest import (
+    ORDERS,
+    PATH,
+    SHOP,
+    TOKEN,
+    HttpReceiver,
+    ShopState,
+    http_receiver,
+    until,
+)
 
 AWAY = SinkUnreachableError("the sink refused the connection", "db:3306", "rows wait", "start it")
 FULL = RowRefusedError("the row does not fit", "shop.orders", "the table", "make room")
@@ -387,6 +396,26 @@ def test_a_receiver_that_never_answers_well_is_given_up_and_hears_of_no_end(
         notifier(shop, receiver).look()
         shop.later(40)
     assert receiver.got == []
+
+
+def test_a_problem_that_is_back_is_told_to_all_though_one_did_not_hear_of_its_end(
+    shop: ShopState, receiver: HttpReceiver
+) -> None:
+    with http_receiver() as other:
+        sender = notifier(shop, receiver, other)
+        shop.outage(AWAY)
+        sender.look()
+        other.answer = 500
+        shop.outage()
+        sender.look()
+        shop.later(31)
+        sender.look()
+        other.answer = 200
+        shop.later(100)
+        shop.outage(AWAY)
+        notifier(shop, receiver, other).look()
+        assert receiver.kinds == [("outage", False), ("outage", True), ("outage", False)]
+        assert other.kinds == [("outage", False), ("outage", False)]
 
 
 def test_a_redirect_is_no_answer(shop: ShopState, receiver: HttpReceiver) -> None:
