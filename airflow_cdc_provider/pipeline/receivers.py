@@ -33,6 +33,8 @@ _HTTP_OPTIONS = frozenset(
     }
 )  # fmt: skip
 """What Airflow's HTTP hook takes from the extra for itself; all else there are headers."""
+_KEYS = ("conn_id", "url_env", "dsn_env")
+"""What names a receiver; one of them is written."""
 _PORTS = {"tls": 465, "starttls": 587, "none": 25}
 _SECRET_HEADER = re.compile(r"auth|token|key|secret|pass|cookie|sign", re.IGNORECASE)
 _SECRET_PIECE = re.compile(r"(?=.*[A-Z0-9]).{8,}|.{16,}")
@@ -105,12 +107,9 @@ def find_receivers(
         try:
             found.append(make())
         except _WrongReceiverError as error:
-            key = next(key for key, value in section if value is not None and key.endswith(_KEYS))
+            key = next(key for key, value in section if value is not None and key in _KEYS)
             wrong.append((("notify", name, key), error.what, error.fix))
     return tuple(found), tuple(wrong)
-
-
-_KEYS = ("conn_id", "url_env", "dsn_env")
 
 
 def _named(
