@@ -14,10 +14,12 @@ from typing import Any, Self
 from airflow_cdc_provider.core.errors import CdcError, RetryableError, TablesStoppedError
 from airflow_cdc_provider.core.lifecycle import LEFT_ALONE, Phase, TablePhase, Wanted
 from airflow_cdc_provider.core.requests import RequestStatus
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.views.freshness import late_error
 from airflow_cdc_provider.views.status import PipelineStatus
 
 _US = 1_000_000
+_LEFT = StoredError.saying("its stream leaves it")
 _AT_WORK = frozenset({Phase.PLANNING, Phase.SNAPSHOT, Phase.STREAMING})
 
 
@@ -149,7 +151,7 @@ def _failed(status: PipelineStatus, ended_with: CdcError | None) -> Notice | Non
     state, refusal = status.state, status.refusal
     error, since_us = ended_with, status.at_us
     if state.phase is Phase.FAILED:
-        error, since_us = CdcError.parse(state.error), state.updated_us
+        error, since_us = state.error.read(), state.updated_us
     elif error is not None and refusal is not None and refusal.code == error.code:
         return None
     if error is None or isinstance(error, TablesStoppedError):  # each table is a problem
@@ -166,7 +168,7 @@ def _tables(status: PipelineStatus) -> Iterator[Notice]:
     """Yield each table that is left alone: a stopped one that a person pauses is not copied yet."""
     for table in status.tables:
         if table.phase in LEFT_ALONE:
-            error = CdcError.parse(table.error or "its stream leaves it")
+            error = (table.error or _LEFT).read()
             told = _of(Kind.TABLE, table.source, error, status.at_us)
             yield replace(told, what=f"{table.source} is stopped: {error.what}")
 

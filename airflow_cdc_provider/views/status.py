@@ -21,6 +21,7 @@ from airflow_cdc_provider.core.records import (
 )
 from airflow_cdc_provider.core.requests import Request, RequestStatus
 from airflow_cdc_provider.core.stopped_tables import with_way_back
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.views.outages import (
     HELD_UP,
     driver_is_gone,
@@ -49,7 +50,8 @@ class TableStatus:
     rows: int
     bytes: int
     estimated_rows: int
-    error: str
+    error: StoredError
+    """What it stopped with, if it is one that is streamed with the way back."""
     requests: tuple[str, ...] = ()
     """Ids of the requests under which it is being read again."""
     by_request: bool = False
@@ -63,9 +65,9 @@ class TableStatus:
 
         What stops a table that is streamed is told with the way back.
         """
-        error = str(state.error)
-        if is_streamed and state.phase is TablePhase.FAILED and state.error.has_code:
-            error = str(with_way_back(state.error, state.table))
+        error = state.error
+        if is_streamed and state.phase is TablePhase.FAILED and error.has_code:
+            error = StoredError.of(with_way_back(error, state.table))
         return cls(
             source=str(state.table),
             sink=str(state.plan.sink_table),
@@ -252,6 +254,7 @@ class PipelineStatus:
             "not_copied": list(self.not_copied),
             "tables": [
                 {name: getattr(table, name) for name in TableStatus.__slots__}
+                | {"error": str(table.error)}
                 for table in self.tables
             ],
             "stream": None

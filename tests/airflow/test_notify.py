@@ -16,6 +16,7 @@ from airflow_cdc_provider.core.errors import LogPurgedError, SinkUnreachableErro
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.owners import this_process
 from airflow_cdc_provider.core.records import NoteKind
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.operators.health import CdcHealthOperator
 from airflow_cdc_provider.operators.requests import CdcResyncOperator
 from airflow_cdc_provider.operators.steps import CdcPlanOperator, CdcPreflightOperator
@@ -58,7 +59,7 @@ def test_a_task_that_fails_for_good_is_told_with_the_way_in_airflow(
         generation,
         expected=Phase.STREAMING,
         to=Phase.FAILED,
-        error="CDC-INT-008 no; what to do: `reset` it",
+        error=StoredError("CDC-INT-008 no; what to do: `reset` it"),
     )
     task = CdcPreflightOperator(task_id="preflight", pipeline=str(notified))
     with pytest.raises(AirflowException):
@@ -200,9 +201,10 @@ def test_a_stream_that_failed_for_good_is_told_by_the_sensor_that_ends(
     store: SqlStateStore, notified: Path, receiver: HttpReceiver, context: Any
 ) -> None:
     generation = streaming(store)
-    store.move(SHOP, generation, expected=Phase.STREAMING, to=Phase.FAILED, error=str(PURGED))
+    ended = StoredError.of(PURGED)
+    store.move(SHOP, generation, expected=Phase.STREAMING, to=Phase.FAILED, error=ended)
     sensor = CdcStreamSensor(task_id="follow", pipeline=str(notified))
-    event = StreamEvent("shop", Verdict.FAILED, str(PURGED), generation)
+    event = StreamEvent("shop", Verdict.FAILED, str(ended), generation, error=ended.text)
     with pytest.raises(AirflowException):
         sensor.execute_complete(context, event.to_payload(), wait=WAIT)
     (told,) = receiver.got

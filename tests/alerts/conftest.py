@@ -22,6 +22,7 @@ from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.owners import this_process
 from airflow_cdc_provider.core.records import NoteKind, StreamState
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.core.stream_split import StreamSplit
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
 from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
@@ -181,9 +182,11 @@ class ShopState:
         self.store.renew_lease(SHOP, self.generation, lease_s=60)
         self.store.beat(SHOP, self.generation, StreamState(_at(4), **told))
 
-    def failed(self, error: object) -> None:
+    def failed(self, error: CdcError) -> None:
         phase = self.store.ensure(SHOP).phase
-        self.store.move(SHOP, self.generation, expected=phase, to=Phase.FAILED, error=str(error))
+        self.store.move(
+            SHOP, self.generation, expected=phase, to=Phase.FAILED, error=StoredError.of(error)
+        )
         self.store.release_lease(SHOP, self.generation)
 
     def outage(self, *errors: Any, for_s: float = 90) -> None:

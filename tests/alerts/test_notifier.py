@@ -24,6 +24,7 @@ from airflow_cdc_provider.core.errors import (
 from airflow_cdc_provider.core.lifecycle import Phase, TablePhase, Wanted
 from airflow_cdc_provider.core.records import NoteKind
 from airflow_cdc_provider.core.requests import Request, RequestKind, RequestStatus, Scope
+from airflow_cdc_provider.core.stored_error import StoredError
 from airflow_cdc_provider.pipeline.receivers import Webhook
 from airflow_cdc_provider.state.store import open_store
 from tests.alerts.conftest import (
@@ -116,7 +117,7 @@ def test_an_outage_that_outlives_its_driver_is_one_outage(
 def test_two_senders_at_once_send_each_message_once(
     shop: ShopState, receiver: HttpReceiver
 ) -> None:
-    shop.store.mark_table(SHOP, shop.generation, ORDERS, TablePhase.FAILED, str(FULL))
+    shop.store.mark_table(SHOP, shop.generation, ORDERS, TablePhase.FAILED, StoredError.of(FULL))
     shop.outage(AWAY, SourceUnreachableError("the source is away"))
     stores = [open_store(shop.dsn) for _ in range(4)]
     ready = threading.Barrier(len(stores))
@@ -139,7 +140,7 @@ def test_a_stopped_table_is_told_and_that_it_is_back(
     shop: ShopState, receiver: HttpReceiver
 ) -> None:
     sender = notifier(shop, receiver)
-    shop.store.mark_table(SHOP, shop.generation, ORDERS, TablePhase.FAILED, str(FULL))
+    shop.store.mark_table(SHOP, shop.generation, ORDERS, TablePhase.FAILED, StoredError.of(FULL))
     sender.look()
     sender.look()
     shop.store.mark_table(SHOP, shop.generation, ORDERS, TablePhase.PAUSED)
@@ -147,7 +148,7 @@ def test_a_stopped_table_is_told_and_that_it_is_back(
     shop.later(100)
     sender.look()
     for phase in (TablePhase.CONSISTENT, TablePhase.FAILED, TablePhase.CONSISTENT):
-        shop.store.mark_table(SHOP, shop.generation, ORDERS, phase, str(FULL))
+        shop.store.mark_table(SHOP, shop.generation, ORDERS, phase, StoredError.of(FULL))
         sender.look()
         shop.later(20)
     sender.look()
@@ -166,7 +167,9 @@ def test_a_table_that_stops_for_another_reason_is_told_again(
     shop: ShopState, receiver: HttpReceiver
 ) -> None:
     for error in (FULL, FULL, PURGED):
-        shop.store.mark_table(SHOP, shop.generation, ORDERS, TablePhase.FAILED, str(error))
+        shop.store.mark_table(
+            SHOP, shop.generation, ORDERS, TablePhase.FAILED, StoredError.of(error)
+        )
         notifier(shop, receiver).look()
         notifier(shop, receiver).look()
     assert [one["code"] for one in receiver.got] == [FULL.code, PURGED.code]

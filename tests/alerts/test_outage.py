@@ -9,11 +9,11 @@ from airflow_cdc_provider.alerts import book
 from airflow_cdc_provider.alerts.watch import Notifier, Watched
 from airflow_cdc_provider.pipeline.receivers import Webhook
 from tests.alerts.conftest import HttpReceiver, until
+from tests.spark.stream_jobs import arrived, change
 from tests.spark.test_outages import Outages, handed_off, streaming
 from tests.spark.test_outages import outages as outages
 from tests.spark.test_outages import sink as sink
 from tests.spark.test_outages import source as source
-from tests.spark.test_stream_job import arrived, change
 
 if TYPE_CHECKING:
     import pytest
