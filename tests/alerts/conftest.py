@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from airflow_cdc_provider.core.errors import CdcError
 from airflow_cdc_provider.core.identifiers import PipelineName, TableId
 from airflow_cdc_provider.core.lifecycle import Phase
 from airflow_cdc_provider.core.owners import this_process

@@ -9,6 +9,7 @@ import pytest
 from airflow_cdc_provider.core.identifiers import PipelineName
 from airflow_cdc_provider.core.lifecycle import LEASE_S, Phase, Wanted
 from airflow_cdc_provider.core.records import PipelineState, StreamState
+from airflow_cdc_provider.core.stored_error import NO_ERROR
 from airflow_cdc_provider.views.progress import (
     Pace,
     Rate,
@@ -37,7 +38,7 @@ def table(rows: int, *, name: str = "shop.orders", of: int = 10_000, done: int =
         rows=rows,
         bytes=0,
         estimated_rows=of,
-        error="",
+        error=NO_ERROR,
     )
 
 
