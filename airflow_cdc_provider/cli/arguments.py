@@ -166,6 +166,16 @@ PICKED = Option(
     kind=str,
     many=True,
 )
+ROUTED = Option(
+    ("--route",),
+    "where tables go at the sink, as SOURCE=SINK: 'shop.*=dr_shop.*'; may be given again; tables "
+    "keep their names without one",
+    kind=str,
+    many=True,
+)
+NEW_STATE = Option(
+    ("--state",), f"what remembers progress, if not a SQLite file: {_SERVER}", kind=str
+)
 MODE = Option(
     ("--mode",),
     "continuous: the stream goes on and on, as without it; bounded: a run catches up and ends",
@@ -184,7 +194,18 @@ REQUEST = Option(("id",), "the request's id, as `requests` shows it", kind=str)
 COMMANDS: Mapping[str, tuple[str, tuple[Option, ...]]] = {
     "init": (
         "ask what is to be copied, write the pipeline file, and check it",
-        (NEW_FILE, JSON, NEW_SOURCE, NEW_SINK, PICKED, MODE, VERIFIED, OVERWRITE),
+        (
+            NEW_FILE,
+            JSON,
+            NEW_SOURCE,
+            NEW_SINK,
+            PICKED,
+            ROUTED,
+            MODE,
+            VERIFIED,
+            NEW_STATE,
+            OVERWRITE,
+        ),
     ),
     "check": ("look at the file, the source and the sink; change nothing", (FILE, JSON)),
     "plan": ("show what run would do; change nothing", (FILE, JSON)),

@@ -13,6 +13,7 @@ from airflow_cdc_provider.pipeline.file.loader import load_pipeline
 from tests.pipeline.conftest import Shop
 from tests.said import Said
 from tests.servers.given import SqlServer
+from tests.servers.throwaway import MariaDbServer
 
 Init = Callable[..., Said]
 
@@ -75,6 +76,63 @@ def test_a_mariadb_source_is_written_and_checked_with_its_own_grants(
     assert "GRANT REPLICATION SLAVE, BINLOG MONITOR, SLAVE MONITOR ON *.*" in said.out
 
 
+def test_a_route_by_flag_is_written_and_the_sinks_grants_are_of_where_it_leads(
+    shop: Shop, init: Init
+) -> None:
+    said = init(*by_flags(shop, "--route", f"{shop.database}.*={shop.target}.*"))
+    assert said.code == ExitCode.FINE, said.err + said.out
+    model = load_pipeline(shop.path).model
+    assert model.sink.route == {f"{shop.database}.*": f"{shop.target}.*"}
+    lines = said.out.splitlines()
+    (granted,) = [line for line in lines if line.startswith("GRANT") and "REFERENCES" in line]
+    assert f"ON `{shop.target}`.* TO" in granted
+
+
+@pytest.mark.parametrize(
+    ("route", "why"),
+    [
+        ("nowhere", "'nowhere' is no route"),
+        ("elsewhere.*=copy.*", "fits none of the tables that are copied"),
+        ("a=copy.*", "'a' is not 'database.table'"),
+    ],
+)
+def test_a_wrong_route_ends_it_with_the_reason_and_nothing_is_written(
+    shop: Shop, init: Init, route: str, why: str
+) -> None:
+    said = init(*by_flags(shop, "--route", route))
+    assert said.code == ExitCode.REFUSED
+    assert why in said.err
+    assert "--route" in said.err
+    assert files(shop) == []
+
+
+def test_a_state_by_flag_is_written(
+    shop: Shop, init: Init, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STATE_DSN", f"sqlite:///{shop.path.parent}/elsewhere.db")
+    assert init(*by_flags(shop, "--state", "STATE_DSN")).code == ExitCode.FINE
+    state = load_pipeline(shop.path).model.state
+    assert state is not None
+    assert state.dsn_env == "STATE_DSN"
+    assert files(shop) == [shop.path.name]
+    assert init(*by_flags(shop, "--yes", "--state", "NO_DSN")).code == ExitCode.REFUSED
+
+
+@pytest.mark.mariadb
+def test_patterns_and_routes_ignore_case_where_the_source_does(
+    init: Init, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with MariaDbServer({"lower_case_table_names": 1}) as server:
+        server.execute("CREATE DATABASE Folded")
+        server.execute("CREATE TABLE Folded.Orders (id INT PRIMARY KEY)")
+        monkeypatch.setenv("MARIA_DSN", server.dsn())
+        words = ("--source", "MARIA_DSN", "--sink", "DR_DSN", "--table", "FOLDED.orders")
+        said = init(str(shop.path), *words, "--route", f"folded.*={shop.target}.*")
+    assert said.code == ExitCode.FINE, said.err + said.out
+    assert load_pipeline(shop.path).model.source.tables == ("FOLDED.orders",)
+    assert f"ON `{shop.target}`.* TO" in said.out
+
+
 def test_the_grants_of_both_accounts_are_printed(shop: Shop, init: Init) -> None:
     out = init(*by_flags(shop)).out
     assert "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO" in out
@@ -91,13 +149,20 @@ def test_tables_without_a_key_are_left_out_with_the_reason(shop: Shop, init: Ini
 
 
 def test_a_wrong_answer_is_asked_again_with_the_reason(shop: Shop, init: Init) -> None:
-    answers = ["NO_DSN", "SHOP_DSN", "DR_DSN", "9999", f"{shop.database}.*", "often", "bounded", ""]
+    every = f"{shop.database}.*"
+    servers = ["NO_DSN", "SHOP_DSN", "DR_DSN"]
+    routes = ["nowhere.*=copy.*", f"{every}=dr_{every}"]
+    answers = [*servers, "9999", every, *routes, "often", "bounded", ""]
     said = init(str(shop.path), answers=answers)
     assert said.code == ExitCode.FINE, said.err + said.out
     assert "no connection 'NO_DSN'" in said.out
     assert "9999 is not among the numbers" in said.out
+    assert "the route 'nowhere.*' fits none of the tables" in said.out
     assert "'often' is no mode" in said.out
-    assert load_pipeline(shop.path).model.stream.mode == "bounded"
+    model = load_pipeline(shop.path).model
+    assert model.stream.mode == "bounded"
+    assert model.sink.route == {every: f"dr_{every}"}
+    assert f"ON `dr_{shop.database}`.* TO" in said.out
 
 
 @pytest.mark.parametrize("flag", ["--source", "--sink", "--table"])
@@ -147,7 +212,7 @@ def test_a_server_that_does_not_answer_is_told_and_another_is_asked_for(
     shop: Shop, init: Init, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOWN_DSN", "mysql://nobody:wrong@127.0.0.1:1/")
-    answers = ["DOWN_DSN", "SHOP_DSN", "DR_DSN", f"{shop.database}.*", "", ""]
+    answers = ["DOWN_DSN", "SHOP_DSN", "DR_DSN", f"{shop.database}.*", "", "", ""]
     said = init(str(shop.path), answers=answers)
     assert said.code == ExitCode.FINE, said.err + said.out
     assert "127.0.0.1" in said.out

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,15 @@ from airflow_cdc_provider.pipeline.file.draft import Draft
 from airflow_cdc_provider.pipeline.file.loader import parse_pipeline
 from airflow_cdc_provider.pipeline.file.model import Reference
 from airflow_cdc_provider.pipeline.file.problems import WrongValueError
-from airflow_cdc_provider.pipeline.steps.choosing import Choice, Offered, choose, offered_tables
+from airflow_cdc_provider.pipeline.steps.choosing import (
+    Choice,
+    Offered,
+    Routing,
+    choose,
+    offered_tables,
+    read_routes,
+    route,
+)
 from airflow_cdc_provider.systems.registry import look_at, rights_at
 from airflow_cdc_provider.views.display import Screen
 
@@ -51,7 +59,9 @@ def init(options: Options, lookup: Lookup, screen: Screen) -> bool:
         confirm(options, screen, f"{path} is there already. Overwrite it?")
     source = _server(options.source, Part.SOURCE, lookup, screen)
     sink = _server(options.sink, Part.SINK, lookup, screen)
+    state = _state(options, lookup)
     choice = _tables(options, source, screen)
+    routing = _routing(options, choice, screen)
     draft = Draft(
         name=str(_name_of(path)),
         source=source.reference,
@@ -60,12 +70,15 @@ def init(options: Options, lookup: Lookup, screen: Screen) -> bool:
         exclude=[str(table) for table in choice.keyless],
         mode=_one_of(options, screen, "mode", _MODES),
         verify=_one_of(options, screen, "verify", _VERIFY),
+        route=routing.entries,
+        state=state,
     )
     text = draft.text()
     parse_pipeline(text, path)
     _write(path, text)
     screen.say(f"written: {path}")
-    _say_rights(source, sink, choice, screen)
+    _say_rights(Part.SOURCE, source, choice.databases, screen)
+    _say_rights(Part.SINK, sink, routing.databases, screen)
     options.file = str(path)
     screen.step("check")
     return check(options, lookup, screen)
@@ -132,7 +145,8 @@ def _name_of(path: Path) -> PipelineName:
 
 def _server(given: str | None, part: Part, lookup: Lookup, screen: Screen) -> _Server:
     def connected(text: str) -> _Server:
-        server = _found(text, lookup)
+        reference, dsn = _found(text, lookup)
+        server = _Server(reference, _endpoint(text, dsn))
         look = look_at(server.endpoint, part)
         for fact in look.facts:
             screen.say(f"  {fact}")
@@ -142,17 +156,25 @@ def _server(given: str | None, part: Part, lookup: Lookup, screen: Screen) -> _S
     return _asked(screen, given, f"--{part}", question, connected)
 
 
-def _found(text: str, lookup: Lookup) -> _Server:
-    """Find a DSN in the environment, else a connection of that name."""
+def _found(text: str, lookup: Lookup) -> tuple[Reference, str]:
+    """Find a DSN in the environment, else that of a connection of that name."""
     for key in ("dsn_env", "conn_id"):
         with suppress(ValidationError):
             reference = Reference.model_validate({key: text})
             if dsn := lookup.dsn_of(reference):
-                return _Server(reference, _endpoint(text, dsn))
+                return reference, dsn
     raise WrongValueError(
         f"there is no environment variable and no connection {text!r}",
         "export NAME='mysql://user:password@host:3306/', or add the connection to Airflow",
     )
+
+
+def _state(options: Options, lookup: Lookup) -> Reference | None:
+    """Return what remembers progress; it is never asked for, since there is a default."""
+    given: str | None = options.state
+    if given is None:
+        return None
+    return _read(lambda text: _found(text, lookup)[0], given, "--state")
 
 
 def _endpoint(name: str, dsn: str) -> Endpoint:
@@ -164,15 +186,8 @@ def _endpoint(name: str, dsn: str) -> Endpoint:
 
 def _tables(options: Options, source: _Server, screen: Screen) -> Choice:
     offered = offered_tables(source.endpoint)
-    if not any(one.has_key for one in offered):
-        raise RefusedError(
-            "the source's account sees no table with a primary key",
-            where=str(source.endpoint),
-            risk=NOTHING_CHANGED,
-            remedy="grant SELECT on the tables that are to be copied, or add primary keys",
-        )
     if options.table is None and screen.can_ask:
-        _list(offered, screen)
+        _list(offered.tables, screen)
     given = None if options.table is None else "\n".join(options.table)
 
     def read(text: str) -> Choice:
@@ -185,6 +200,22 @@ def _tables(options: Options, source: _Server, screen: Screen) -> Choice:
         screen.say(f"left out: {table} has no primary key, so its rows could not be told apart")
     screen.say(f"tables: {', '.join(str(one.table) for one in choice.picked)}")
     return choice
+
+
+def _routing(options: Options, choice: Choice, screen: Screen) -> Routing:
+    """Return where the tables go; without a route each keeps its name."""
+    given: list[str] | None = options.route
+    if given is None and (options.yes or not screen.can_ask):
+        given = []
+    if given is not None:
+        words = given
+        return _read(lambda _: route(read_routes(words), choice), "", "--route")
+
+    def read(text: str) -> Routing:
+        return route(read_routes([word for word in re.split(r"[\s,]+", text) if word]), choice)
+
+    question = "where they go at the sink (as shop.*=dr_shop.*; empty: under the same names)"
+    return _asked(screen, None, "--route", question, read)
 
 
 def _list(offered: tuple[Offered, ...], screen: Screen) -> None:
@@ -224,8 +255,7 @@ def _write(path: Path, text: str) -> None:
         part.unlink(missing_ok=True)
 
 
-def _say_rights(source: _Server, sink: _Server, choice: Choice, screen: Screen) -> None:
-    for part, server in ((Part.SOURCE, source), (Part.SINK, sink)):
-        screen.say(f"-- at the {part}: all that the account needs")
-        for statement in rights_at(server.endpoint, part, choice.databases):
-            screen.say(statement)
+def _say_rights(part: Part, server: _Server, databases: Sequence[str], screen: Screen) -> None:
+    screen.say(f"-- at the {part}: all that the account needs")
+    for statement in rights_at(server.endpoint, part, databases):
+        screen.say(statement)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from airflow_cdc_provider.pipeline.file.model import Reference
 
@@ -19,15 +19,17 @@ source:
 {exclude}sink:
   {sink}
   # Where tables go; without it each keeps its name. A * is what it was on the left.
-  # route: {{"shop.*": "dr_shop.*"}}
+{route}
 stream:
   # continuous: goes on and on; bounded: each run catches up and ends
   mode: {mode}
 # When a run of the DAG compares all rows: after_snapshot, always or never
 verify: {verify}
-# Where progress is remembered; without it, in a SQLite file beside this one
-# state: {{dsn_env: CDC_STATE_DSN}}
+# Where progress is remembered; without it, in a SQLite file: see docs/pipeline_file.md
+{state}
 """
+_NO_ROUTE = '  # route: {"shop.*": "dr_shop.*"}'
+_NO_STATE = "# state: {dsn_env: CDC_STATE_DSN}"
 _EXCLUDE = """\
   # these have no primary key, so their rows could not be told apart
   exclude:
@@ -46,6 +48,8 @@ class Draft:
     exclude: Sequence[str]
     mode: str
     verify: str
+    route: Mapping[str, str] = field(default_factory=dict)
+    state: Reference | None = None
 
     def text(self) -> str:
         """Return the YAML."""
@@ -56,13 +60,22 @@ class Draft:
             sink=_key_of(self.sink),
             tables=_items(self.tables),
             exclude=exclude,
+            route=_route(self.route),
             mode=self.mode,
             verify=self.verify,
+            state=_NO_STATE if self.state is None else f"state:\n  {_key_of(self.state)}",
         )
 
 
 def _items(texts: Sequence[str]) -> str:
     return "\n".join(f"    - {_quoted(text)}" for text in texts)
+
+
+def _route(entries: Mapping[str, str]) -> str:
+    if not entries:
+        return _NO_ROUTE
+    lines = (f"    {_quoted(source)}: {_quoted(target)}" for source, target in entries.items())
+    return "\n".join(("  route:", *lines))
 
 
 def _key_of(reference: Reference) -> str:

@@ -1,15 +1,24 @@
-"""Choosing tables from a source's catalogue, for a pipeline file that is not written yet."""
+"""Choosing tables from a source's catalogue, for a pipeline file that is not written yet.
+
+Names are compared as the source compares them: where it folds their case, a pattern does, too.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_cdc_provider.core.endpoint import Endpoint
+from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
 from airflow_cdc_provider.core.table_facts import TableKind
-from airflow_cdc_provider.pipeline.file.patterns import TablePattern
+from airflow_cdc_provider.pipeline.file.patterns import (
+    Route,
+    TablePattern,
+    parse_routes,
+    sink_table,
+)
 from airflow_cdc_provider.pipeline.file.problems import WrongValueError
 from airflow_cdc_provider.systems.registry import open_source
 
@@ -27,24 +36,56 @@ class Offered:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceTables:
+    """The base tables that an account may see, those with a primary key first."""
+
+    tables: tuple[Offered, ...]
+    names_fold_case: bool = False
+    """Whether two names that differ by case alone are one."""
+
+    @property
+    def with_key(self) -> tuple[Offered, ...]:
+        return tuple(one for one in self.tables if one.has_key)
+
+    def fitting(self, pattern: TablePattern) -> tuple[Offered, ...]:
+        """Return the tables that a pattern picks."""
+        fold = self.names_fold_case
+        return tuple(one for one in self.tables if pattern.matches(one.table, ignore_case=fold))
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """What is written as `tables` and `exclude`, and the tables they pick now."""
 
     patterns: tuple[str, ...]
     keyless: tuple[TableId, ...]
     picked: tuple[Offered, ...]
+    names_fold_case: bool = False
 
     @property
     def databases(self) -> tuple[str, ...]:
         return tuple(sorted({one.table.database for one in self.picked}))
 
 
-def offered_tables(endpoint: Endpoint) -> tuple[Offered, ...]:
-    """Return the base tables that the account may see, those with a primary key first."""
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """What is written as `route`, and where each table goes by it."""
+
+    entries: Mapping[str, str]
+    targets: Mapping[TableId, TableId]
+
+    @property
+    def databases(self) -> tuple[str, ...]:
+        return tuple(sorted({target.database for target in self.targets.values()}))
+
+
+def offered_tables(endpoint: Endpoint) -> SourceTables:
+    """Return the tables of a source that could be copied; refuse one where there is none."""
     with open_source(endpoint).catalogue(purpose="the list of tables") as catalogue:
         every = catalogue.picked([TablePattern("*", "*")])
         facts = [fact for fact in every if fact.kind is TableKind.BASE]
         schemas = catalogue.schemas([fact.table for fact in facts])
+        fold = catalogue.names_fold_case
     found = [
         Offered(
             fact.table,
@@ -55,25 +96,56 @@ def offered_tables(endpoint: Endpoint) -> tuple[Offered, ...]:
         for fact in facts
         if fact.table in schemas
     ]
-    return tuple(sorted(found, key=lambda one: (not one.has_key, one.table)))
+    if not any(one.has_key for one in found):
+        raise RefusedError(
+            "the source's account sees no table with a primary key",
+            where=str(endpoint),
+            risk=NOTHING_CHANGED,
+            remedy="grant SELECT on the tables that are to be copied, or add primary keys",
+        )
+    return SourceTables(tuple(sorted(found, key=lambda one: (not one.has_key, one.table))), fold)
 
 
-def choose(words: Sequence[str], offered: Sequence[Offered]) -> Choice:
+def choose(words: Sequence[str], offered: SourceTables) -> Choice:
     """Read numbers, ranges and patterns, or raise `WrongValueError` with the reason."""
-    keyed = [one for one in offered if one.has_key]
-    texts = [text for word in words for text in _patterns_of(word, keyed)]
+    texts = [text for word in words for text in _patterns_of(word, offered.with_key)]
     patterns = tuple(dict.fromkeys(texts))
-    parsed = [TablePattern.parse(text) for text in patterns]
-    for pattern in parsed:
+    fitting: set[TableId] = set()
+    for pattern in map(TablePattern.parse, patterns):
         _require_a_keyed_table(pattern, offered)
-    fitting = [one for one in offered if any(p.matches(one.table) for p in parsed)]
+        fitting |= {one.table for one in offered.fitting(pattern)}
     if not fitting:
         raise WrongValueError("no table is chosen", "give a number, a range or a pattern")
+    chosen = [one for one in offered.tables if one.table in fitting]
     return Choice(
         patterns,
-        tuple(one.table for one in fitting if not one.has_key),
-        tuple(one for one in fitting if one.has_key),
+        tuple(one.table for one in chosen if not one.has_key),
+        tuple(one for one in chosen if one.has_key),
+        offered.names_fold_case,
     )
+
+
+def route(entries: Mapping[str, str], choice: Choice) -> Routing:
+    """Say where the chosen tables go, or raise `WrongValueError` with the reason."""
+    for source, target in entries.items():
+        _require_a_chosen_table(Route.parse(source, target), choice)
+    routes, fold = parse_routes(entries), choice.names_fold_case
+    targets = {one.table: sink_table(one.table, routes, ignore_case=fold) for one in choice.picked}
+    return Routing(dict(entries), targets)
+
+
+def read_routes(words: Sequence[str]) -> dict[str, str]:
+    """Read routes as they are typed, `shop.*=dr_shop.*`, into the file's entries."""
+    entries: dict[str, str] = {}
+    for word in words:
+        source, mark, target = (part.strip() for part in word.partition("="))
+        if not (source and mark and target):
+            raise WrongValueError(
+                f"{word!r} is no route", "write SOURCE=SINK, as in shop.*=dr_shop.*"
+            )
+        if entries.setdefault(source, target) != target:
+            raise WrongValueError(f"{source!r} has two routes", "leave one of them out")
+    return entries
 
 
 def _patterns_of(word: str, keyed: Sequence[Offered]) -> list[str]:
@@ -89,8 +161,8 @@ def _patterns_of(word: str, keyed: Sequence[Offered]) -> list[str]:
     return [str(one.table) for one in keyed[first - 1 : last]]
 
 
-def _require_a_keyed_table(pattern: TablePattern, offered: Sequence[Offered]) -> None:
-    fitting = [one for one in offered if pattern.matches(one.table)]
+def _require_a_keyed_table(pattern: TablePattern, offered: SourceTables) -> None:
+    fitting = offered.fitting(pattern)
     if not fitting:
         raise WrongValueError(
             f"no table fits {str(pattern)!r}",
@@ -101,4 +173,13 @@ def _require_a_keyed_table(pattern: TablePattern, offered: Sequence[Offered]) ->
             f"{str(pattern)!r} fits only tables without a primary key: rows could not be told "
             "apart",
             "add a primary key, or choose other tables",
+        )
+
+
+def _require_a_chosen_table(asked: Route, choice: Choice) -> None:
+    fold = choice.names_fold_case
+    if not any(asked.target_of(one.table, ignore_case=fold) for one in choice.picked):
+        raise WrongValueError(
+            f"the route {str(asked.source)!r} fits none of the tables that are copied",
+            "correct it, or leave it out",
         )

@@ -30,6 +30,7 @@ from airflow_cdc_provider.systems.mysql.preflight.looks import (
     look,
     unseen,
 )
+from airflow_cdc_provider.systems.mysql.preflight.rights import TO_ADD_FOREIGN_KEYS
 from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities
 from airflow_cdc_provider.systems.mysql.server.catalogue import table_facts
 from airflow_cdc_provider.systems.mysql.server.connection import Role, query
@@ -218,13 +219,13 @@ def reference_findings(
         if (targets[key.table], key.name.lower()) not in there
     }
     grants = read_grants(sink.connection, role=Role.SINK)
-    for database in sorted(grants.missing_on(("REFERENCES",), parents)):
+    for database in sorted(grants.missing_on((TO_ADD_FOREIGN_KEYS,), parents)):
         yield Finding(
             Code.SINK_REFERENCES,
             Level.BLOCK,
             sink.subject,
-            f"the account {grants.account} lacks REFERENCES on {database}",
-            "REFERENCES, because foreign keys are copied",
+            f"the account {grants.account} lacks {TO_ADD_FOREIGN_KEYS} on {database}",
+            f"{TO_ADD_FOREIGN_KEYS}, because foreign keys are copied",
             "they are added after the consistent point, which would fail then",
-            f"GRANT REFERENCES ON {quote_identifier(database)}.* TO {grants.account};",
+            f"GRANT {TO_ADD_FOREIGN_KEYS} ON {quote_identifier(database)}.* TO {grants.account};",
         )

@@ -24,6 +24,7 @@ from airflow_cdc_provider.systems.mysql.preflight.looks import (
 )
 from airflow_cdc_provider.systems.mysql.preflight.open_transactions import open_transactions
 from airflow_cdc_provider.systems.mysql.preflight.replica import replica_findings
+from airflow_cdc_provider.systems.mysql.preflight.rights import to_see_the_logs_end
 from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities, WatermarkMode
 from airflow_cdc_provider.systems.mysql.server.connection import query_named
 from airflow_cdc_provider.systems.mysql.server.privileges import account_name
@@ -249,7 +250,7 @@ def _retention(capabilities: Capabilities, subject: str) -> Iterator[Finding]:
 def _log_filters(
     connection: ServerConnection, capabilities: Capabilities, subject: str
 ) -> Iterator[Finding]:
-    privilege = "BINLOG MONITOR" if capabilities.is_mariadb else "REPLICATION CLIENT"
+    privilege = to_see_the_logs_end(capabilities)
     match look(lambda: query_named(connection, capabilities.status_statement)):
         case Seen(rows):
             yield from _filters(rows[0], subject)

@@ -13,9 +13,14 @@ from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.identifiers import LEDGER_DATABASE, quote_identifier
 from airflow_cdc_provider.core.server_look import Part
 from airflow_cdc_provider.systems.mysql.preflight.looks import grant_everywhere
-from airflow_cdc_provider.systems.mysql.preflight.preflight import (
+from airflow_cdc_provider.systems.mysql.preflight.rights import (
+    LOG_STATUS,
     SINK_PRIVILEGES,
-    TO_SEE_TRIGGERS,
+    TO_LOOK_AT_LOG_STATUS,
+    TO_READ_ROWS,
+    TO_SEE_PREPARED,
+    source_privileges,
+    target_privileges,
 )
 from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities, read_capabilities
 from airflow_cdc_provider.systems.mysql.server.connection import Role, connect
@@ -36,21 +41,19 @@ def needed_rights(endpoint: Endpoint, part: Part, databases: Sequence[str]) -> t
 
 
 def _at_source(capabilities: Capabilities, account: str, databases: Sequence[str]) -> Iterator[str]:
-    names = "REPLICATION SLAVE, REPLICATION CLIENT"
-    if capabilities.is_mariadb:
-        names = "REPLICATION SLAVE, BINLOG MONITOR, SLAVE MONITOR"
-    yield grant_everywhere(names, account)
+    yield grant_everywhere(", ".join(source_privileges(capabilities)), account)
     if not capabilities.is_mariadb and capabilities.setting("gtid_mode") != "ON":
-        yield grant_everywhere("XA_RECOVER_ADMIN, BACKUP_ADMIN", account)
-        yield f"GRANT SELECT ON performance_schema.log_status TO {account};"
+        yield grant_everywhere(f"{TO_SEE_PREPARED}, {TO_LOOK_AT_LOG_STATUS}", account)
+        yield f"GRANT {TO_READ_ROWS} ON {LOG_STATUS} TO {account};"
     for database in databases:
-        yield f"GRANT SELECT ON {quote_identifier(database)}.* TO {account};"
+        yield _grant_on(database, (TO_READ_ROWS,), account)
 
 
 def _at_sink(capabilities: Capabilities, account: str, databases: Sequence[str]) -> Iterator[str]:
-    sees_triggers = () if capabilities.is_mariadb else (TO_SEE_TRIGGERS,)
     for database in databases:
-        names = ", ".join((*SINK_PRIVILEGES, "REFERENCES", *sees_triggers))
-        yield f"GRANT {names} ON {quote_identifier(database)}.* TO {account};"
-    ledger = quote_identifier(LEDGER_DATABASE)
-    yield f"GRANT {', '.join(SINK_PRIVILEGES)} ON {ledger}.* TO {account};"
+        yield _grant_on(database, target_privileges(capabilities), account)
+    yield _grant_on(LEDGER_DATABASE, SINK_PRIVILEGES, account)
+
+
+def _grant_on(database: str, privileges: Sequence[str], account: str) -> str:
+    return f"GRANT {', '.join(privileges)} ON {quote_identifier(database)}.* TO {account};"

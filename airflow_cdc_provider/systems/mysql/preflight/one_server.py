@@ -17,17 +17,28 @@ from airflow_cdc_provider.core.identifiers import TableId, quote_identifier
 from airflow_cdc_provider.core.server_look import Part, ServerLook
 from airflow_cdc_provider.systems.mysql.preflight.at_sink import Sink, server_findings
 from airflow_cdc_provider.systems.mysql.preflight.codes import Code
-from airflow_cdc_provider.systems.mysql.preflight.preflight import (
+from airflow_cdc_provider.systems.mysql.preflight.preflight import sink_privileges, source_look
+from airflow_cdc_provider.systems.mysql.preflight.rights import (
     SINK_PRIVILEGES,
-    sink_privileges,
-    source_look,
+    TO_ADD_FOREIGN_KEYS,
+    TO_LOOK_AT_LOG_STATUS,
+    TO_READ_ROWS,
+    TO_READ_THE_LOG,
+    TO_SEE_TRIGGERS,
 )
 from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities, read_capabilities
 from airflow_cdc_provider.systems.mysql.server.connection import Role, connect
 from airflow_cdc_provider.systems.mysql.server.privileges import Grants, read_grants
 
-_TO_READ = ("REPLICATION SLAVE", "REPLICATION CLIENT", "SLAVE MONITOR", "SELECT", "BACKUP_ADMIN")
-_TO_WRITE = (*SINK_PRIVILEGES, "TRIGGER", "REFERENCES")
+# by the names under which grants of both families are read
+_TO_READ = (
+    TO_READ_THE_LOG,
+    "REPLICATION CLIENT",
+    "SLAVE MONITOR",
+    TO_READ_ROWS,
+    TO_LOOK_AT_LOG_STATUS,
+)
+_TO_WRITE = (*SINK_PRIVILEGES, TO_SEE_TRIGGERS, TO_ADD_FOREIGN_KEYS)
 _ANY_TABLE = "*"
 _PURPOSE = "the test of the connection"
 

@@ -16,6 +16,7 @@ from airflow_cdc_provider.systems.mysql.preflight.looks import (
     look,
     unseen,
 )
+from airflow_cdc_provider.systems.mysql.preflight.rights import TO_SEE_PREPARED
 from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities
 from airflow_cdc_provider.systems.mysql.server.connection import query
 from airflow_cdc_provider.systems.mysql.server.privileges import account_name
@@ -56,7 +57,7 @@ def _prepared(
                     what="whether XA transactions are prepared",
                     why="the stream stops if the log with their rows is purged by their commit; "
                     "without GTIDs every split asks for them, and is not read without an answer",
-                    grant=grant_everywhere("XA_RECOVER_ADMIN", account_name(connection)),
+                    grant=grant_everywhere(TO_SEE_PREPARED, account_name(connection)),
                 ),
             )
         case NotThere():

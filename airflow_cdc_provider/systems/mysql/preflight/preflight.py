@@ -62,6 +62,14 @@ from airflow_cdc_provider.systems.mysql.preflight.looks import (
     look,
     unseen,
 )
+from airflow_cdc_provider.systems.mysql.preflight.rights import (
+    LOG_STATUS,
+    SINK_PRIVILEGES,
+    TO_LOOK_AT_LOG_STATUS,
+    TO_READ_ROWS,
+    TO_READ_THE_LOG,
+    TO_SEE_TRIGGERS,
+)
 from airflow_cdc_provider.systems.mysql.preflight.source_tables import (
     left_out_findings,
     migration_findings,
@@ -81,13 +89,10 @@ from airflow_cdc_provider.systems.mysql.source.watermarks import may_read_log_st
 if TYPE_CHECKING:
     from airflow_cdc_provider.systems.mysql.server.connection import ServerConnection
 
-SINK_PRIVILEGES = ("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "INDEX", "DROP")
 _STATEMENT = "query"
 """The fact of a change that says what made it."""
 _NOT_AS_LISTED = {1054, 1146}
 """No such column, no such table."""
-TO_SEE_TRIGGERS = "TRIGGER"
-"""MySQL hides a table's triggers from accounts without it, and they would fire unseen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,15 +179,15 @@ def _source_privileges(
     plans: Sequence[TablePlan],
 ) -> Iterator[Finding]:
     grants = read_grants(connection)
-    if not grants.holds("REPLICATION SLAVE"):
+    if not grants.holds(TO_READ_THE_LOG):
         yield Finding(
             Code.SOURCE_REPLICATION_SLAVE,
             Level.BLOCK,
             subject,
-            f"the account {grants.account} lacks REPLICATION SLAVE",
-            "REPLICATION SLAVE",
+            f"the account {grants.account} lacks {TO_READ_THE_LOG}",
+            TO_READ_THE_LOG,
             "the log cannot be read",
-            grant_everywhere("REPLICATION SLAVE", grants.account),
+            grant_everywhere(TO_READ_THE_LOG, grants.account),
         )
     by_status = WatermarkMode.LOG_STATUS in capabilities.watermark_modes
     if by_status and not may_read_log_status(connection):
@@ -190,12 +195,12 @@ def _source_privileges(
             Code.SOURCE_BACKUP_ADMIN,
             Level.WARN,
             subject,
-            "the account may not read performance_schema.log_status",
-            "BACKUP_ADMIN, and SELECT on performance_schema.log_status",
+            f"the account may not read {LOG_STATUS}",
+            f"{TO_LOOK_AT_LOG_STATUS}, and {TO_READ_ROWS} on {LOG_STATUS}",
             "low watermarks are the start of the current log file instead of performance_schema."
             "log_status, so more log is replayed",
-            f"GRANT BACKUP_ADMIN ON *.* TO {grants.account}; "
-            f"GRANT SELECT ON performance_schema.log_status TO {grants.account};",
+            f"{grant_everywhere(TO_LOOK_AT_LOG_STATUS, grants.account)} "
+            f"GRANT {TO_READ_ROWS} ON {LOG_STATUS} TO {grants.account};",
         )
     for plan in plans:
         yield from _readable(connection, plan, grants)

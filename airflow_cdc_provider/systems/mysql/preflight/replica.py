@@ -19,6 +19,7 @@ from airflow_cdc_provider.systems.mysql.preflight.looks import (
     look,
     unseen,
 )
+from airflow_cdc_provider.systems.mysql.preflight.rights import to_see_a_replica
 from airflow_cdc_provider.systems.mysql.server.capabilities import Capabilities
 from airflow_cdc_provider.systems.mysql.server.connection import query_named
 from airflow_cdc_provider.systems.mysql.server.privileges import account_name
@@ -50,7 +51,6 @@ def _cannot_tell(
 ) -> Finding:
     """Rows are at risk if it is a replica and set up as one that cannot be read from."""
     at_risk = [*_silent(capabilities, subject), *_out_of_order(capabilities, subject)]
-    privilege = "SLAVE MONITOR" if capabilities.is_mariadb else "REPLICATION CLIENT"
     return unseen(
         Code.SOURCE_UNSEEN,
         Level.BLOCK if at_risk else Level.WARN,
@@ -60,7 +60,7 @@ def _cannot_tell(
             what="whether this server is a replica",
             why="; ".join(f"if it is, {each.observed}, and {each.why}" for each in at_risk)
             or "its delay and its filters, if it has any, hold for the sink as well",
-            grant=grant_everywhere(privilege, account_name(connection)),
+            grant=grant_everywhere(to_see_a_replica(capabilities), account_name(connection)),
         ),
     )
 
