@@ -1,1 +1,4 @@
-"""The CDC page: looks at state stores and notes wishes. It asks no source and no sink."""
+"""The CDC page: looks at state stores and notes wishes.
+
+It asks no source and no sink, but for the form of a new pipeline: `hooks.new_pipeline` does.
+"""

@@ -5,6 +5,9 @@ tasks looks, whoever may run it writes wishes and requests. Airflow's cookie goe
 request of a browser, so a write must come from our own page: it needs a body of JSON, which no form
 of another site can send, and browsers say from which site a request comes.
 
+The form of a new pipeline makes the API server log in to databases with the passwords of
+connections. So it is for those who may add connections, and each one must be readable to them.
+
 Airflow's own dependency for an auth manager needs the main app's state, which a mounted app does
 not have; so it is asked for by name.
 """
@@ -18,22 +21,26 @@ from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.base_auth_manager import ResourceMethod
 from airflow.api_fastapi.auth.managers.models.resource_details import (
     AccessView,
+    ConnectionDetails,
     DagAccessEntity,
     DagDetails,
 )
 from airflow.api_fastapi.core_api.security import (
     GetUserDep,
+    requires_access_connection,
     requires_access_dag,
     requires_access_view,
 )
 from airflow.api_fastapi.logging.decorators import action_logging
-from airflow.models.dag import DagModel  # noqa: TID251 - the API server's own tables
+from airflow.models.connection import Connection  # noqa: TID251 - the API server's own tables
+from airflow.models.dag import DagModel  # noqa: TID251
 from fastapi import Depends, Header, HTTPException, status
 from fastapi.params import Depends as DependsParameter
 
 SEES_PLUGINS = Depends(requires_access_view(AccessView.PLUGINS))
 READS_DAG = Depends(requires_access_dag(method="GET", access_entity=DagAccessEntity.TASK_INSTANCE))
 RUNS_DAG = Depends(requires_access_dag(method="POST", access_entity=DagAccessEntity.RUN))
+ADDS_CONNECTIONS = Depends(requires_access_connection(method="POST"))
 _FROM_HERE = frozenset({"same-origin", "none"})
 
 
@@ -51,6 +58,31 @@ def require_own_page(
 def writes(event: str) -> list[DependsParameter]:
     """Return what a route needs that writes: who may, from where, and a line in the audit log."""
     return [RUNS_DAG, Depends(require_own_page), Depends(action_logging(event))]
+
+
+def looks(event: str) -> list[DependsParameter]:
+    """Return what a route needs that looks at servers: as one that writes, but by connections."""
+    return [ADDS_CONNECTIONS, Depends(require_own_page), Depends(action_logging(event))]
+
+
+def may_add_connections(user: GetUserDep) -> bool:
+    """Tell whether someone may add connections, and so have servers looked at."""
+    manager = get_auth_manager()
+    return manager.is_authorized_connection(method="POST", user=user, details=ConnectionDetails())
+
+
+def readable_connections(user: GetUserDep) -> set[str]:
+    """Return the ids of the connections in Airflow's database that someone may read."""
+    return get_auth_manager().get_authorized_connections(user=user, method="GET")
+
+
+def require_readable(user: GetUserDep, *conn_ids: str) -> None:
+    """Refuse a connection that someone may not read, wherever Airflow keeps it."""
+    manager = get_auth_manager()
+    for conn_id in conn_ids:
+        details = ConnectionDetails(conn_id=conn_id, team_name=Connection.get_team_name(conn_id))
+        if not manager.is_authorized_connection(method="GET", user=user, details=details):
+            raise HTTPException(status.HTTP_403_FORBIDDEN, "Forbidden")
 
 
 def readable_dags(user: GetUserDep) -> set[str]:

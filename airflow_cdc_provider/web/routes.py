@@ -27,6 +27,7 @@ from airflow_cdc_provider.views.page import list_row, pipeline_form, sample_form
 from airflow_cdc_provider.views.request_text import request_form
 from airflow_cdc_provider.web.guards import READS_DAG, may_run, readable_dags, writes
 from airflow_cdc_provider.web.known import KnownPipeline, KnownPipelines, resync_dag_ids
+from airflow_cdc_provider.web.new_pipeline import add_routes
 from airflow_cdc_provider.web.rows import AirflowSide, approval_forms, row_of
 from airflow_cdc_provider.web.runs import task_to_read
 from airflow_cdc_provider.web.stores import OpenStores
@@ -93,6 +94,7 @@ def routes() -> APIRouter:
     request = f"{_ONE}/requests/{{request_id}}"
     router.post(f"{request}/cancel", dependencies=writes("cdc_cancel_request"))(cancel)
     router.post(f"{request}/approve", dependencies=writes("cdc_approve_request"))(approve)
+    add_routes(router)
     return router
 
 

@@ -1,0 +1,60 @@
+"""What a new pipeline's form asks of servers, by Airflow's connections.
+
+Servers' libraries are loaded with the first look: the API server may never need them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_cdc_provider.core.server_look import Part
+from airflow_cdc_provider.hooks.bounded_looks import BoundedLooks
+from airflow_cdc_provider.hooks.dsn import AirflowDsns
+from airflow_cdc_provider.views.in_airflow import way_in_airflow
+
+if TYPE_CHECKING:
+    from airflow_cdc_provider.pipeline.steps.drafting import Lookup
+
+Form = dict[str, Any]
+LOOKS = BoundedLooks(most=6, limit_s=60.0)
+
+
+def tables_of(source: str) -> Form:
+    """Return what a source is, and its tables with their sizes."""
+    from airflow_cdc_provider.pipeline.steps.drafting import tables_form  # noqa: PLC0415
+
+    return LOOKS.make(lambda: tables_form(source, _lookup()), where=f"connection {source}")
+
+
+def file_of(answers: Form) -> Form:
+    """Return the pipeline file of a person's answers, and what it picks."""
+    from airflow_cdc_provider.pipeline.steps.drafting import Answers, file_form  # noqa: PLC0415
+
+    asked = Answers(**answers)
+    return LOOKS.make(lambda: file_form(asked, _lookup()), where=f"connection {asked.source}")
+
+
+def rights_of(conn_id: str, part: Part, databases: Sequence[str]) -> Form:
+    """Return the statements that give a connection's account all that its part needs."""
+    from airflow_cdc_provider.pipeline.steps.drafting import rights_form  # noqa: PLC0415
+
+    return LOOKS.make(
+        lambda: rights_form(conn_id, part, databases, _lookup()), where=f"connection {conn_id}"
+    )
+
+
+def check_of(answers: Form) -> Form:
+    """Return what `check` finds in the pipeline file, each finding with its way in Airflow."""
+    from airflow_cdc_provider.pipeline.steps.drafting import Answers, check_form  # noqa: PLC0415
+
+    asked = Answers(**answers)
+    form = LOOKS.make(lambda: check_form(asked, _lookup()), where=f"check of {asked.name}")
+    findings = [{**each, "in_airflow": way_in_airflow(each["fix"])} for each in form["findings"]]
+    return {**form, "findings": findings}
+
+
+def _lookup() -> Lookup:
+    from airflow_cdc_provider.pipeline.steps.drafting import Lookup  # noqa: PLC0415
+
+    return Lookup(AirflowDsns())

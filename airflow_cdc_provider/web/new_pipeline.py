@@ -1,0 +1,132 @@
+"""The form of a new pipeline: what it asks of servers, by connections. It keeps nothing."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from airflow.api_fastapi.common.db.common import SessionDep
+from airflow.api_fastapi.core_api.security import GetUserDep
+from airflow.models.connection import Connection  # noqa: TID251 - the API server's own tables
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import select
+
+from airflow_cdc_provider.core.server_look import Part
+from airflow_cdc_provider.hooks.new_pipeline import check_of, file_of, rights_of, tables_of
+from airflow_cdc_provider.pipeline.connection_fields import (
+    MYSQL_TYPES,
+    POSTGRES_TYPES,
+    STATE_TYPE,
+)
+from airflow_cdc_provider.pipeline.file.field_types import ConnectionId
+from airflow_cdc_provider.web.guards import (
+    looks,
+    may_add_connections,
+    readable_connections,
+    require_readable,
+)
+
+Form = dict[str, Any]
+_MOST_TABLES = 10_000
+_MOST_ROUTES = 1000
+_SOURCE_TYPE, _SINK_TYPE = "cdc_mysql", "cdc_mysql_sink"
+_TYPES = {
+    "source": MYSQL_TYPES - {_SINK_TYPE},
+    "sink": MYSQL_TYPES - {_SOURCE_TYPE},
+    "state": {STATE_TYPE, "sqlite"} | POSTGRES_TYPES | (MYSQL_TYPES - {_SOURCE_TYPE, _SINK_TYPE}),
+}
+"""Types of connections, as one word: Airflow writes them with `-` or `_`."""
+
+ConnId = Annotated[ConnectionId, Field(min_length=1, max_length=250)]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class Source(BaseModel):
+    """Whose tables are looked at."""
+
+    model_config = ConfigDict(extra="forbid")
+    source: ConnId
+
+
+class Account(BaseModel):
+    """Whose grants are asked for."""
+
+    model_config = ConfigDict(extra="forbid")
+    conn_id: ConnId
+    part: Literal["source", "sink"]
+    databases: Annotated[list[Name], Field(max_length=_MOST_TABLES)]
+
+
+class Draft(BaseModel):
+    """What a person has answered."""
+
+    model_config = ConfigDict(extra="forbid")
+    name: Annotated[str, Field(max_length=200)]
+    source: ConnId
+    sink: ConnId
+    state: ConnId | None = None
+    tables: Annotated[list[Name], Field(min_length=1, max_length=_MOST_TABLES)]
+    exclude: Annotated[list[Name], Field(max_length=_MOST_TABLES)] = []
+    route: Annotated[dict[Name, Name], Field(max_length=_MOST_ROUTES)] = {}
+    mode: Literal["continuous", "bounded"]
+    verify: Literal["after_snapshot", "always", "never"]
+
+    @property
+    def conn_ids(self) -> list[str]:
+        return [each for each in (self.source, self.sink, self.state) if each]
+
+    def answers(self) -> Form:
+        """Return what was answered, by name."""
+        return {**self.model_dump(), "state": self.state or ""}
+
+
+def add_routes(router: APIRouter) -> None:
+    """Add the form's routes; all that reach servers are for those who may add connections."""
+    router.get("/new")(choices)
+    for name, route in (
+        ("tables", tables),
+        ("file", file),
+        ("rights", rights),
+        ("check", check),
+    ):
+        router.post(f"/new/{name}", dependencies=looks(f"cdc_new_pipeline_{name}"))(route)
+
+
+def choices(session: SessionDep, user: GetUserDep) -> Form:
+    """Return whether someone may fill the form, and the connections to choose from."""
+    if not may_add_connections(user):
+        return {"may_look": False, "connections": []}
+    readable = readable_connections(user)
+    query = select(Connection.conn_id, Connection.conn_type).order_by(Connection.conn_id)
+    found = [_choice(*row) for row in session.execute(query) if row.conn_id in readable]
+    return {"may_look": True, "connections": [each for each in found if each["parts"]]}
+
+
+def tables(asked: Source, user: GetUserDep) -> Form:
+    """Return a source's tables, with sizes and why some are left out."""
+    require_readable(user, asked.source)
+    return tables_of(asked.source)
+
+
+def file(asked: Draft, user: GetUserDep) -> Form:
+    """Return the pipeline file, for a person to commit."""
+    require_readable(user, *asked.conn_ids)
+    return file_of(asked.answers())
+
+
+def rights(asked: Account, user: GetUserDep) -> Form:
+    """Return the grants that an account needs, as statements."""
+    require_readable(user, asked.conn_id)
+    return rights_of(asked.conn_id, Part(asked.part), asked.databases)
+
+
+def check(asked: Draft, user: GetUserDep) -> Form:
+    """Return what `check` finds in the pipeline file."""
+    require_readable(user, *asked.conn_ids)
+    return check_of(asked.answers())
+
+
+def _choice(conn_id: str, conn_type: str | None) -> Form:
+    kind = (conn_type or "").replace("-", "_")
+    parts = [part for part, types in _TYPES.items() if kind in types]
+    return {"conn_id": conn_id, "conn_type": kind, "parts": parts}
