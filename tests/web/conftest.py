@@ -11,6 +11,7 @@ import pytest
 from airflow_cdc_provider.core.lifecycle import Wanted
 from airflow_cdc_provider.state.store import SqlStateStore, open_store
 from tests.airflow.conftest import airflow_db  # noqa: F401 - a fixture
+from tests.web.new_pipelines import choices  # noqa: F401 - a fixture
 from tests.web.serving import browser, lively, served, tab  # noqa: F401 - fixtures
 from tests.web.shop import ROLES, SHOP, Page, pipeline_dags
 

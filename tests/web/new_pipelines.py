@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from airflow_cdc_provider.core.endpoint import Endpoint
+from tests.servers.given import SqlServer
 from tests.web.shop import Page
 
 CONNECTIONS = "/api/v2/connections"
@@ -55,6 +58,31 @@ class Choices:
     def remove(self) -> None:
         for conn_id in self.conn_ids:
             self.page.airflow("DELETE", f"{CONNECTIONS}/{conn_id}")
+
+
+@pytest.fixture
+def choices(
+    page: Page,
+    mysql_server: SqlServer,
+    mysql_sink: SqlServer,
+    fresh_database: Callable[[SqlServer], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Choices]:
+    """A shop of a few tables at MySQL, another MySQL to copy it to, and their connections."""
+    # as the API server's own module has it: connections are looked up in Airflow's database
+    monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "server")
+    made = Choices(page, fresh_database(mysql_server), fresh_database(mysql_sink))
+    for sql in (
+        "CREATE TABLE orders (id INT PRIMARY KEY, note VARCHAR(40))",
+        "INSERT INTO orders VALUES (1, 'one'), (2, 'two')",
+        "CREATE TABLE customers (id INT PRIMARY KEY)",
+        "CREATE TABLE keyless (a INT)",
+    ):
+        mysql_server.execute(sql, database=made.database)
+    made.add("new_source", mysql_server.dsn(), "cdc_mysql")
+    made.add("new_sink", mysql_sink.dsn(), "cdc_mysql_sink")
+    yield made
+    made.remove()
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -21,31 +20,6 @@ from tests.web.new_pipelines import Choices, hung_server
 from tests.web.shop import ROLES, Page
 
 LOOKS = ("tables", "file", "rights", "check")
-
-
-@pytest.fixture
-def choices(
-    page: Page,
-    mysql_server: SqlServer,
-    mysql_sink: SqlServer,
-    fresh_database: Callable[[SqlServer], str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Choices]:
-    """A shop of a few tables at MySQL, another MySQL to copy it to, and their connections."""
-    # as the API server's own module has it: connections are looked up in Airflow's database
-    monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "server")
-    made = Choices(page, fresh_database(mysql_server), fresh_database(mysql_sink))
-    for sql in (
-        "CREATE TABLE orders (id INT PRIMARY KEY, note VARCHAR(40))",
-        "INSERT INTO orders VALUES (1, 'one'), (2, 'two')",
-        "CREATE TABLE customers (id INT PRIMARY KEY)",
-        "CREATE TABLE keyless (a INT)",
-    ):
-        mysql_server.execute(sql, database=made.database)
-    made.add("new_source", mysql_server.dsn(), "cdc_mysql")
-    made.add("new_sink", mysql_sink.dsn(), "cdc_mysql_sink")
-    yield made
-    made.remove()
 
 
 def bodies(choices: Choices, **changed: Any) -> dict[str, dict[str, Any]]:

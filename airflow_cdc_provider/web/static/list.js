@@ -1,13 +1,16 @@
 // All pipelines, one row each: what is not well first.
 
 import { get } from "./api.js";
+import { notice } from "./ask.js";
 import { h, part } from "./dom.js";
 import { compact, moment, NOTHING, seconds, span, when } from "./format.js";
+import { newPipelineForm } from "./new_pipeline.js";
 import { age, badge, bar, copyAge, lagTone, lastLag, waiting } from "./parts.js";
 import { prose } from "./prose.js";
 
 const EVERY = "all states";
 const PROBLEMS = "with problems";
+const MAY_NOT = "Airflow lets only those who may add connections look at servers.";
 
 /** Build the view; returns what brings it up to date. */
 export function listView(page) {
@@ -20,7 +23,8 @@ export function listView(page) {
   });
   const state = h("select", { "aria-label": "State", onchange: () => show() });
   const filters = h("div", { class: "filters" }, state, text);
-  page.replaceChildren(h("header", {}, h("h1", {}, "CDC pipelines"), filters), rows);
+  const names = () => (shown ?? []).map((row) => row.pipeline);
+  page.replaceChildren(h("header", {}, h("h1", {}, "CDC pipelines"), filters, beginning(names)), rows);
   document.title = "CDC pipelines";
   let shown = null;
   const draw = part(rows, table);
@@ -42,6 +46,23 @@ export function listView(page) {
     filters.hidden = shown.length < 2;
     show();
   };
+}
+
+/** A button that opens the form of a new pipeline, for those who may have servers looked at. */
+function beginning(names) {
+  const button = h("button", { type: "button", disabled: true, title: MAY_NOT }, "New pipeline…");
+  get("api/new").then(({ may_look: mayLook }) => {
+    button.disabled = !mayLook;
+    if (mayLook) button.removeAttribute("title");
+  }, () => {});
+  button.addEventListener("click", async () => {
+    try {
+      newPipelineForm((await get("api/new")).connections, names());
+    } catch (error) {
+      notice(error.facts?.what ?? String(error));
+    }
+  });
+  return button;
 }
 
 const isOfState = (row, state) =>

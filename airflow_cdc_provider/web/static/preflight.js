@@ -17,7 +17,8 @@ export function preflight(it) {
   ];
 }
 
-function finding(it) {
+/** One finding, which opens to what is wanted, why, and its fix. */
+export function finding(it) {
   return h(
     "details",
     { class: "finding", "data-key": `${it.code} ${it.subject}` },
