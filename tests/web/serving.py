@@ -53,18 +53,21 @@ class Served:
 @pytest.fixture(scope="module")
 def served(page: Page, web_folder: Path) -> Iterator[Served]:
     """An API server on the metadata database that this process has made."""
+    from airflow.configuration import conf  # noqa: PLC0415 - loads Airflow
+
     folder = web_folder / "pipelines"
     pipeline_dags(folder, [str(BROKEN)], more="snapshot: {split_row: 5}\n")
     pipeline_dags(folder, [str(HOURLY)], mode="bounded", more="freshness: {target: 1h}\n")
     pipeline_dags(folder, [str(BUSY), str(QUIET)])
     port = free_port()
     url = f"http://127.0.0.1:{port}/af"
+    key = conf.get("core", "fernet_key")  # by which this process encrypts connections
     command = ["api-server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     log = web_folder / "api-server.log"
     with log.open("wb") as out:
         process = subprocess.Popen(
             [sys.executable, "-W", "ignore", "-m", "airflow", *command],
-            env={**os.environ, "AIRFLOW__API__BASE_URL": url},
+            env={**os.environ, "AIRFLOW__API__BASE_URL": url, "AIRFLOW__CORE__FERNET_KEY": key},
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
