@@ -119,6 +119,20 @@ def test_grants_are_those_of_the_accounts(page: Page, choices: Choices) -> None:
     )
 
 
+def test_an_account_without_any_right_is_told_the_grants_it_needs(
+    page: Page, choices: Choices, mysql_server: SqlServer
+) -> None:
+    with least_privileged(source_account(mysql_server)) as (account,):
+        for right in account.rights:
+            account.revoke(right)
+        choices.add("new_bare", account.dsn, "cdc_mysql")
+        answer = page.post("/api/new/tables", {"source": "new_bare"})
+    assert answer.status_code == 400, answer.text
+    remedy = answer.json()["error"]["remedy"]
+    assert f"GRANT SELECT ON `DATABASE`.* TO '{account.user}'@'%';" in remedy
+    assert "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.*" in remedy
+
+
 def test_a_mariadb_source_is_drafted_and_accepted(
     page: Page, choices: Choices, mariadb_server: SqlServer, mariadb_database: str
 ) -> None:

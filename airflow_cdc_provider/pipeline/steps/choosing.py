@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from airflow_cdc_provider.core.endpoint import Endpoint
 from airflow_cdc_provider.core.errors import NOTHING_CHANGED, RefusedError
 from airflow_cdc_provider.core.identifiers import TableId
+from airflow_cdc_provider.core.server_look import Part
 from airflow_cdc_provider.core.table_facts import TableKind
 from airflow_cdc_provider.pipeline.file.patterns import (
     Route,
@@ -20,7 +21,7 @@ from airflow_cdc_provider.pipeline.file.patterns import (
     sink_table,
 )
 from airflow_cdc_provider.pipeline.file.problems import WrongValueError
-from airflow_cdc_provider.systems.registry import open_source
+from airflow_cdc_provider.systems.registry import open_source, rights_at
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
@@ -97,13 +98,19 @@ def offered_tables(endpoint: Endpoint) -> SourceTables:
         if fact.table in schemas
     ]
     if not any(one.has_key for one in found):
-        raise RefusedError(
-            "the source's account sees no table with a primary key",
-            where=str(endpoint),
-            risk=NOTHING_CHANGED,
-            remedy="grant SELECT on the tables that are to be copied, or add primary keys",
-        )
+        raise _no_table(endpoint)
     return SourceTables(tuple(sorted(found, key=lambda one: (not one.has_key, one.table))), fold)
+
+
+def _no_table(endpoint: Endpoint) -> RefusedError:
+    statements = " ".join(rights_at(endpoint, Part.SOURCE, ["DATABASE"]))
+    return RefusedError(
+        "the source's account sees no table with a primary key",
+        where=str(endpoint),
+        risk=NOTHING_CHANGED,
+        remedy="as an administrator there, with the database's name in the place of DATABASE: "
+        f"{statements} Where tables have no primary key, add one",
+    )
 
 
 def choose(words: Sequence[str], offered: SourceTables) -> Choice:

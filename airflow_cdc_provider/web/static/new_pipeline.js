@@ -34,8 +34,10 @@ export function newPipelineForm(connections, taken) {
   const routes = routeFields(() => outdated());
   let choice = null;
   let lookedAt = "";
+  let turn = 0;
 
   function outdated() {
+    turn += 1; // what is on its way answers other answers
     outcome.replaceChildren();
     clash.hidden = !taken.includes(name.value);
     clash.textContent = `There is a pipeline ${name.value} already.`;
@@ -81,6 +83,8 @@ export function newPipelineForm(connections, taken) {
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     show.disabled = true;
+    const asked = turn;
+    const isLate = () => asked !== turn;
     replace(outcome, h("p", { class: "quiet", role: "status" }, "Asking the source…"));
     try {
       const answers = {
@@ -94,8 +98,10 @@ export function newPipelineForm(connections, taken) {
         verify: verify.value,
       };
       const made = await post("api/new/file", answers);
+      if (isLate()) return;
       replace(outcome, result(answers, made));
     } catch (error) {
+      if (isLate()) return;
       replace(outcome, told(error));
     }
     show.disabled = false;

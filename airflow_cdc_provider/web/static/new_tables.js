@@ -65,7 +65,7 @@ export function tableChoice(tables, changed) {
     const none = shown.length ? null : h("p", { class: "quiet" }, "No table has this in its name.");
     replace(list, shown, more, none);
     const chosen = tables.filter((table) => !table.left_out && (whole.has(table.database) || ticked.has(table.table)));
-    sum.textContent = ` ${count(chosen.length)} of ${plural(tables.length, "table")}${typed().length ? ", and patterns" : ""}`;
+    sum.textContent = ` ${count(chosen.length)} of ${count(tables.length)} chosen${typed().length ? ", and patterns" : ""}`;
   }
 
   search.addEventListener("input", draw);
