@@ -119,6 +119,42 @@ def test_single_tables_patterns_and_routes_are_written_as_they_were_chosen(
     assert model.sink.route == {f"{choices.database}.orders": f"{choices.target}.renamed"}
 
 
+def test_without_a_clipboard_the_file_is_copied_as_well(
+    tab: Tab, served: Served, choices: Choices
+) -> None:
+    """By plain HTTP browsers lend no clipboard to a page."""
+    tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    other = tab.context.new_page()
+    other.goto(f"{served.url}/cdc/page")
+    tab.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    tab.bring_to_front()
+    tab.goto(f"{served.url}/cdc/page")
+    dialog = form_of(tab)
+    filled(dialog, choices)
+    dialog.get_by_role("button", name="Show the file").click()
+    file = shown(dialog, "The file")
+    text = file.locator("pre").inner_text()
+    file.get_by_role("button", name="Copy").click()
+    file.get_by_text("Copied").wait_for()
+    other.bring_to_front()
+    assert other.evaluate("navigator.clipboard.readText()").strip() == text.strip()
+
+
+def test_a_dsn_in_the_place_of_a_connections_id_is_not_sent(tab: Tab, served: Served) -> None:
+    sent: list[str] = []
+    tab.on("request", lambda request: sent.append(f"{request.url} {request.post_data or ''}"))
+    tab.goto(f"{served.url}/cdc/page")
+    dialog = form_of(tab)
+    field = dialog.get_by_label("Airflow connection").first
+    field.fill("mysql://u:Xq7vKz@host/")
+    dialog.get_by_role("button", name="Look at its tables").click()
+    assert field.evaluate("field => field.validity.patternMismatch")
+    field.fill("no_such/connection")
+    dialog.get_by_role("button", name="Look at its tables").click()
+    dialog.get_by_text("there is no connection").wait_for()
+    assert not any("Xq7vKz" in each for each in sent)
+
+
 def test_what_speaks_against_it_is_shown_with_its_fix(
     tab: Tab, served: Served, choices: Choices, mysql_sink: SqlServer
 ) -> None:

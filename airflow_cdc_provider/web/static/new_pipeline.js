@@ -11,6 +11,8 @@ const MODES = [
   ["continuous", "continuous: the stream goes on and on"],
   ["bounded", "bounded: each run catches up and ends"],
 ];
+/** Ids are in Airflow's audit log; a DSN, which has a password, is not sent. */
+const NO_DSN = "(?:(?!:\\/\\/).)+";
 const VERIFY = [
   ["after_snapshot", "after a snapshot: tables that were read anew"],
   ["always", "always: all tables in each run"],
@@ -49,6 +51,7 @@ export function newPipelineForm(connections, taken) {
   }
 
   look.addEventListener("click", async () => {
+    if (!source.input.reportValidity()) return;
     const asked = source.input.value.trim();
     look.disabled = true;
     looked.replaceChildren(h("p", { class: "quiet" }, "Asking the source…"));
@@ -117,7 +120,7 @@ function connection(kind, connections, more) {
   const id = `connections-of-${kind}`;
   const offered = connections.filter((each) => each.parts.includes(kind));
   const list = h("datalist", { id }, offered.map((each) => h("option", { value: each.conn_id }, each.conn_type)));
-  const input = h("input", { type: "text", list: id, autocomplete: "off", ...more });
+  const input = h("input", { type: "text", list: id, autocomplete: "off", pattern: NO_DSN, title: "a connection’s id, never a DSN", ...more });
   const text = kind === "state" ? "Connection of the state store" : "Airflow connection";
   return { input, label: h("label", {}, text, input, list) };
 }
