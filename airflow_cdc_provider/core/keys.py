@@ -8,6 +8,7 @@ all (law 5).
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
@@ -83,5 +84,13 @@ class KeyRange:
 
 
 def shown_key(key: Key) -> str:
-    """Write a key for people."""
-    return "/".join(part.hex() if isinstance(part, bytes) else str(part) for part in key)
+    """Write a key for people: bytes as hex, a text in quotes where it would not be seen as it is."""
+    return "/".join(map(_shown_part, key))
+
+
+def _shown_part(part: KeyPart) -> str:
+    if isinstance(part, bytes):
+        return part.hex()
+    text = str(part)
+    is_plain = text.isprintable() and text.strip() == text != "" and not set(text) & set("/,\"'")
+    return text if is_plain else json.dumps(text, ensure_ascii=not text.isprintable())
