@@ -63,13 +63,13 @@ def planned(store: SqlStateStore, *tables: TableId) -> int:
 
 
 def watched(
-    state_dsn: str, capfd: pytest.CaptureFixture[str], **changes: Any
+    state_dsn: str, capfd: pytest.CaptureFixture[str], *, for_s: float = 0.6, **changes: Any
 ) -> tuple[CdcStreamTrigger, list[str]]:
-    """Watch a stream for a moment; return what is told of it, each line from its level on."""
+    """Watch a stream for a while; return what is told of it, each line from its level on."""
     capfd.readouterr()
     watching = trigger(state_dsn, **changes)
     with pytest.raises(TimeoutError):
-        event_of(watching, timeout_s=0.6)
+        event_of(watching, timeout_s=for_s)
     lines = re.findall(r"(\[\w+ *\] .*?) *\[airflow_cdc_provider", capfd.readouterr().out)
     return watching, lines
 
@@ -258,7 +258,7 @@ def test_a_table_that_stops_is_told_of_once_with_the_way_back_and_counted_in_eac
     # a table that begins again stands still no more than those that flow
     store.mark_table(SHOP, generation, CUSTOMERS, TablePhase.CHANGED)
     monkeypatch.setattr("airflow_cdc_provider.triggers.stream._TELL_EVERY_US", 50_000)
-    watching, lines = watched(state_dsn, capfd)
+    watching, lines = watched(state_dsn, capfd, for_s=5.0)
     assert lines[:4] == [
         "[warning  ] shop.orders stands still while the other tables flow on: "
         f"{error.code} it is full",
