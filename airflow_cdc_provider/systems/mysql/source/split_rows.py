@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class TextRows:
-    """Rows to which no change of the log had to be applied, so their bytes still hold."""
+    """The rows of a split as the server sent them, with no change of the log applied."""
 
     chunks: tuple[TextChunk, ...]
     decoder: TextDecoder
@@ -37,7 +37,7 @@ class TextRows:
             yield self.decoder.to_arrow(chunk)
 
     def drained(self) -> Iterator[pa.RecordBatch]:
-        """Decode the rows and let go of each chunk on the way; there are none afterwards."""
+        """Yield the rows decoded, and release each chunk of bytes; no rows are left afterwards."""
         left = list(reversed(self.chunks))
         self.chunks = ()
         while left:
