@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"\d+\.\d+(?:[eE][+-]?\d+)?")
 
 
 class TokenKind(StrEnum):
-    """What a token is."""
+    """The kind of an SQL token."""
 
     WORD = "word"
     """An unquoted word: a keyword, a name or a number."""
@@ -41,7 +41,7 @@ class TokenKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token and where it stands in the statement."""
+    """One token of SQL text, and its place in the statement."""
 
     kind: TokenKind
     text: str
@@ -63,7 +63,7 @@ class Token:
 
 
 def has_executable_comment(statement: str) -> bool:
-    """Tell whether something stands in the statement that only some servers execute.
+    """Tell whether a statement has a comment that only some servers execute.
 
     What names a version before 5.7 is executed by all: MariaDB leaves out what is of 5.7 and later.
     """
@@ -72,7 +72,7 @@ def has_executable_comment(statement: str) -> bool:
 
 
 def has_wide_space(statement: str) -> bool:
-    """Tell whether a blank stands in the statement that only some sessions take for one."""
+    """Tell whether a statement has a blank beyond ASCII, which only some sessions take for one."""
     return _BEYOND_ASCII.search(statement) is not None
 
 
@@ -84,7 +84,7 @@ def tokens(
     executes: bool = True,
     wide_spaces: bool = False,
 ) -> Iterator[Token]:
-    """Yield the statement's tokens; an unfinished string or comment reaches to its end."""
+    """Yield the tokens of SQL text as MySQL or MariaDB reads it."""
     position, open_comments = 0, 0
     blanks = (_WIDE_SPACE, _WIDE_LINE_COMMENT) if wide_spaces else (_SPACE, _LINE_COMMENT)
     while position < len(statement):
@@ -108,7 +108,7 @@ def tokens(
 def _skipped(
     statement: str, position: int, blanks: Sequence[re.Pattern[str]], *, executes: bool
 ) -> int:
-    """Return where white space or a comment that begins here ends; `position` for neither."""
+    """Return the place behind white space or a comment at `position`; `position` for neither."""
     for pattern in (*blanks, _EXECUTABLE) if executes else blanks:
         match = pattern.match(statement, position)
         if match:
@@ -120,6 +120,7 @@ def _skipped(
 
 
 def _token(statement: str, position: int, *, ansi_quotes: bool, backslash_escapes: bool) -> Token:
+    """Return the token that begins at `position`."""
     first = statement[position]
     if first in "`'\"":
         quoted_name = first == "`" or (first == '"' and ansi_quotes)
