@@ -44,7 +44,7 @@ _WITH_QUERIES = replace(ABILITIES, facts=(*ABILITIES.facts, "query"))
 
 @dataclass(frozen=True, slots=True)
 class ChangelogSink:
-    """One pipeline's change log under one generation."""
+    """A sink that is a folder of change log files, for one pipeline and generation."""
 
     folder: Folder
     owner: Owner
@@ -81,6 +81,7 @@ class ChangelogSink:
         return ChangelogLedger(self._root, self.owner, types=NATIVE if is_native else "")
 
     def open_targets(self) -> ChangelogTargets:
+        """Open the claims of the pipeline on the folder's tables."""
         return ChangelogTargets(self._root, self.owner)
 
     def open_tables(self) -> ChangelogTables:
@@ -111,6 +112,7 @@ class ChangelogSink:
     def open_stopped(
         self, table: TableId, _columns: Mapping[TableId, pa.Schema], /
     ) -> ChangelogChangeSink:
+        """Refuse: a change log's tables cannot be stopped singly."""
         raise RefusedError(
             f"a change log's tables flow together, and {table} would be brought further alone",
             where=str(self.folder),
@@ -124,10 +126,12 @@ class ChangelogSink:
 
     @property
     def _form(self) -> Format:
+        """Return the format of the files."""
         return Format(self.folder.form)
 
     @property
     def _origin(self) -> Origin:
+        """Return what an envelope says of its writer: connector, pipeline and version."""
         flavours = {plan.schema.flavour for plan in self.plans}
         connector = max(flavours, default="") or FIRST
         return Origin(connector, str(self.owner.pipeline), airflow_cdc_provider.__version__)
