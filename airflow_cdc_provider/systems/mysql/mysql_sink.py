@@ -51,7 +51,7 @@ ABILITIES = SinkAbilities(
 
 @dataclass(frozen=True, slots=True)
 class MySqlSink:
-    """One pipeline's sink under one generation."""
+    """A sink that is a MySQL or MariaDB server, for one pipeline and generation."""
 
     endpoint: Endpoint
     owner: Owner
@@ -122,6 +122,7 @@ class MySqlSink:
         slots: int = 1,
         stopped: TableId | None = None,
     ) -> MySqlChangeSink:
+        """Open the sink of changes, for the stream or for one stopped table."""
         from airflow_cdc_provider.engine.stream.selection import CapturedTables  # noqa: PLC0415
         from airflow_cdc_provider.systems.mysql.sink.change_sink import (  # noqa: PLC0415
             MySqlChangeSink,
@@ -140,5 +141,6 @@ class MySqlSink:
         return ZeroDates(self.settings.zero_dates)
 
     def _session(self, purpose: str, *, scripts: bool = False) -> SinkSession:
+        """Open a session on the sink for a purpose."""
         files = self.settings.local_files
         return SinkSession.open(self.endpoint, purpose=purpose, local_files=files, scripts=scripts)

@@ -72,7 +72,7 @@ _BATCH_LOG_BYTES = 32 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class MySqlCatalogue:
-    """The tables of one server, over one connection."""
+    """The tables of one MySQL or MariaDB server, over one connection."""
 
     connection: ServerConnection
     capabilities: Capabilities
@@ -99,7 +99,7 @@ class MySqlCatalogue:
 
 @dataclass(frozen=True, slots=True)
 class MySqlSource:
-    """A source that speaks MySQL's protocol."""
+    """A source that is a MySQL or MariaDB server."""
 
     endpoint: Endpoint
 
@@ -144,7 +144,7 @@ class MySqlSource:
             return shared_history(connection, capabilities, own(read), list(map(own, others)))
 
     def connections_a_reader(self, *, backfill: bool) -> int:
-        """Return one, or two with the log; where L equals H there is nothing to replay."""
+        """Return how many connections a snapshot reader needs: one, or two if it reads the log."""
         if not backfill:
             return 1
         with closing(connect(self.endpoint, purpose="snapshot")) as connection:
@@ -265,4 +265,5 @@ class MySqlSource:
 
 
 def _positions(read: LogPosition, held: Sequence[AppliedThrough]) -> list[MySqlPosition]:
+    """Return the position that was read, and those held in the sink, as MySQL's."""
     return [own(read), *(own(each.position) for each in held)]
