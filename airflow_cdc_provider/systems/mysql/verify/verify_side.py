@@ -56,7 +56,7 @@ class MySqlTableSide:
         return Sum(int(rows), int(number), int(size or 0))
 
     def count(self, keys: KeyRange, chosen: Chosen | None = None, *, most: int) -> int:
-        """Return the number of rows in a range of keys, or of those chosen in it, at most `most`."""
+        """Return the number of rows in a range of keys, or of the chosen ones, at most `most`."""
         rows = self._rows(range_predicate(self.key, keys))
         if chosen is not None:
             inside = f"{range_predicate(self.key, keys)} AND {chosen_predicate(chosen)}"
