@@ -62,7 +62,7 @@ class _Pending:
 
     @property
     def changes(self) -> int:
-        """Return how many row changes it has."""
+        """Return the number of row changes that are not committed yet."""
         return sum(counts.total for counts in self.changes_of.values())
 
     def seal(self) -> None:

@@ -214,7 +214,7 @@ def _texts(offsets: IntArray, data: ByteArray, like: pa.Array) -> pa.Array:
 
 
 def _surrounded(texts: pa.Array, before: bytes, behind: bytes) -> pa.Array:
-    """Return texts with constant text before and behind each."""
+    """Return texts with constant text before and after each."""
     return pc.binary_join_element_wise(
         binary_scalar(before, _TEXT), texts, binary_scalar(behind, _TEXT), binary_scalar(b"", _TEXT)
     )

@@ -106,6 +106,7 @@ class Manifest:
     # --- files --------------------------------------------------------------------------------
 
     def _version_path(self, version: int) -> Path:
+        """Return the path of the manifest's file with this version."""
         return self._folder / f"manifest-{version:08d}.json"
 
     def _read(self, path: Path) -> Record | None:

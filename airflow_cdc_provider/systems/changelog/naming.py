@@ -9,7 +9,7 @@ from airflow_cdc_provider.systems.changelog.layout import table_folder
 
 
 def namespace(place: Folder) -> str:  # noqa: ARG001 - as every system is asked
-    """Return what names a file system that has no server."""
+    """Return `file`, OpenLineage's namespace for files without a server."""
     return "file"
 
 

@@ -44,7 +44,7 @@ def folder_look(root: Path, plans: Sequence[TablePlan]) -> Iterator[Finding]:
 
 
 def _folder(root: Path) -> Iterator[Finding]:
-    """Yield a finding if the folder cannot link a name once, as every commit does; it is tried."""
+    """Yield a finding if a trial shows that the folder cannot link a name only once."""
     there = next(each for each in (root / MANIFEST, root, *root.parents) if each.is_dir())
     tried = [there / f".tried-{secrets.token_hex(8)}" for _ in range(3)]
     try:

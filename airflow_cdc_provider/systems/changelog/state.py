@@ -171,7 +171,7 @@ class LogState:
         return tuple(sorted(names | set(self.changes)))
 
     def to_json(self) -> Record:
-        """Write the state down."""
+        """Return the state as JSON, for a checkpoint."""
         return {
             "version": self.version,
             "pipeline": self.pipeline,
@@ -199,7 +199,7 @@ class LogState:
 
     @classmethod
     def from_json(cls, form: Record) -> LogState:
-        """Read what `to_json` wrote."""
+        """Read a state from the JSON of a checkpoint."""
         published = [_published_from(each) for each in form["splits"]]
         return cls(
             version=form["version"],

@@ -200,7 +200,7 @@ def _are_harmless_options(clause: Sequence[Token]) -> bool:
 
 
 def _takes_option(rest: StatementTokens) -> bool:
-    """Move behind one table option; False if the option is not harmless."""
+    """Move past one table option; False if the option is not harmless."""
     if rest.take_word("DEFAULT") and not rest.is_at("CHARACTER", "CHARSET", "COLLATE"):
         return False
     if rest.take_word("CHARACTER"):

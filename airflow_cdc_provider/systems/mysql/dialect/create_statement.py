@@ -72,7 +72,7 @@ class ParsedColumn:
     attributes: tuple[Attribute, ...]
 
     def has(self, kind: AttributeKind) -> bool:
-        """Tell whether the column has such an attribute."""
+        """Tell whether the column has an attribute of this kind."""
         return any(attribute.kind is kind for attribute in self.attributes)
 
 
@@ -190,7 +190,7 @@ class _Cursor:
         return at < len(self.parts) and self.parts[at].is_word(*words)
 
     def group(self) -> None:
-        """Move behind a group in parentheses, if one opens here."""
+        """Move past a group in parentheses, if one opens here."""
         if self.ended or not self.parts[self.at].is_mark("("):
             return
         depth = 0
@@ -249,7 +249,7 @@ _NOW = {"CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"}
 
 
 def _attribute(cursor: _Cursor) -> AttributeKind:
-    """Move behind one attribute of a column, and return its kind."""
+    """Move past one attribute of a column, and return its kind."""
     word = cursor.parts[cursor.at].text.upper()
     if not cursor.peek(word):
         raise not_understood(cursor.since(0) or cursor.parts[cursor.at].text)
@@ -275,7 +275,7 @@ def _attribute(cursor: _Cursor) -> AttributeKind:
 
 
 def _default(cursor: _Cursor) -> AttributeKind:
-    """Move behind a DEFAULT, and return the kind of default."""
+    """Move past a DEFAULT, and return the kind of default."""
     cursor.at += 1
     if cursor.ended:
         raise not_understood("DEFAULT")
@@ -302,7 +302,7 @@ def _default(cursor: _Cursor) -> AttributeKind:
 
 
 def _generated(cursor: _Cursor) -> AttributeKind:
-    """Move behind a generated column's expression, and return its kind."""
+    """Move past a generated column's expression, and return its kind."""
     while not cursor.ended and not cursor.peek("AS"):
         cursor.at += 1
     cursor.at += 1

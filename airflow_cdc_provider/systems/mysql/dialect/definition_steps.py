@@ -90,7 +90,7 @@ class _Course:
         self._arrive()
 
     def _arrive(self) -> None:
-        """Match the columns behind all statements with those of the new definition."""
+        """Match the columns after all statements with those of the new definition."""
         if _folded(line.name for line in self.lines) != _folded(c.name for c in self.new.columns):
             raise _UntoldError
         for line, column in zip(self.lines, self.new.columns, strict=True):
@@ -98,7 +98,7 @@ class _Course:
         self.first = [(line, _written(line, name)) for line, name in self.first]
 
     def behind_first(self) -> TableSchema:
-        """Return the definition behind the first statement."""
+        """Return the definition after the first statement."""
         old, new = self.old, self.new
         was = {line.old.name.casefold(): name for line, name in self.first if line.old}
         will = {line.new.name.casefold(): name for line, name in self.first if line.new}
@@ -131,7 +131,7 @@ class _Course:
         )
 
     def _columns(self, was: Names, will: Names) -> Iterator[tuple[Column, str]]:
-        """Yield the columns behind the first statement, with the text of their definitions."""
+        """Yield the columns after the first statement, with the text of their definitions."""
         texts_before, texts_now = _column_texts(self.old, was), _column_texts(self.new, will)
         for line, name in self.first:
             if line.touched - {0}:  # it is what it was, until a later statement
@@ -164,7 +164,7 @@ def _written(line: _Line, name: str) -> str:
 
 
 def _stepped(lines: Sequence[_Line], steps: Sequence[ColumnStep], at: int) -> list[_Line]:
-    """Return the columns behind a statement, in the server's order.
+    """Return the columns after a statement, in the server's order.
 
     A statement's steps name columns as they were before it, but AFTER as they are behind it: what
     has a place of its own is put there last, one step after another.
@@ -197,7 +197,7 @@ def _stepped(lines: Sequence[_Line], steps: Sequence[ColumnStep], at: int) -> li
 
 
 def _place(lines: Sequence[_Line], after: str | None) -> int:
-    """Return the index at which a column goes: behind `after`, first if empty, last if None."""
+    """Return the index at which a column goes: after `after`, first if empty, last if None."""
     if after is None:
         return len(lines)
     if not after:
@@ -214,14 +214,14 @@ def _folded(names: Iterator[str]) -> list[str]:
 
 
 def _named(columns: Sequence[str], names: Names) -> tuple[str, ...]:
-    """Return the names of columns behind the first statement."""
+    """Return the names of columns after the first statement."""
     if any(name.casefold() not in names for name in columns):
         raise _UntoldError
     return tuple(names[name.casefold()] for name in columns)
 
 
 def _unique_keys(schema: TableSchema, names: Names) -> tuple[UniqueKey, ...]:
-    """Return a table's unique keys with column names behind the first statement."""
+    """Return a table's unique keys with column names after the first statement."""
     return tuple(UniqueKey(key.name, _named(key.columns, names)) for key in schema.unique_keys)
 
 

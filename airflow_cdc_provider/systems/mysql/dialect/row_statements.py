@@ -45,7 +45,7 @@ class RowStatement:
 
 
 def row_statement(verb: str, reading: StatementTokens) -> RowStatement:
-    """Parse a row change behind its first word, which is `verb` in upper case."""
+    """Parse a row change after its first word, which is `verb` in upper case."""
     while reading.take_word(*_MODIFIERS):
         pass
     if verb in {"INSERT", "REPLACE"}:
@@ -79,7 +79,7 @@ def _before(reading: StatementTokens, *words: str) -> TableId | None:
 
 
 def _calls(reading: StatementTokens) -> Iterator[str]:
-    """Yield the functions that a row change may call, behind its written table."""
+    """Yield the functions that a row change may call, after its written table."""
     tokens = reading.tokens
     for at in range(reading.position, len(tokens) - 1):
         token, before = tokens[at], tokens[at - 1]
@@ -149,7 +149,7 @@ def _ends_list(tokens: Sequence[Token], at: int) -> bool:
 
 
 def _skip_inside(reading: StatementTokens) -> None:
-    """Move to the parenthesis that closes the one before."""
+    """Move to the parenthesis that closes the one just opened."""
     depth = 0
     while (token := reading.current) is not None:
         depth += token.is_mark("(") - token.is_mark(")")

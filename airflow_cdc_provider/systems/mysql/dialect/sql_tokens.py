@@ -49,16 +49,16 @@ class Token:
     end: int
 
     def is_word(self, *words: str) -> bool:
-        """Tell whether this is one of these keywords."""
+        """Tell whether the token is one of these keywords."""
         return self.kind is TokenKind.WORD and self.text.upper() in words
 
     def is_mark(self, mark: str) -> bool:
-        """Tell whether this is that punctuation."""
+        """Tell whether the token is this punctuation mark."""
         return self.kind is TokenKind.MARK and self.text == mark
 
     @property
     def is_name(self) -> bool:
-        """Tell whether this can name something."""
+        """Tell whether the token can be a name: a word, or a quoted name."""
         return self.kind in {TokenKind.WORD, TokenKind.NAME}
 
 
@@ -108,7 +108,7 @@ def tokens(
 def _skipped(
     statement: str, position: int, blanks: Sequence[re.Pattern[str]], *, executes: bool
 ) -> int:
-    """Return the place behind white space or a comment at `position`; `position` for neither."""
+    """Return the place after white space or a comment at `position`; `position` for neither."""
     for pattern in (*blanks, _EXECUTABLE) if executes else blanks:
         match = pattern.match(statement, position)
         if match:
@@ -135,7 +135,7 @@ def _token(statement: str, position: int, *, ansi_quotes: bool, backslash_escape
 
 
 def _closing(statement: str, position: int, *, escapes: bool) -> int:
-    """Return the place behind the quote that closes the one at `position`."""
+    """Return the place after the quote that closes the one at `position`."""
     quote, at = statement[position], position + 1
     while at < len(statement):
         if escapes and statement[at] == "\\":

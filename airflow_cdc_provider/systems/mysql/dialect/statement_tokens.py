@@ -48,7 +48,7 @@ class StatementTokens:
         return self.next_word()
 
     def is_at(self, *words: str) -> bool:
-        """Tell whether the next token is one of these words."""
+        """Tell whether the next token is one of these words, without taking it."""
         token = self.current
         return token is not None and token.is_word(*words)
 
@@ -78,7 +78,7 @@ class StatementTokens:
         return False
 
     def noun(self) -> str:
-        """Move behind the noun of CREATE, ALTER or DROP (TABLE, INDEX, VIEW), and return it."""
+        """Move past the noun of CREATE, ALTER or DROP (TABLE, INDEX, VIEW), and return it."""
         while (token := self.current) is not None:
             self.position += 1
             if token.is_word("DEFINER"):
@@ -90,7 +90,7 @@ class StatementTokens:
         return ""
 
     def _skip_account(self) -> None:
-        """Move behind the account of a DEFINER clause."""
+        """Move past the account of a DEFINER clause."""
         if not self.take_mark("="):
             return  # SQL SECURITY DEFINER
         self.position += 1
@@ -98,14 +98,14 @@ class StatementTokens:
             self.position += 1
 
     def skip_existence(self) -> bool:
-        """Move behind IF EXISTS or IF NOT EXISTS; True for the latter."""
+        """Move past IF EXISTS or IF NOT EXISTS; True for the latter."""
         if not self.take_word("IF"):
             return False
         is_not = self.take_word("NOT")
         return self.take_word("EXISTS") and is_not
 
     def name(self) -> str:
-        """Take a name; empty if the next token is none."""
+        """Take a name; empty if the next token is no name."""
         token = self.current
         if token is None or not token.is_name:
             return ""
@@ -166,7 +166,7 @@ class StatementTokens:
 
 
 def _goes_on(clause: Sequence[Token], part: Sequence[Token]) -> bool:
-    """Tell whether a part behind a comma continues the clause before, as one more name."""
+    """Tell whether a part after a comma continues the clause before, as one more name."""
     if len(clause) < 2 or not part[0].is_name:
         return False
     if clause[0].is_word("ORDER") and clause[1].is_word("BY"):

@@ -401,7 +401,7 @@ def _is_functional(key: ParsedKey) -> bool:
 
 
 def _name_parts(parts: tuple[Token, ...], at: int) -> tuple[list[str], int]:
-    """Return the parts of a qualified name at `at`, and the place behind it."""
+    """Return the parts of a qualified name at `at`, and the place after it."""
     names = [parts[at].text]
     at += 1
     while at + 1 < len(parts) and parts[at].is_mark("."):

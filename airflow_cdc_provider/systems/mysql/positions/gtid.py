@@ -51,6 +51,7 @@ class Gtid:
 
     @classmethod
     def parse(cls, text: str) -> Gtid:
+        """Parse 'uuid:number' or 'uuid:tag:number'."""
         parts = text.strip().lower().split(":")
         if len(parts) not in (2, 3) or not parts[-1].isdigit():
             raise ValueError(f"expected 'uuid:number' or 'uuid:tag:number', got {text!r}")
@@ -223,6 +224,7 @@ class MariaDbGtid:
 
     @classmethod
     def parse(cls, text: str) -> MariaDbGtid:
+        """Parse 'domain-server-sequence'."""
         parts = text.strip().split("-")
         if len(parts) != 3 or not all(part.isdigit() for part in parts):
             raise ValueError(f"expected 'domain-server-sequence', got {text!r}")
@@ -243,6 +245,7 @@ class MariaDbGtidPosition:
 
     @classmethod
     def parse(cls, text: str) -> Self:
+        """Parse a list of MariaDB GTIDs, one for each domain."""
         gtids = [MariaDbGtid.parse(part) for part in text.split(",") if part.strip()]
         if len({gtid.domain for gtid in gtids}) != len(gtids):
             raise ValueError(f"a GTID position names each domain once, got {text!r}")

@@ -63,6 +63,7 @@ class BinlogPosition:
 
     @property
     def file(self) -> str:
+        """Return the log file's name, such as `binlog.000009`."""
         return f"{self.base}.{self.file_number:06d}"
 
     def at(self, offset: int) -> BinlogPosition:
@@ -89,18 +90,22 @@ class MySqlPoint:
 
     @property
     def name(self) -> str:
+        """Return the transaction's GTID, or else its file and offset, as text."""
         return str(self.gtid or f"file={self.start.file},pos={self.start.offset}")
 
     @property
     def sort_text(self) -> str:
+        """Return the transaction's place in the log as text that sorts."""
         return f"{self.start.file_number:06d}-{self.start.offset:010d}"
 
     @property
     def where(self) -> str:
+        """Return the transaction's place in the log and its GTID, for an error message."""
         named = f"transaction {self.gtid}" if self.gtid else "a transaction without GTID"
         return f"log at {self.start}, {named}"
 
     def is_called(self, text: str) -> bool:
+        """Tell whether a text is the transaction's name or its place in the log."""
         return text.strip() in {self.name, str(self.start)}
 
 
@@ -123,12 +128,12 @@ class Imprint:
     beginning is known."""
 
     def to_json(self) -> list[Any]:
-        """Write it."""
+        """Return the imprint as JSON."""
         return [str(self.end), self.start, self.created, self.digest]
 
     @classmethod
     def from_json(cls, form: Any) -> Imprint:
-        """Read what `to_json` wrote."""
+        """Read an imprint from JSON."""
         end, start, created, digest = form
         return cls(BinlogPosition.parse(end), start, created, digest)
 
@@ -155,6 +160,7 @@ class MySqlPosition:
 
     @property
     def server(self) -> str:
+        """Return the uuid of the server whose log the position is in."""
         return self.server_uuid
 
     @property
@@ -195,7 +201,7 @@ class MySqlPosition:
         raise _incomparable(str(self), str(other))
 
     def reaches(self, end: LogPosition) -> bool:
-        """Tell whether this position is at or behind `end` in one log; False where that is unknown.
+        """Tell whether this position is at or past `end` in one log; False where that is unknown.
 
         Only places in one server's log are compared: an end that was asked of another server may
         never come in this one's.
@@ -269,7 +275,7 @@ class MySqlPosition:
         raise _incomparable(str(self), str(other))
 
     def after(self, point: MySqlPoint) -> MySqlPosition:
-        """Return the position just behind a transaction that follows this position."""
+        """Return the position just after a transaction that follows this position."""
         gtids = self.gtids
         if isinstance(gtids, GtidSet) and isinstance(point.gtid, Gtid):  # noqa: SIM114 - as above
             gtids = gtids.add(point.gtid)
@@ -311,7 +317,7 @@ class MySqlPosition:
 
     @classmethod
     def from_json(cls, form: Any) -> MySqlPosition:
-        """Read what `to_json` wrote."""
+        """Read a position from JSON."""
         gtids: Gtids | None = None
         if "gtids" in form:
             gtids = GtidSet.parse(form["gtids"])

@@ -166,6 +166,7 @@ def facts_of(points: Sequence[TransactionPoint]) -> Mapping[str, pa.Array]:
 
 
 def _ints(values: Sequence[int]) -> IntArray:
+    """Return 64-bit integers as an array."""
     return np.array(values, np.int64)
 
 

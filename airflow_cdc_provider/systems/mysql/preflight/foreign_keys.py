@@ -116,6 +116,6 @@ def _rule(key: ParsedKey, event: str) -> str:
 
 
 def _windows(parts: Sequence[Token]) -> Iterator[Sequence[Token]]:
-    """Yield each token with the three behind it."""
+    """Yield each token with up to three tokens that follow it."""
     for at in range(len(parts) - 2):
         yield parts[at : at + 4]

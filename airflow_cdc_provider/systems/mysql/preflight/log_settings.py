@@ -137,7 +137,7 @@ def statement_findings(capabilities: Capabilities, subject: str) -> Iterator[Fin
 
 
 def set_statement(capabilities: Capabilities, name: str, value: str) -> str:
-    """Return the statement that sets a variable, lasting where the family can do that."""
+    """Return the statement that sets a variable, and persists it where the server can."""
     text = value if value.isdigit() else f"'{value}'"
     if capabilities.is_mariadb:
         return f"SET GLOBAL {name} = {text}; -- and {name} = {value} in the server's option file"

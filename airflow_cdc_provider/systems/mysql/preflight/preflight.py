@@ -237,7 +237,7 @@ def _readable(connection: ServerConnection, plan: TablePlan, grants: Grants) -> 
 def _tried(
     connection: ServerConnection, sql: str, schema: TableSchema
 ) -> Look[Sequence[Sequence[Any]]]:
-    """Try a query on a table; `SchemaMovedError` if the table has changed since it was planned."""
+    """Try a query on a table; `SchemaMovedError` if its definition has just changed."""
     try:
         return look(lambda: query(connection, sql))
     except CdcError as error:

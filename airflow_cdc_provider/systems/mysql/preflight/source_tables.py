@@ -44,7 +44,7 @@ def table_findings(
 
 
 def left_out_findings(facts: Iterable[TableFacts]) -> Iterator[Finding]:
-    """Yield findings for views and other relations that a pattern matches but are not copied."""
+    """Yield findings for views and the like that a pattern picks, but that are not copied."""
     for fact in facts:
         if fact.kind is TableKind.BASE:
             continue

@@ -223,15 +223,18 @@ class _Parts:
     json_texts: dict[TableId, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def add_columns(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Add rows of the catalogue's columns."""
         for database, table, *rest in rows:
             self.columns[TableId(database, table)].append(tuple(rest))
 
     def add_indexes(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Add rows of the catalogue's unique indexes."""
         for database, table, index, column, prefix in rows:
             part = (column, None if prefix is None else int(prefix))
             self.indexes[TableId(database, table)][index].append(part)
 
     def add_checks(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Add the columns that a JSON check makes JSON on MariaDB."""
         for database, table, clause in rows:
             match = _JSON_CHECK.fullmatch(clause)
             if match:
@@ -239,16 +242,20 @@ class _Parts:
                 self.json_texts[TableId(database, table)].add(name)
 
     def columns_of(self, table: TableId) -> tuple[Column, ...]:
+        """Return a table's columns, in table order."""
         return tuple(_column(row, self.json_texts[table]) for row in self.columns[table])
 
     def primary_key_of(self, table: TableId) -> tuple[str, ...]:
+        """Return the columns of a table's primary key, in index order."""
         return tuple(name or EXPRESSION for name, _ in self._index(table, "PRIMARY"))
 
     def prefixes_of(self, table: TableId) -> tuple[int, ...]:
+        """Return the prefix lengths of a table's primary key, empty if all columns are whole."""
         prefixes = tuple(prefix or 0 for _, prefix in self._index(table, "PRIMARY"))
         return prefixes if any(prefixes) else ()
 
     def unique_keys_of(self, table: TableId) -> tuple[UniqueKey, ...]:
+        """Return a table's secondary unique keys."""
         return tuple(
             UniqueKey(index, tuple(name or EXPRESSION for name, _ in parts))
             for index, parts in sorted(self._indexes(table).items())

@@ -112,7 +112,7 @@ def _row(payload: bytes, columns: int) -> tuple[str | None, ...]:
 
 
 def _packed(payload: bytes, at: int) -> tuple[int, int]:
-    """Parse a length-encoded number; return it and the offset behind it."""
+    """Parse a length-encoded number; return it and the offset after it."""
     first = payload[at]
     if first < _NULL:
         return first, at + 1

@@ -27,7 +27,7 @@ _Name = tuple[str, str, str]
 def execute_without(
     session: SinkSession, statement: str, plan: TablePlan, plans: Sequence[TablePlan]
 ) -> None:
-    """Run an ALTER that drops unique keys, and drop the foreign keys that need them if it must.
+    """Run an ALTER that drops unique keys; if refused, first drop foreign keys that need these.
 
     `plans` are the pipeline's tables, as far as they are known here.
     """
@@ -80,7 +80,7 @@ def _begins_one(columns: tuple[str, ...], keys: Collection[tuple[str, ...]]) -> 
 
 
 def _returning(session: SinkSession, plans: Sequence[TablePlan]) -> set[_Name]:
-    """Return the foreign keys that `finish` will add again to the sink's tables."""
+    """Return the foreign keys that `MySqlTableBuilder.finish` will add again."""
     flavour = "mariadb" if session.capabilities.is_mariadb else "mysql"
     routes = {plan.schema.table: plan.sink_table for plan in plans}
 

@@ -91,6 +91,7 @@ class TextStatement:
 
     @property
     def count(self) -> int:
+        """Return the number of rows in the statement."""
         return int(self.held.num_rows)
 
     @property
@@ -140,6 +141,7 @@ class _RowRange:
         return found[self.first : self.end]
 
     def rows(self) -> pa.RecordBatch:
+        """Return the rows of the range, decoded to Arrow."""
         return self.values.decoded().slice(self.first, self.count)
 
 
@@ -153,12 +155,15 @@ class _Execution:
 
     @property
     def count(self) -> int:
+        """Return the number of rows in the execution."""
         return sum(run.count for run in self.runs)
 
     def rows(self) -> pa.RecordBatch:
+        """Return the rows of the execution, decoded to Arrow."""
         return pa.concat_batches([run.rows() for run in self.runs])
 
     def send(self, session: SinkSession) -> None:
+        """Send the execution's NULLs, types and values."""
         columns = len(self.types) // 2
         if all(run.values.parameters.nulls is None for run in self.runs):
             nulls = bytes((self.count * columns + 7) // 8)
@@ -182,6 +187,7 @@ class _Filling:
     size: int = 0
 
     def add(self, run: _RowRange) -> None:
+        """Add a range of rows to those that wait for an execution."""
         self.runs.append(run)
         self.count += run.count
         self.size += len(run.body)

@@ -75,7 +75,7 @@ class _Joining:
 
 
 class MySqlJoinSink:
-    """Joins splits that were read again to the stream, over one session to the sink."""
+    """Joins re-read splits to the stream, over one session to the sink."""
 
     def __init__(
         self,

@@ -135,7 +135,7 @@ class MySqlLedger:
         create_ledger(session)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._session.close()
 
     # --- ownership ----------------------------------------------------------------------------

@@ -107,6 +107,7 @@ class SinkSession:
 
     @property
     def where(self) -> str:
+        """Return the server's host and port, for an error message."""
         return self._raw.where
 
     @property

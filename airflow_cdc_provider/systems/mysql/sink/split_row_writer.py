@@ -169,7 +169,7 @@ def _rewritten(
 
 
 def _behind(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield the batches' rows behind the first `rows` rows."""
+    """Yield the batches' rows after the first `rows` rows."""
     for batch in batches:
         if batch.num_rows <= rows:
             rows -= batch.num_rows

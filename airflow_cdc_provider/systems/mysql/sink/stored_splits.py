@@ -32,6 +32,7 @@ class _Cache:
         self._lock = threading.Lock()
 
     def get(self, digest: str) -> StreamSplit | None:
+        """Return the split with this digest, None if it is not cached."""
         with self._lock:
             return self._kept.get(digest)
 

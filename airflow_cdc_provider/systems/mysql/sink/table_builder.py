@@ -187,6 +187,7 @@ class MySqlTableBuilder:
 
     @property
     def _flavour(self) -> str:
+        """Return the sink's family, `mariadb` or `mysql`."""
         return "mariadb" if self._session.capabilities.is_mariadb else "mysql"
 
     def _existing(

@@ -133,7 +133,7 @@ class _Search:
                 self.open.touches = self._touches(frames, place)
 
     def _begin(self, gtid: AnyGtid | None) -> None:
-        """Begin a transaction: note whether we lack it, and which such ones precede one of ours."""
+        """Begin a transaction; one that we lack waits until one of ours follows it in the log."""
         if self._is_ours(gtid):
             self.still -= isinstance(self.ours, GtidSet) or gtid in self.ours.last.values()
             self.open = None
@@ -160,6 +160,7 @@ class _Search:
         return judged(readings, self._is_captured, _any_database)[1] in _TOUCHING
 
     def _is_captured(self, table: TableId) -> bool:
+        """Tell whether a table is captured, whatever the case of its name."""
         return str(table).casefold() in self.names
 
 

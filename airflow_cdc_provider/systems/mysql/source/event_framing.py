@@ -79,7 +79,7 @@ class EventFramer:
         return EventChunk(full, starts, ends)
 
     def _packets(self) -> tuple[IntArray, int]:
-        """Return the starts of the packets with whole events, and the place behind the last.
+        """Return the starts of the packets with whole events, and the place after the last.
 
         Each ends where the next begins, one of several parts too: they are moved together.
         """

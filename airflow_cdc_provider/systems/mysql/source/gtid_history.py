@@ -59,6 +59,7 @@ class _Server:
 
     @property
     def where(self) -> str:
+        """Return the server's host and port, for an error message."""
         return f"{self.connection.host}:{self.connection.port}"
 
 

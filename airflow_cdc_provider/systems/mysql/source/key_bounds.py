@@ -111,7 +111,7 @@ def _index_boundaries(
 def _key_on(
     connection: ServerConnection, table: TableId, columns: Sequence[str], keys: KeyRange, rows: int
 ) -> Key | None:
-    """Return the key `rows` rows behind the range's start, and greater than it; None if none is.
+    """Return the key `rows` rows after the range's start, and greater than it; None if none is.
 
     Where `columns` are not all of a key, many rows may share the start. Only the server can tell
     whether two texts are the same.

@@ -40,7 +40,7 @@ class MySqlLogEnd:
         return MySqlPosition(self.server_uuid, BinlogPosition.of(str(file), int(offset)))
 
     def seen(self) -> MySqlPosition:
-        """Return a position that is behind all that can be seen now.
+        """Return a position that is after all that can be seen now.
 
         By its GTIDs it is known on other servers, too, so a low watermark is taken where it is one.
         """
@@ -78,7 +78,7 @@ class MySqlLogEnd:
         return NextEnd(end, bound)
 
     def bytes_behind(self, start: LogPosition) -> int | None:
-        """Return how many bytes of log are behind `start`; None if `start` is not in the log."""
+        """Return how many bytes of log come after `start`; None if `start` is not in the log."""
         here, now = own(start), self.now()
         if here.binlog is None or now.binlog is None or here.server_uuid != now.server_uuid:
             return None

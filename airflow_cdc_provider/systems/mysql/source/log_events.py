@@ -77,6 +77,7 @@ class _Dialect:
         self._flavour = flavour
 
     def _get_dbms(self) -> str:
+        """Return the server's family, which mysql-replication asks for."""
         return self._flavour
 
 
@@ -96,7 +97,7 @@ def library_event(kind: type[Any], event: bytes, tables: dict[int, Any], flavour
 
 
 def told_events(raw: RawEvent, flavour: str, *, most: int, values: bool) -> Iterator[LoggedEvent]:
-    """Yield a raw event as described for people, and behind a compressed one its first events."""
+    """Yield the description of a raw event, and of the first events in a compressed one."""
     told = LoggedEvent(
         raw.start.file,
         raw.start.offset,

@@ -197,7 +197,7 @@ class KnownLog:
         self._compare_created()
 
     def _target(self, event: bytes) -> BinlogPosition:
-        """Return the target of a rotation; a bad one, before recognition, is another log."""
+        """Return the target of a rotation; before recognition, a bad target means another log."""
         try:
             return rotation_target(event)
         except IntegrityError as error:

@@ -37,7 +37,7 @@ def next_end(
     files: Sequence[LogFile] = (),
     batch_bytes: int = 1 << 62,
 ) -> MySqlPosition:
-    """Return the position at which the micro-batch from `start` ends; `start`: nothing to read.
+    """Return the position at which the micro-batch from `start` ends, `start` if it is empty.
 
     `now` is the end of the server's log. `bound` ends a bounded run. With `files` the batch holds
     no more whole files than `batch_bytes` allow, and at least the rest of its first one.
@@ -106,7 +106,7 @@ def _file_cut(
 
 
 def _next_file(files: Sequence[LogFile], file: LogFile, end: BinlogPosition) -> int:
-    """Return the number of the log file behind `file`, or of the end's file."""
+    """Return the number of the log file after `file`, or of the end's file."""
     later = (other.file_number for other in files if other.file_number > file.file_number)
     return min(later, default=end.file_number)
 

@@ -357,9 +357,11 @@ class _Statements:
         self.found: list[LoggedStatement] = []
 
     def of(self, statement: LoggedStatement, since: BinlogPosition) -> Reach:  # noqa: ARG002
+        """Return no tables: the statement is only collected."""
         return Reach()
 
     def heed(self, statement: LoggedStatement) -> None:
+        """Collect a statement of the log."""
         self.found.append(statement)
 
 

@@ -129,7 +129,7 @@ def purged_unread(connection: ServerConnection, ours: Gtids) -> str | None:
 
 
 def purged(missing: str) -> str:
-    """Return a text on purged transactions that were not read."""
+    """Return an error text that names purged transactions which were not read."""
     return f"the server has purged transactions we have not read: {missing}"
 
 

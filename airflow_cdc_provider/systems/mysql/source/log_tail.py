@@ -181,7 +181,7 @@ class _Between:
         return None
 
     def _end_of(self, batch: ChangeBatch) -> int:
-        """Return the index behind the last transaction that is within the upper bound."""
+        """Return the index after the last transaction that is within the upper bound."""
         whole = len(batch.transactions)
         if self._up_to is None:
             return whole

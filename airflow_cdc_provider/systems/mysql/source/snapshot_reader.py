@@ -286,6 +286,7 @@ class SnapshotReader:
         return reader
 
     def _schema_of(self, table: TableId) -> TableSchema | None:
+        """Return the planned definition of a captured table, None for another table."""
         return self._tables.get(table)
 
     def _checked_low(self, low: MySqlPosition) -> MySqlPosition:

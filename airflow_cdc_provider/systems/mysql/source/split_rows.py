@@ -22,17 +22,21 @@ class TextRows:
 
     @property
     def schema(self) -> pa.Schema:
+        """Return the Arrow schema of the rows."""
         return self.decoder.schema
 
     @property
     def rows(self) -> int:
+        """Return the number of rows."""
         return sum(chunk.rows for chunk in self.chunks)
 
     @property
     def bytes(self) -> int:
+        """Return the memory that the rows' bytes take."""
         return sum(chunk.bytes for chunk in self.chunks)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows decoded to Arrow."""
         for chunk in self.chunks:
             yield self.decoder.to_arrow(chunk)
 
@@ -44,7 +48,9 @@ class TextRows:
             yield self.decoder.to_arrow(left.pop())
 
     def native_chunks(self) -> tuple[TextChunk, ...] | None:
+        """Return the rows in the bytes that the server sent."""
         return self.chunks
 
     def batch_of(self, chunk: TextChunk) -> pa.RecordBatch:
+        """Return one chunk's rows decoded to Arrow."""
         return self.decoder.to_arrow(chunk)

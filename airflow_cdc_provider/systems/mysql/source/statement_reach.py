@@ -97,7 +97,10 @@ class StatementReach:
         captured: Collection[TableId],
         statements_since: Callable[[BinlogPosition], Iterable[LoggedStatement]],
     ) -> None:
-        """`statements_since` returns all statements of the log from a place to its end."""
+        """Prepare for captured tables.
+
+        `statements_since` yields the log's statements from a place on.
+        """
         self._endpoint = endpoint
         self._captured = captured
         self._names = {str(table).casefold() for table in captured}

@@ -108,6 +108,7 @@ class _SessionWatermarks:
         self._capabilities = capabilities
 
     def high(self, low: MySqlPosition) -> MySqlPosition:
+        """Take H: the end of the log, on the server that L was taken from."""
         end = log_end(self._connection, self._capabilities)
         uuid = query(self._connection, "SELECT @@global.server_uuid")[0][0]
         _check_uuid(self._connection, self._capabilities, str(uuid))
@@ -162,6 +163,7 @@ class GtidWatermarks(_SessionWatermarks):
     mode = WatermarkMode.GTID_EXECUTED
 
     def low(self) -> MySqlPosition:
+        """Take L: the server's executed GTIDs."""
         executed = GtidSet.parse(self._executed())
         return MySqlPosition(self._capabilities.server_uuid, None, executed)
 
@@ -172,6 +174,7 @@ class LogStatusWatermarks(_SessionWatermarks):
     mode = WatermarkMode.LOG_STATUS
 
     def low(self) -> MySqlPosition:
+        """Take L: the place in `performance_schema.log_status`; no XA transaction is prepared."""
         self._executed()
         _wait_for_no_prepared(self._connection)
         uuid, local = query(
@@ -193,6 +196,7 @@ class FileStartWatermarks(_SessionWatermarks):
     mode = WatermarkMode.LOG_FILE_START
 
     def low(self) -> MySqlPosition:
+        """Take L: the start of the current log file; no XA transaction is prepared."""
         self._executed()
         _wait_for_no_prepared(self._connection)
         end = log_end(self._connection, self._capabilities)
@@ -221,6 +225,7 @@ class SnapshotWatermarks:
         self._high: MySqlPosition | None = None
 
     def low(self) -> MySqlPosition:
+        """Take L: begin the snapshot's transaction, and return its position in the log."""
         connection = self._connection
         query(connection, "COMMIT")
         self._check_identity()
@@ -270,6 +275,7 @@ class SnapshotWatermarks:
         )
 
     def high(self, low: MySqlPosition) -> MySqlPosition:
+        """Take H: the snapshot's position, if its transaction is still open on the same server."""
         in_transaction = query(self._connection, "SELECT @@session.in_transaction")[0][0]
         if not int(in_transaction):
             raise IntegrityError(
@@ -282,6 +288,7 @@ class SnapshotWatermarks:
         return self._high or low
 
     def release(self) -> None:
+        """End the snapshot's transaction."""
         query(self._connection, "COMMIT")
 
     def _check_identity(self) -> None:

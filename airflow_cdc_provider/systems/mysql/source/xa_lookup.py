@@ -135,9 +135,9 @@ class WithoutRows:
     """A `PreparedBefore` that finds no rows, for readers that follow transactions only."""
 
     def find(self, name: XaName, before: BinlogPosition) -> Iterator[RowsPart] | None:  # noqa: ARG002
-        """Find no rows."""
+        """Return no rows."""
         return iter(())
 
     def between(self, start: BinlogPosition, end: BinlogPosition) -> Iterator[RowsPart]:  # noqa: ARG002
-        """Read no rows."""
+        """Return no rows."""
         return iter(())

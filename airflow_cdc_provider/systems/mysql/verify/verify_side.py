@@ -177,16 +177,19 @@ class MySqlVerifySide:
 
     @property
     def digest(self) -> str:
+        """Return the name of the hash that this side makes of a row."""
         return "SHA-256 of the text that servers of MySQL's protocol make of a row"
 
     def close(self) -> None:
         self.connection.close()
 
     def definition(self, table: TableId) -> TableSchema | None:
+        """Return a table's definition on this side, None if there is no such table."""
         found = read_schemas(self.connection, [table], with_statement=False, role=self.role)
         return found.get(table)
 
     def table(self, pair: TablePair) -> MySqlTableSide:
+        """Return this side's table of a pair, with the SQL expressions to compare it by."""
         left, right = row_texts(pair.source, pair.sink)
         own, text = (pair.source, left) if self.role is Role.SOURCE else (pair.sink, right)
         key = pair.source.primary_key

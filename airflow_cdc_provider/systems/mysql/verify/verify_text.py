@@ -231,4 +231,5 @@ def _is_blob(column: Column) -> bool:
 
 
 def _is_geometry(kind: str) -> bool:
+    """Tell whether a type's name is that of a geometry."""
     return kind in {"point", "linestring", "polygon"} or kind.startswith(("geom", "multi"))

@@ -37,7 +37,7 @@ _CHECK_EVERY = 8
 
 
 def plain_packets(buffer: bytearray, at: int, filled: int) -> tuple[IntArray, int]:
-    """Return the starts of whole plain packets from `at` on, and the offset behind the last.
+    """Return the starts of whole plain packets from `at` on, and the offset after the last.
 
     There lies nothing, or a packet that has not come whole, has a status, or goes on in the next.
     """
@@ -81,13 +81,14 @@ def joined_parts(buffer: bytearray, at: int, filled: int) -> tuple[int, int] | N
 
 
 def _as_array(found: list[int]) -> IntArray:
+    """Return offsets as an array."""
     return np.array(found, np.int64)
 
 
 def _singly(
     buffer: bytearray, at: int, filled: int, most: int = LARGEST_PACKET
 ) -> tuple[list[int], int]:
-    """Follow packets one by one, at most `most`; return their starts and the offset behind."""
+    """Follow packets one by one, at most `most`; return their starts and the offset after them."""
     found: list[int] = []
     add, head, last = found.append, PACKET_HEAD.unpack_from, filled - SHORTEST
     while at <= last and len(found) < most:
@@ -144,7 +145,7 @@ def _beginnings(buffer: bytearray, at: int, filled: int, stride: int) -> list[in
 
 
 def _stepped(words: npt.NDArray[np.uint32], begins: IntArray, limits: IntArray) -> IntArray:
-    """Step from packet to packet in all lanes at once, until each is behind its limit."""
+    """Step from packet to packet in all lanes at once, until each is past its limit."""
     offset, last = begins, len(words) - 1
     rows = [offset]
     most = int((limits - begins).max()) // _LEAST_PACKET + 2

@@ -45,7 +45,7 @@ _POINT = ord(".") ^ ord("0")
 
 
 def parsed_number(buffer: bytearray, located: Field, wanted: pa.DataType) -> pa.Array | None:
-    """Decode a column of integers or decimals; None if any text is not usual."""
+    """Decode a column of integers or decimals; None if any text has an unusual form."""
     decimal = bool(pa.types.is_decimal128(wanted))
     if not (decimal or pa.types.is_integer(wanted)) or len(located.start) == 0:
         return None
@@ -64,7 +64,7 @@ def parsed_number(buffer: bytearray, located: Field, wanted: pa.DataType) -> pa.
 
 
 def _numbers(buffer: bytearray, located: Field, decimals: int, *, signed: bool) -> IntArray | None:
-    """Return the number that each text's digits make, signed; None if a text is not usual.
+    """Return the signed number of each text; None if a text has an unusual form.
 
     Signs are looked for only where the texts are not all digits.
     """

@@ -245,7 +245,7 @@ class RowFramer:
         self._walked = at
 
     def _walk_large(self) -> None:
-        """Walk packets where rows may take several of these."""
+        """Note where rows begin, as `_walk` does, where a row may take several packets."""
         at = self._walked
         while at < self._filled - HEADER_BYTES:
             word, first = _HEADER_AND_FIRST(self._buffer, at)

@@ -71,7 +71,7 @@ class ByteReader:
         return self.number(_PACKED_BYTES[first])
 
     def counted(self) -> bytes:
-        """Read a string behind its length-encoded length."""
+        """Read a string after its length-encoded length."""
         return self.take(self.packed())
 
     def text(self, count: int) -> str:

@@ -26,7 +26,7 @@ _LONGEST_GAP = 64
 
 
 def _table() -> list[int]:
-    """Return the table of a CRC32 step by byte value."""
+    """Return the CRC32 step table: one entry for each byte value."""
     table = []
     for byte in range(256):
         value = byte

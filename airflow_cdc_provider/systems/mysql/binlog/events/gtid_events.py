@@ -224,7 +224,7 @@ def _mariadb(frames: Frames, starts: IntArray) -> GtidColumns:
 
 
 def is_standalone(frames: Frames, place: int) -> bool:
-    """Tell whether a MariaDB GTID is for the one event behind it, without BEGIN and COMMIT."""
+    """Tell whether a MariaDB GTID is for the one event after it, without BEGIN and COMMIT."""
     return bool(_flags(frames, place) & _STANDALONE)
 
 

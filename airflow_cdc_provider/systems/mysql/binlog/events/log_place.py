@@ -15,7 +15,7 @@ _TURN = 1 << 32
 
 
 def whole_offsets(log_pos: IntArray, near: int) -> IntArray:
-    """Return the offsets beyond 4 GiB that the 32-bit end offsets of events stand for.
+    """Return the whole end offsets of events, even beyond 4 GiB, from their 32-bit ones.
 
     The events are in log order, and their offsets grow from `near` on.
     0 stays 0: it lies in no file.
@@ -48,5 +48,5 @@ class LogPlace:
         return ends
 
     def ends_at(self, offset: int) -> None:
-        """Move the largest offset met to a whole offset."""
+        """Raise the largest offset so far to a whole offset."""
         self.last = max(self.last, offset)

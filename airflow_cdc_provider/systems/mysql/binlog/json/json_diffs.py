@@ -38,7 +38,7 @@ class _Cell:
     from_end: bool = False
 
     def index(self, length: int) -> int:
-        """Return the index in an array; it may lie outside."""
+        """Return the element's index in an array of this length; it may be out of range."""
         return length - 1 - self.number if self.from_end else self.number
 
 
@@ -104,9 +104,9 @@ def _read_legs(path: str) -> list[_Leg]:
 
 
 def _follow(tree: Node, legs: list[_Leg]) -> tuple[_Step | None, Node]:
-    """Follow a JSON path.
+    """Follow a JSON path; return its last step and the value there.
 
-    Return its last step (None for the whole document) and the value there.
+    The step is None for the whole document.
     """
     step: _Step | None = None
     node = tree

@@ -153,13 +153,13 @@ def copied(data: Document, start: int, end: int) -> bytes:
 
 
 def _counted(data: Document, offset: int) -> bytes:
-    """Read a JSON string or opaque value behind its length."""
+    """Read a JSON string or opaque value after its length."""
     length, start = read_length(data, offset)
     return taken(data, start, start + length)
 
 
 def read_length(data: bytes, offset: int) -> tuple[int, int]:
-    """Read a length of seven bits a byte; return the length and the offset behind it."""
+    """Read a length of seven bits a byte; return the length and the offset after it."""
     length = 0
     for shift in range(0, 7 * _LENGTH_BYTES, 7):
         byte = data[offset]

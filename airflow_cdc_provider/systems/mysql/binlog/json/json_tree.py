@@ -61,7 +61,7 @@ def _node(kind: int, data: Document, offset: int) -> Node:
 
 
 def _scalar_end(kind: int, data: bytes, offset: int) -> int:
-    """Return the offset behind a scalar JSON value."""
+    """Return the offset after a scalar JSON value."""
     if kind == LITERAL:
         return offset + 1
     if kind in INTEGERS:

@@ -120,7 +120,7 @@ class RowLayout:
     def _step(
         self, data: ByteViews, offset: IntArray, bits: ByteArray, found: list[list[IntArray]]
     ) -> IntArray:
-        """Walk over one image of every event; return the offsets behind the images."""
+        """Walk over one image of every event; return the offsets after the images."""
         lengths = data.u8
         any_null = bool((bits & self._used_bits).any())
         for run, (_, behind, prefix) in enumerate(self.runs):

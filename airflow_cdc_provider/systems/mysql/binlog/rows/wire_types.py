@@ -63,7 +63,7 @@ class Wire:
 
     @property
     def is_old(self) -> bool:
-        """Tell whether it is a temporal type in the format of before MySQL 5.6."""
+        """Tell whether the column is of a temporal type in the format of before MySQL 5.6."""
         return self.kind.startswith(_OLD)
 
 

@@ -75,7 +75,7 @@ class BatchAssembly:
 
     @property
     def committed_ordinal(self) -> int:
-        """Return the ordinal behind the last committed change."""
+        """Return the ordinal after the last committed change."""
         return self._committed_ordinal
 
     def at(self, offset: int) -> BinlogPosition:

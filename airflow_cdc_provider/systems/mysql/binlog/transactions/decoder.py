@@ -340,7 +340,7 @@ class ColumnDecoder:
 
     @property
     def _is_begun(self) -> bool:
-        """Tell whether the open transaction goes on behind a statement."""
+        """Tell whether the open transaction goes on after a statement."""
         opened = self._runs.open
         if opened is None:
             return False
@@ -422,7 +422,7 @@ class ColumnDecoder:
 
 
 def _captured_by(captured: Captured) -> tuple[Callable[[TableId], bool], Callable[[str], bool]]:
-    """Return the tests whether a table is captured, and whether a database may have such tables."""
+    """Return two tests: for captured tables, and for databases that may hold captured tables."""
     if callable(captured):
         return captured, lambda _database: True
     tables = frozenset(captured)

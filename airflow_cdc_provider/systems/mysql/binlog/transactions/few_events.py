@@ -302,7 +302,7 @@ class FewEvents:
     def _open(
         self, last: _Transaction, opened: OpenedBy, ordinal: int, byte: int
     ) -> OpenTransaction:
-        """Return the transaction that stays open behind the chunk."""
+        """Return the transaction that stays open after the chunk."""
         return OpenTransaction(
             gtids=few_gtids([opened]),
             start=self._assembly.at(last.start),

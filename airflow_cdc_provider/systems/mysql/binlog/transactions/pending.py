@@ -47,6 +47,7 @@ class Piece:
 
     @property
     def nbytes(self) -> int:
+        """Return the memory that the changes take, in bytes."""
         facts = 0 if self.facts is None else self.facts.nbytes
         return int(self.before.nbytes + self.after.nbytes + facts)
 
@@ -78,14 +79,17 @@ class FewPiece:
 
     @property
     def table(self) -> TableId:
+        """Return the table whose changes these are."""
         return self.decoder.map.table
 
     @property
     def ordinal(self) -> range:
+        """Return the ordinals of the changes, their places among all changes of the log."""
         return range(self.first_ordinal, self.first_ordinal + len(self.changes))
 
     @property
     def nbytes(self) -> int:
+        """Return about how much memory the changes take, in bytes."""
         return sum(_CELL_BYTES * len(each.before or each.after or ()) for each in self.changes)
 
     def slice(self, first: int, last: int) -> FewPiece:

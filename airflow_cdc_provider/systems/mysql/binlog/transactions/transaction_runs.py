@@ -154,7 +154,7 @@ class TransactionRuns:
             opened.savepoints.set(sql, int(ordinals[place]))
 
     def roll_back_to(self, sql: str) -> None:
-        """Drop the open transaction's changes behind a savepoint."""
+        """Drop the open transaction's changes after a savepoint."""
         opened = self.open
         if opened is None or not opened.captured:
             return
