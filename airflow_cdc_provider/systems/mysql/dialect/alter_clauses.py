@@ -117,7 +117,6 @@ def touched_keys(clause: Sequence[Token]) -> tuple[str, ...] | None:
     """Return the keys that must not be unique for a clause to be harmless; None if it is not.
 
     A harmless clause leaves rows, columns, unique keys and names alone.
-    Harmless is what leaves rows, columns, unique keys and names alone. None if it is not.
     """
     first = clause[0]
     if first.is_word("DROP"):

@@ -133,7 +133,6 @@ def rendered(
     """Return tokens as SQL text, as they were written, with one space for any blanks.
 
     `names` replaces quoted names, by their names in lower case.
-    `names` are other ones for quoted names, by these in lower case.
     """
     text, before = "", None
     for token in parts:

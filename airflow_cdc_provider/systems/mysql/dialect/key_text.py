@@ -52,9 +52,9 @@ def key_of(schema: TableSchema, texts: Sequence[str]) -> Key:
 
 
 def key_list(schema: TableSchema, keys: Sequence[Key]) -> KeyList | None:
-    """Return a list of the keys that verify printed; None if a text may not be its column's value.
+    """Return a list of the keys that verify printed.
 
-    None if a column's text is unsure.
+    None if a text may not be its column's value.
     """
     types = {schema.column(name).type.name for name in schema.primary_key}
     say = bounding_whole(schema.key_kinds) or types <= _SAY_THEIR_VALUE

@@ -94,7 +94,7 @@ class _Alteration:
     def _place(self, name: str, there: Collection[str]) -> str:
         """Return FIRST or AFTER for a new column, as at the source; empty if it comes last.
 
-        Nothing is said of one that comes last, which servers add at once.
+        Servers add a column that comes last instantly.
         """
         names = [column.name for column in self._change.after.schema.as_copied.columns]
         at = names.index(name)

@@ -250,7 +250,6 @@ class MySqlLedger:
         """Move every writer slot to the end of an idle range of the log, never back.
 
         The time of the last commit stays: the lag of the last change is worked out from it.
-        The time of the last commit stays: with it the lag of the last change is told.
         """
 
         def move() -> None:

@@ -149,8 +149,8 @@ def _rewritten(
 ) -> Iterator[Rewritten]:
     """Yield chunks of source bytes rewritten for the sink; from Arrow where that is impossible.
 
-    So do those of another protocol. Rows that cannot decode a chunk by itself go by Arrow from
-    the first such chunk on.
+    From the first chunk of another protocol on, or the first one that must come from Arrow and
+    that `rows` cannot decode by itself, all rows come from Arrow.
     """
     done = 0
     for chunk in rows.native_chunks() or ():

@@ -59,8 +59,7 @@ def free_values(
 ) -> list[pa.Table]:
     """Delete rows in the ranges `within` that hold unique values of `rows`; return their keys.
 
-    Returns their keys. A holder elsewhere, or in one of the ranges that are to be `kept`, is an
-    error.
+    A holder elsewhere, or in one of the ranges that are to be `kept`, is an error.
     """
     freed: list[pa.Table] = []
     names = plan.schema.primary_key

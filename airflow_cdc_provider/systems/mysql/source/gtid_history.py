@@ -101,10 +101,7 @@ def unseen_transactions(connection: ServerConnection, ours: Iterable[MySqlPositi
 def taken_over(
     connection: ServerConnection, capabilities: Capabilities, ours: Sequence[MySqlPosition]
 ) -> str:
-    """Return a remark on a server that took over from the one that was read, or "".
-
-    Empty if it is the one that was read.
-    """
+    """Return a remark on a server that took over from the one that was read, or ""."""
     now = capabilities.server_uuid
     if all(position.server_uuid in {"", now} for position in ours):
         return ""

@@ -264,9 +264,9 @@ def _functions(connection: ServerConnection, grants: Grants) -> frozenset[str] |
 def _parents(
     connection: ServerConnection, captured: Collection[TableId]
 ) -> tuple[dict[TableId, frozenset[TableId]], frozenset[TableId]]:
-    """Return, by captured table, the tables whose changes foreign keys bring.
+    """Return, by captured table, it and the tables that its rows change with by foreign keys.
 
-    And tables not seen.
+    Also return the tables whose foreign keys this account may not see.
     """
     direct: dict[TableId, frozenset[TableId]] = {}
     unseen: set[TableId] = set()

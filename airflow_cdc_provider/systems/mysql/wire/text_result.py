@@ -14,7 +14,7 @@ def chunks_of(
 ) -> tuple[TextChunk, ...] | None:
     """Run a query and return its rows as chunks of bytes; None if more than `max_bytes`.
 
-    None if they are more than `max_bytes`: the rest is still on the socket, which is of no use.
+    Beyond `max_bytes` the rest is still on the socket, which is of no use.
     """
     raw.start_query(sql)
     framer = decoder.framer()
