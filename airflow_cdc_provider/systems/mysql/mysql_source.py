@@ -154,7 +154,7 @@ class MySqlSource:
             return taken_over(connection, capabilities, ours)
 
     def shared_history(self, read: LogPosition, others: Sequence[LogPosition]) -> SharedHistory:
-        """Return up to where the server shares what was read, and which positions it has."""
+        """Return the part of `read` that this server has too, and which of `others` it has."""
         with closing(connect(self.endpoint, purpose="history")) as connection:
             capabilities = read_capabilities(connection)
             return shared_history(connection, capabilities, own(read), list(map(own, others)))

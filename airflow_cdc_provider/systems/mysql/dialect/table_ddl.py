@@ -186,6 +186,7 @@ class _Derivation:
 
     @property
     def _columns(self) -> tuple[ParsedColumn, ...]:
+        """Return the parsed columns of the source's definition."""
         return self.parsed.columns
 
     def _keys(self, form: KeyForm) -> list[ParsedKey]:

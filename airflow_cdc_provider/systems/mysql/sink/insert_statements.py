@@ -100,6 +100,7 @@ class TextStatement:
         return b"".join(self.parts)
 
     def rows(self) -> pa.RecordBatch:
+        """Return the rows that the statement holds."""
         return self.held
 
     def send(self, session: SinkSession) -> None:

@@ -192,7 +192,7 @@ class RowWriter:
             )
 
     def _doubted(self, what: str) -> LoadDoubtedError:
-        """Return the error that has the caller repeat a LOAD DATA by INSERT."""
+        """Return the error at which the caller undoes a LOAD DATA and repeats it by INSERT."""
         return LoadDoubtedError(
             what,
             where=f"table {self._table} on {self._session.where}",

@@ -47,7 +47,7 @@ def announce(session: SinkSession, owner: Owner) -> str:
 
 
 def withdraw(session: SinkSession, name: str) -> None:
-    """Delete the note of a writer's lock; of a lost session it is left to the next owner."""
+    """Delete the note of a writer's lock, or leave it to the next owner if the session is lost."""
     if session.is_lost or session.in_transaction:
         return
     with suppress(RetryableError):

@@ -142,7 +142,10 @@ class KnownLog:
         return few
 
     def imprint(self, place: BinlogPosition | None) -> Imprint | None:
-        """Return the imprint of the log up to a position that was reached, None if not known."""
+        """Return the imprint (digest) of the log up to a position that was read.
+
+        None if not known.
+        """
         if place is None:
             return None
         if self._found is not None and self._found[0] == place:  # each place is asked for twice
@@ -329,7 +332,10 @@ def require_known(
 
 
 def imprint_at(endpoint: Endpoint, position: MySqlPosition) -> Imprint | None:
-    """Read when the log file of a position was begun; None for a position without a file."""
+    """Read the imprint of a position, which says when its log file was begun.
+
+    None without a file.
+    """
     with closing(_short_dump(endpoint, position)) as transport:
         known = KnownLog(transport, (), str(endpoint))
         while (found := known.imprint(position.binlog)) is None and transport.start.by_file:

@@ -278,7 +278,7 @@ class LogReader:
         return replace(batch, start=start, end=self._came_to)
 
     def _imprinted(self, position: MySqlPosition) -> MySqlPosition:
-        """Return a position with the imprint of the log up to there."""
+        """Return a position with the imprint (digest) of the log up to there."""
         return replace(position, imprint=self._known.imprint(position.binlog))
 
     def _empty(self) -> ChangeBatch:
@@ -330,7 +330,10 @@ class LogReader:
         return until is not None and self._passed is not None and self._passed >= until
 
     def _pass_run(self, data: ByteViews, starts: IntArray, until: BinlogPosition | None) -> int:
-        """Pass events of one file; return how many end at or before `until`."""
+        """Advance the position past events of one file.
+
+        Return how many end at or before `until`.
+        """
         if self._passed is None or not len(starts):
             return len(starts)
         place = data.little(starts + _LOG_POS, 4)

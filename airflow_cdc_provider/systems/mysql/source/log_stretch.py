@@ -40,7 +40,7 @@ class LogStretch(Protocol):
     """Some events of one log file, which give imprints."""
 
     def imprint(self, place: BinlogPosition) -> Imprint | None:
-        """Return the imprint of the last event at or before a place, None if there is none."""
+        """Return a digest of the log up to the last event at or before `place`, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Stretch:
         return digest.hexdigest()
 
     def imprint(self, place: BinlogPosition) -> Imprint | None:
-        """Return the imprint of the last event at or before a place, None if there is none."""
+        """Return a digest of the log up to the last event at or before `place`, or None."""
         last = len(self.ends) - 1
         if self.file.file_number == place.file_number:
             last = int(np.searchsorted(self.ends, place.offset, side="right")) - 1
@@ -93,7 +93,7 @@ class Stretch:
         return Imprint(end, self.begin(first), self.created, self.digest(first, last))
 
     def _first_of(self, last: int) -> int:
-        """Return the number of the event that opens a small transaction, else of its last event."""
+        """Return the first event to digest up to `last`: its small transaction's, else `last`."""
         opened = np.flatnonzero(_OPENS[self.types[: last + 1]])
         if not len(opened):
             return last
@@ -142,7 +142,7 @@ class FewStretch:
         return self._events[-1][2]
 
     def imprint(self, place: BinlogPosition) -> Imprint | None:
-        """Return the imprint of the last event at or before a place, None if there is none."""
+        """Return a digest of the log up to the last event at or before `place`, or None."""
         events = self._events
         if self._file.file_number > place.file_number:
             return None

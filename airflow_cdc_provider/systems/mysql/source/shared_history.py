@@ -35,7 +35,7 @@ def shared_history(
     read: MySqlPosition,
     others: Sequence[MySqlPosition],
 ) -> SharedHistory:
-    """Return up to which GTIDs a server shares what was `read`, and which positions it has."""
+    """Return the GTIDs of `read` that another server has too, and which of `others` it has."""
     if read.server_uuid in {"", capabilities.server_uuid}:
         return _NOTHING
     if isinstance(read.gtids, GtidSet) and not capabilities.is_mariadb:
@@ -70,7 +70,7 @@ def _by_domains(
     ours: MariaDbGtidPosition,
     others: Sequence[MySqlPosition],
 ) -> SharedHistory:
-    """Return the last GTID of each domain that MariaDB shares with ours, and which positions."""
+    """Return each domain's last GTID that MariaDB shares with us, and which positions it has."""
     known = known_to_mariadb(connection)
     own_id = int(query(connection, "SELECT @@global.server_id")[0][0])
     positions = [each.gtids for each in others]

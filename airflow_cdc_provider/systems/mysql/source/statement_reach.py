@@ -264,7 +264,7 @@ def _functions(connection: ServerConnection, grants: Grants) -> frozenset[str] |
 def _parents(
     connection: ServerConnection, captured: Collection[TableId]
 ) -> tuple[dict[TableId, frozenset[TableId]], frozenset[TableId]]:
-    """Return, by captured table, it and the tables that its rows change with by foreign keys.
+    """Return, by captured table, itself and the tables whose changes reach it by foreign keys.
 
     Also return the tables whose foreign keys this account may not see.
     """

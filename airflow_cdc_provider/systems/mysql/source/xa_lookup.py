@@ -139,5 +139,5 @@ class WithoutRows:
         return iter(())
 
     def between(self, start: BinlogPosition, end: BinlogPosition) -> Iterator[RowsPart]:  # noqa: ARG002
-        """Return no rows."""
+        """Return no rows: this reader does not need those of prepared transactions."""
         return iter(())

@@ -48,5 +48,5 @@ class LogPlace:
         return ends
 
     def ends_at(self, offset: int) -> None:
-        """Raise the largest offset so far to a whole offset."""
+        """Raise the largest offset met so far to `offset`."""
         self.last = max(self.last, offset)

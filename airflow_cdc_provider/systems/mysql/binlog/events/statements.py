@@ -75,7 +75,7 @@ class LoggedStatement:
 
     @property
     def rows(self) -> RowStatement:
-        """Return which table a row change writes, reads and calls.
+        """Return which tables a row change writes and reads, and which functions it calls.
 
         Nothing if its text is ambiguous.
         """

@@ -90,7 +90,7 @@ def _require_digits(groups: list[tuple[int, IntArray]], nulls: BoolArray | None)
 
 
 def _joined(groups: list[tuple[int, IntArray]]) -> IntArray:
-    """Return the numbers whose groups of digits these are."""
+    """Join groups of decimal digits, the highest first, into numbers."""
     value = groups[0][1]
     for digits, group in groups[1:]:
         value *= 10**digits
