@@ -107,7 +107,10 @@ class ChangelogChangeSink:
             self._pending = None
 
     def stream(self) -> StreamSplit | None:
-        """Return the stream split as last committed: its position and each table's progress."""
+        """Return the stream split as last committed, with each table's progress.
+
+        None if not stored.
+        """
         return self._manifest.read().stream
 
     def apply(self, batch: ChangeBatch) -> AppliedBatch | None:

@@ -272,7 +272,7 @@ class MySqlSource:
     def behind_first(
         self, old: TableSchema, new: TableSchema, statements: Sequence[StatementEffect]
     ) -> TableSchema | None:
-        """Return a table's definition between the first and second of several statements."""
+        """Return a table's definition after the first of several statements; None if unclear."""
         return definition_behind_first(old, new, statements)
 
     def change_columns(self, reading: LogReading) -> Mapping[TableId, pa.Schema]:

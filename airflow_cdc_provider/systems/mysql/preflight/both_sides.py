@@ -189,7 +189,10 @@ def _disks(connection: ServerConnection) -> Look[list[tuple[str, int]]]:
 
 
 def free_of(folder: str, disks: Sequence[tuple[str, int]]) -> int | None:
-    """Return the free bytes of the innermost mount of a folder; `disks` are path and kilobytes."""
+    """Return the free bytes of a folder's innermost mount, or None.
+
+    `disks`: paths and kilobytes.
+    """
     inside = [
         (len(path.rstrip("/")), kilobytes)
         for path, kilobytes in disks

@@ -101,7 +101,10 @@ class MySqlChangeSink:
             session.close()
 
     def stream(self) -> StreamSplit | None:
-        """Return the stream split as last committed: its position and each table's progress."""
+        """Return the stream split as last committed, with each table's progress.
+
+        None if not stored.
+        """
         if self._stopped is None:
             return read_stream(self._sessions[0], self._owner)
         found = stopped_rows.stopped_tables(self._sessions[0], self._owner)

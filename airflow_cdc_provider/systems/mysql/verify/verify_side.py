@@ -97,7 +97,7 @@ class MySqlTableSide:
         return self._hashes(f"{self._bucket} IN ({numbers})")
 
     def key_at(self, keys: KeyRange, number: int) -> Key | None:
-        """Return the key of the row with this number in a range of keys."""
+        """Return the key of the row with this number in a range of keys; None beyond its end."""
         return key_at(self.connection, self.table, self.key, keys, number)
 
     def _hashes(self, part: str) -> Hashes:

@@ -333,7 +333,7 @@ _OF_MARIADB = frozenset({"uuid", "inet4", "inet6"})
 
 
 def _variable(wire: Wire, column: Column) -> Read | None:
-    """Return the decoder of a cell with a length: text, bytes or JSON."""
+    """Return the decoder of a text, bytes or JSON cell; None for UUID and INET."""
     kind = column.type
     if kind.name in _OF_MARIADB:
         return None
