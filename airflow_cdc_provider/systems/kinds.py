@@ -21,7 +21,7 @@ from airflow_cdc_provider.core.table_schema import ColumnType
 
 @dataclass(frozen=True, slots=True)
 class SystemKind:
-    """One system: the modules to load when it is first asked for, and how its DSNs look."""
+    """One system as plain data: its modules, its DSN schemes and its packages."""
 
     name: str
     module: str
@@ -42,16 +42,16 @@ class SystemKind:
 
 
 class Naming(Protocol):
-    """How a system's tables are named to a lineage service, by OpenLineage's convention."""
+    """The functions that name a system's tables by OpenLineage's convention."""
 
     def namespace(self, place: SinkPlace) -> str:
-        """Return what all tables of one place have in common; nothing of who gets in."""
+        """Return the namespace of all tables of one place, without user or password."""
 
     def dataset(self, place: SinkPlace, table: TableId) -> str:
-        """Return the name of a table in its namespace."""
+        """Return a table's name within its namespace."""
 
     def type_text(self, column_type: ColumnType) -> str:
-        """Return a column's type as the system writes it; empty where it has none of its own."""
+        """Return a column's type as the system writes it; empty if it has none."""
 
 
 _KINDS = (
@@ -78,37 +78,39 @@ FIRST = "mysql"
 
 
 def of_scheme(scheme: str) -> SystemKind | None:
-    """Return the system whose servers a DSN of this scheme names, None for any other scheme."""
+    """Return the system that DSNs of this scheme are of, None for an unknown scheme."""
     return next((kind for kind in _KINDS if scheme in kind.schemes), None)
 
 
 def example_dsns() -> str:
-    """Return how the DSN of a server may look."""
+    """Return examples of servers' DSNs as text."""
     return " or ".join(kind.example for kind in _KINDS if kind.example)
 
 
 def read_position(form: Any) -> LogPosition:
-    """Read a stored position by the system that it names."""
+    """Read a stored position with the reader of the system that it names."""
     return _reader(form.get("system", FIRST))(form)
 
 
 @lru_cache
 def _reader(system: str) -> Callable[[Any], LogPosition]:
+    """Return the function that reads a system's stored positions."""
     read: Callable[[Any], LogPosition] = import_module(_with_log(system).positions).read_position
     return read
 
 
 def transactions_of(system: str) -> object:
-    """Load what makes columns of transactions in a system's log."""
+    """Return the module that makes columns of transactions in a system's log."""
     return import_module(_with_log(system).transactions)
 
 
 def naming_of(name: str) -> Naming:
-    """Load what names a system's tables to others; no library comes with it."""
+    """Return the module that names a system's tables; it imports no library."""
     return cast(Naming, import_module(KINDS[name].naming))
 
 
 def _with_log(name: str) -> SystemKind:
+    """Return a system that has a log; another one is an error."""
     kind = KINDS.get(name)
     if kind is None or not kind.positions:
         raise IntegrityError(

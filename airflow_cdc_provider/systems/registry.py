@@ -17,29 +17,29 @@ from airflow_cdc_provider.systems.kinds import KINDS
 
 
 class System(Protocol):
-    """What a system's folder offers."""
+    """The functions that a system's module offers: a source and a sink."""
 
     def source(self, endpoint: Endpoint) -> Source:
-        """Return a source; nothing is connected yet."""
+        """Return the source at an endpoint; nothing is connected yet."""
 
     def sink(
         self, place: SinkPlace, owner: Owner, plans: Sequence[TablePlan], settings: SinkSettings
     ) -> Sink:
-        """Return a sink under one generation; nothing is connected yet."""
+        """Return the sink at a place for one generation; nothing is connected yet."""
 
 
 class ServerSystem(System, Protocol):
-    """A system that has servers."""
+    """A system that has servers, which can be tested and need rights."""
 
     def look(self, endpoint: Endpoint, part: Part) -> ServerLook:
-        """Look at a server for the part it is to play, whatever its tables are."""
+        """Return facts and findings of a server as a source or sink, without tables."""
 
     def rights(self, endpoint: Endpoint, part: Part, databases: Sequence[str]) -> tuple[str, ...]:
-        """Return the statements that give the account all that its part needs."""
+        """Return the GRANT statements that the account needs as a source or sink."""
 
 
 def system(name: str) -> System:
-    """Load the system of that name."""
+    """Load the module of the system of that name."""
     if name not in KINDS:
         raise RefusedError(
             f"there is no system {name!r}",
@@ -51,7 +51,7 @@ def system(name: str) -> System:
 
 
 def type_of_before_kinds(form: Mapping[str, Any]) -> ColumnType:
-    """Read a column type that was stored when there was MySQL only, by the name of its type."""
+    """Read a column type that was stored by a release that knew MySQL only."""
     module = import_module("airflow_cdc_provider.systems.mysql.dialect.column_types")
     return cast(ColumnType, module.type_of_before_kinds(form))
 
@@ -62,12 +62,12 @@ def open_source(endpoint: Endpoint) -> Source:
 
 
 def look_at(endpoint: Endpoint, part: Part) -> ServerLook:
-    """Look at a server for the part it is to play, whatever its tables are."""
+    """Return facts and findings of a server as a source or sink, without tables."""
     return cast(ServerSystem, system(endpoint.system)).look(endpoint, part)
 
 
 def rights_at(endpoint: Endpoint, part: Part, databases: Sequence[str]) -> tuple[str, ...]:
-    """Return the statements that give the endpoint's account all that its part needs."""
+    """Return the GRANT statements that the endpoint's account needs as a source or sink."""
     return cast(ServerSystem, system(endpoint.system)).rights(endpoint, part, databases)
 
 
@@ -78,7 +78,7 @@ def open_sink(
     plans: Sequence[TablePlan] = (),
     settings: SinkSettings | None = None,
 ) -> Sink:
-    """Return the sink of a system under one generation; nothing is connected yet.
+    """Return the sink of a system at a place, for one generation; nothing is connected yet.
 
     Without a name it is of the system that the server is of.
     """

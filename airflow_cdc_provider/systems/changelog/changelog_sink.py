@@ -44,7 +44,7 @@ _WITH_QUERIES = replace(ABILITIES, facts=(*ABILITIES.facts, "query"))
 
 @dataclass(frozen=True, slots=True)
 class ChangelogSink:
-    """One pipeline's change log under one generation."""
+    """A sink that is a folder of change log files, for one pipeline and generation."""
 
     folder: Folder
     owner: Owner
@@ -56,18 +56,23 @@ class ChangelogSink:
 
     @property
     def abilities(self) -> SinkAbilities:
+        """Return what a change log can do as a sink; with queries if the pipeline wants them."""
         return _WITH_QUERIES if self.folder.with_queries else ABILITIES
 
     def identity(self) -> str:
+        """Return the folder as a URL with its format, which no other sink has."""
         return self.folder.identity
 
     def reserved_for(self, database: str) -> str:  # noqa: ARG002 - any name makes a folder
+        """Return an empty text: every database name is allowed in a change log."""
         return ""
 
     def preflight(self, plans: Sequence[TablePlan], source: SourceLook) -> tuple[Finding, ...]:  # noqa: ARG002 - the source's own findings say what its log lacks
+        """Return the preflight findings about the folder and the tables."""
         return tuple(folder_look(self._root, plans))
 
     def open_side(self) -> VerifySide:
+        """Refuse: a change log holds no rows that could be verified."""
         raise RefusedError(
             "a change log holds no rows that could be compared",
             where=str(self.folder),
@@ -76,22 +81,27 @@ class ChangelogSink:
         )
 
     def open_ledger(self) -> ChangelogLedger:
+        """Open the ledger of the change log."""
         folder = self.folder
         is_native = self._form is Format.PARQUET and not folder.debezium_types
         return ChangelogLedger(self._root, self.owner, types=NATIVE if is_native else "")
 
     def open_targets(self) -> ChangelogTargets:
+        """Open the claims of the pipeline on the folder's tables."""
         return ChangelogTargets(self._root, self.owner)
 
     def open_tables(self) -> ChangelogTables:
+        """Open the table builder, which has nothing to build."""
         return ChangelogTables()
 
     def open_splits(self) -> ChangelogSplitSink:
+        """Open the sink that publishes splits into the change log."""
         return ChangelogSplitSink(
             self._root, self.owner, self.plans, form=self._form, origin=self._origin
         )
 
     def open_joins(self) -> JoinSink:
+        """Refuse: a change log's rows cannot be read again and joined."""
         raise RefusedError(
             "a change log only grows: rows in it cannot be read again",
             where=str(self.folder),
@@ -100,6 +110,7 @@ class ChangelogSink:
         )
 
     def open_changes(self, columns: Mapping[TableId, pa.Schema]) -> ChangelogChangeSink:
+        """Open the sink that appends changes; `columns` are the Arrow schemas of the changes."""
         return ChangelogChangeSink(
             self._root,
             self.owner,
@@ -111,6 +122,7 @@ class ChangelogSink:
     def open_stopped(
         self, table: TableId, _columns: Mapping[TableId, pa.Schema], /
     ) -> ChangelogChangeSink:
+        """Refuse: a change log's tables cannot be stopped singly."""
         raise RefusedError(
             f"a change log's tables flow together, and {table} would be brought further alone",
             where=str(self.folder),
@@ -120,14 +132,17 @@ class ChangelogSink:
 
     @property
     def _root(self) -> Path:
+        """Return the folder's path."""
         return Path(self.folder.path)
 
     @property
     def _form(self) -> Format:
+        """Return the format of the files."""
         return Format(self.folder.form)
 
     @property
     def _origin(self) -> Origin:
+        """Return what an envelope says of its writer: connector, pipeline and version."""
         flavours = {plan.schema.flavour for plan in self.plans}
         connector = max(flavours, default="") or FIRST
         return Origin(connector, str(self.owner.pipeline), airflow_cdc_provider.__version__)

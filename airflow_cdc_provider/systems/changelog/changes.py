@@ -48,7 +48,7 @@ from airflow_cdc_provider.systems.changelog.state import NATIVE, LogState, Recor
 
 @dataclass(slots=True)
 class _Pending:
-    """What is written and not committed yet, and what it was chosen by."""
+    """Files and counts of changes that are written and not committed yet."""
 
     position: LogPosition
     stream: StreamSplit
@@ -62,23 +62,23 @@ class _Pending:
 
     @property
     def changes(self) -> int:
-        """Return how many row changes it has."""
+        """Return the number of row changes that are not committed yet."""
         return sum(counts.total for counts in self.changes_of.values())
 
     def seal(self) -> None:
-        """Seal all files."""
+        """Seal all open files."""
         for folder, file in self.files.items():
             self.sealed[folder] = [file.seal()]
         self.files = {}
 
     def discard(self) -> None:
-        """Leave no unfinished file behind; sealed ones are swept by the next owner."""
+        """Delete unfinished files; the next owner deletes sealed ones."""
         for file in self.files.values():
             file.discard()
 
 
 class ChangelogChangeSink:
-    """Appends batches of changes to one folder."""
+    """Appends batches of changes to one pipeline's change log."""
 
     def __init__(
         self,
@@ -101,17 +101,20 @@ class ChangelogChangeSink:
         self._is_broken = False
 
     def close(self) -> None:
-        """Leave no unfinished file behind."""
+        """Delete unfinished files."""
         if self._pending is not None:
             self._pending.discard()
             self._pending = None
 
     def stream(self) -> StreamSplit | None:
-        """Return the stream split as last committed: where to go on, and each table's progress."""
+        """Return the stream split as last committed, with each table's progress.
+
+        None if not stored.
+        """
         return self._manifest.read().stream
 
     def apply(self, batch: ChangeBatch) -> AppliedBatch | None:
-        """Append one batch and store its end in the same commit; None while it is only a part."""
+        """Append one batch and commit its end with it; None while it is part of a transaction."""
         if self._is_broken:
             raise SinkUnreachableError(
                 "this sink failed in the middle of a source transaction",
@@ -136,6 +139,7 @@ class ChangelogChangeSink:
                     pending.discard()
 
     def _begin(self) -> _Pending:
+        """Begin a commit at the manifest's position; an older owner is refused."""
         state = self._manifest.read()
         self._manifest.require_owner(state, self._owner.generation)
         if state.stream is None:
@@ -155,6 +159,7 @@ class ChangelogChangeSink:
         return _Pending(state.stream.start, state.stream)
 
     def _apply(self, pending: _Pending, selection: Selection) -> AppliedBatch | None:
+        """Write a batch's changes and commit them; None while it is part of a transaction."""
         is_new = not selection.is_contained(pending.position)
         if is_new:
             selection.check_follows(pending.position)
@@ -178,6 +183,8 @@ class ChangelogChangeSink:
         return AppliedBatch(end, pending.changes, pending.transactions, pending.committed_us)
 
     def _commit(self, pending: _Pending, end: LogPosition) -> None:
+        """Commit the sealed files and the position, unless another writer has moved it."""
+
         def judge(state: LogState) -> Record:
             self._manifest.require_owner(state, self._owner.generation)
             if state.stream is None or state.stream.start != pending.position:
@@ -210,6 +217,7 @@ class ChangelogChangeSink:
     # --- events -------------------------------------------------------------------------------
 
     def _write(self, pending: _Pending, selection: Selection) -> None:
+        """Write a batch's changes and transaction markers to the open files."""
         batch = selection.batch
         kept = selection.kept(pending.position, pending.stream)
         tables = [events_of(changes, plan.schema.primary_key) for plan, changes in kept]
@@ -241,6 +249,7 @@ class ChangelogChangeSink:
         pending.passed = open_at_end(counted, count) if is_part else Passed()
 
     def _file(self, pending: _Pending, folder: str, batch: ChangeBatch) -> OpenFile:
+        """Return the open file of a folder, made on first use."""
         file = pending.files.get(folder)
         if file is None:
             name = stream_file(_first_place(batch), self._owner.generation, self._form.value)
@@ -261,7 +270,7 @@ class ChangelogChangeSink:
         return end, stopped_by
 
     def _emptied(self, pending: _Pending, selection: Selection) -> list[TableId]:
-        """Return the tables a TRUNCATE empties, if the log is past all their splits."""
+        """Return the captured tables that the batch's TRUNCATE empties, if past their splits."""
         barrier = selection.batch.barrier
         if barrier is None or barrier.effect.kind is not StatementKind.TRUNCATE:
             return []
@@ -273,6 +282,7 @@ class ChangelogChangeSink:
     def _write_truncates(
         self, pending: _Pending, batch: ChangeBatch, tables: Sequence[TableId]
     ) -> None:
+        """Write the event of a TRUNCATE for each table."""
         if batch.barrier is None:
             return
         now_us = time.time_ns() // 1000
@@ -284,6 +294,6 @@ class ChangelogChangeSink:
 
 
 def _first_place(batch: ChangeBatch) -> str:
-    """Return where a batch begins in the log, in digits that sort."""
+    """Return a batch's first position in the log as text that sorts."""
     points = [*batch.transactions[:1], *([batch.barrier.point] if batch.barrier else [])]
     return points[0].sort_text

@@ -37,7 +37,7 @@ _US_OF_MS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Who writes envelopes, and of which kind of server."""
+    """The writer of envelopes: the source's family, the pipeline and the version."""
 
     connector: str
     """The family of the source's servers, as Debezium calls its connectors."""
@@ -47,7 +47,7 @@ class Origin:
 
 
 class Transactions:
-    """The transactions of a batch as columns.
+    """The transactions of a batch as columns, for envelopes to point to.
 
     A transaction's facts are the same in each of its rows, so they are kept once, and rows point
     to them.
@@ -65,20 +65,21 @@ class Transactions:
         }
 
     def ids(self, wanted: IntArray) -> pa.Array:
-        """Return the ids of some transactions."""
+        """Return the ids of the transactions at these indexes."""
         return _pointing(wanted, self._ids)
 
     def source(self, wanted: IntArray) -> dict[str, Value]:
-        """Return what a change's source tells of its transaction."""
+        """Return the `source` members that are the same for a transaction's changes."""
         return {name: _pointing(wanted, values) for name, values in self._facts.items()}
 
 
 def _pointing(wanted: IntArray, values: pa.Array) -> pa.Array:
+    """Return a dictionary array of values by index."""
     return pa.DictionaryArray.from_arrays(numbers_of(wanted), values)
 
 
 class TableEnvelope:
-    """Makes the envelopes of one table."""
+    """Makes the envelopes of one table's rows and changes."""
 
     def __init__(self, schema: TableSchema, origin: Origin, *, is_native: bool = False) -> None:
         self._schema = schema
@@ -86,7 +87,7 @@ class TableEnvelope:
         self._origin = origin
 
     def read(self, rows: pa.RecordBatch, position: LogPosition, now_us: int) -> Members:
-        """Return rows of a snapshot, as they were at a position."""
+        """Return the envelopes of a snapshot's rows, read at a position."""
         source: dict[str, Value] = {
             "ts_ms": number(now_us // _US_OF_MS),
             "snapshot": text("true"),
@@ -110,7 +111,7 @@ class TableEnvelope:
     def changed(
         self, events: TableEvents, places: Places, transactions: Transactions, now_us: int
     ) -> Members:
-        """Return changes of the log."""
+        """Return the envelopes of a table's changes."""
         of = events.transaction
         source: dict[str, Value] = {
             "snapshot": text("false"),
@@ -140,7 +141,7 @@ class TableEnvelope:
     def truncated(
         self, columns: pa.Schema, by: Transactions, facts: Mapping[str, Fact], now_us: int
     ) -> Members:
-        """Return the event of a table that was emptied, by the one transaction given."""
+        """Return the envelope of a TRUNCATE of the table."""
         rows = pa.RecordBatch.from_arrays(
             [pa.nulls(1, field.type) for field in columns], schema=columns
         )
@@ -172,6 +173,7 @@ class TableEnvelope:
         op: Value,
         now_us: int,
     ) -> Members:
+        """Return an envelope with its members in Debezium's order."""
         return Members(
             (
                 ("key", key),
@@ -187,6 +189,7 @@ class TableEnvelope:
         )
 
     def _source(self, known: dict[str, Value]) -> Members:
+        """Return the `source` member: the given values, null for the others."""
         table = self._schema.table
         everywhere: dict[str, Value] = {
             "version": text(self._origin.version),
@@ -199,13 +202,16 @@ class TableEnvelope:
         return Members(tuple((name, values[name]) for name in _NOT_KNOWN))
 
     def _key(self, rows: pa.RecordBatch) -> Members:
+        """Return the `key` member of rows."""
         return self._members(rows, self._schema.primary_key)
 
     def _row(self, rows: pa.RecordBatch, absent: BoolArray | None = None) -> Members:
+        """Return the `before` or `after` member of rows, null where absent."""
         names = [column.name for column in self._schema.copied_columns]
         return Members(self._members(rows, names).values, absent)
 
     def _members(self, rows: pa.RecordBatch, names: Sequence[str]) -> Members:
+        """Return some columns of rows as named members."""
         return Members(
             tuple(
                 (name, self._values(rows.column(name), self._schema.column(name).type))
@@ -215,10 +221,12 @@ class TableEnvelope:
 
 
 def _constant(fact: Fact) -> Constant:
+    """Return a fact as a constant text or number."""
     return text(fact) if isinstance(fact, str) else number(fact)
 
 
 def _small(value: int) -> Constant:
+    """Return a constant 32-bit number."""
     return Constant(value, pa.int32())
 
 
@@ -250,6 +258,7 @@ _NO_TRANSACTION: tuple[tuple[str, Value], ...] = (
 
 
 def _image(changes: TableChanges, events: TableEvents, *, before: bool) -> pa.RecordBatch:
+    """Return the before or after row of each event."""
     rows = changes.before if before else changes.after
     if len(events) == len(changes):
         return rows  # no change is two events, so each has its own row
@@ -257,6 +266,7 @@ def _image(changes: TableChanges, events: TableEvents, *, before: bool) -> pa.Re
 
 
 def _facts(events: TableEvents) -> dict[str, Value]:
+    """Return the facts of each event, by name."""
     facts = events.changes.facts
     if facts is None:
         return {}
@@ -279,6 +289,7 @@ def _chosen(
 
 
 def _letters(events: TableEvents) -> Value:
+    """Return each event's `op` letter."""
     every = np.unique(events.op)
     if len(every) == 1:
         return text(_LETTERS[Op(int(every[0]))])

@@ -23,7 +23,7 @@ _NO = mask_of([False])[0]
 
 @dataclass(frozen=True, slots=True)
 class TableEvents:
-    """The events of one table in log order."""
+    """The events of one table in log order; a change of key is two events."""
 
     changes: TableChanges
     change: IntArray
@@ -40,7 +40,7 @@ class TableEvents:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where events stand in their transactions, from 1 on."""
+    """The numbers of events, counted from 1, within their transaction and its table."""
 
     total: IntArray
     in_table: IntArray
@@ -48,14 +48,14 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """The events that a transaction has had so far."""
+    """How many events a transaction has had so far, in all and by table."""
 
     total: int = 0
     tables: dict[TableId, int] = field(default_factory=dict)
 
 
 def events_of(changes: TableChanges, key: Sequence[str]) -> TableEvents:
-    """Return the events of some changes; `key` names the columns of the table's key."""
+    """Return the events of a table's changes; `key` names the key's columns."""
     op = as_numpy(changes.op)
     moved = _moves_key(changes, op, key)
     change = np.repeat(np.arange(len(op)), 1 + moved.astype(np.int64))
@@ -87,7 +87,10 @@ def _moves_key(changes: TableChanges, op: npt.NDArray[np.int8], key: Sequence[st
 
 
 def places_of(tables: Sequence[TableEvents], passed: Passed) -> list[Places]:
-    """Return each table's places; `passed` is what the batch's first transaction had before."""
+    """Return the events' numbers by table.
+
+    `passed` counts what the first transaction had before.
+    """
     if not tables:
         return []
     orders = np.concatenate([events.order for events in tables])
@@ -114,7 +117,7 @@ def places_of(tables: Sequence[TableEvents], passed: Passed) -> list[Places]:
 
 
 def _counted(groups: IntArray) -> IntArray:
-    """Number the members of each group from 1 on; groups stand together."""
+    """Number the members of each group from 1 on; a group's members follow each other."""
     places = np.arange(len(groups))
     begins = np.flatnonzero(np.diff(groups, prepend=groups[:1] - 1))
     starts = np.repeat(begins, np.diff(begins, append=len(groups)))
@@ -124,6 +127,7 @@ def _counted(groups: IntArray) -> IntArray:
 def _highest(
     in_table: IntArray, transactions: IntArray, before: IntArray | None, count: int
 ) -> IntArray:
+    """Return the highest number of a table's events in each transaction."""
     reached = np.zeros(count, np.int64) if before is None else before.copy()
     np.maximum.at(reached, transactions, in_table)
     return reached

@@ -22,7 +22,7 @@ from airflow_cdc_provider.systems.changelog.tree import Members, arrow_array
 
 
 class Format(StrEnum):
-    """How envelopes are written."""
+    """The format of a change log's files."""
 
     JSON = "json"
     """A JSON object a line."""
@@ -31,7 +31,7 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SealedFile:
-    """A file that is whole and will not change."""
+    """A finished file of the change log, which never changes."""
 
     path: str
     """Below the change log's folder."""
@@ -40,7 +40,7 @@ class SealedFile:
 
 
 class OpenFile:
-    """A file that is being written."""
+    """A file of the change log while it is written, under a hidden name."""
 
     def __init__(self, root: Path, path: str, form: Format) -> None:
         self._path, self._target = path, root / path
@@ -53,7 +53,7 @@ class OpenFile:
             self._file: BinaryIO = self._hidden.open("xb")
 
     def write(self, envelopes: Members, count: int) -> None:
-        """Write some envelopes."""
+        """Append envelopes to the file."""
         if not count:
             return
         self._rows += count
@@ -64,6 +64,7 @@ class OpenFile:
                 self._write_parquet(envelopes, count)
 
     def _write_parquet(self, envelopes: Members, count: int) -> None:
+        """Append envelopes to a Parquet file."""
         arrays = {name: arrow_array(value, count) for name, value in envelopes.values}
         table = pa.table(arrays)
         if self._parquet is None:
@@ -71,7 +72,7 @@ class OpenFile:
         self._parquet.write_table(table)
 
     def seal(self) -> SealedFile:
-        """Make the file whole on the disk and give it its name."""
+        """Flush the file to the disk and rename it to its final name."""
         with explained(self._target):
             if self._parquet is not None:
                 self._parquet.close()
@@ -84,7 +85,7 @@ class OpenFile:
         return SealedFile(self._path, self._rows, size)
 
     def discard(self) -> None:
-        """Leave nothing behind."""
+        """Close and delete the unfinished file."""
         if self._parquet is not None:
             self._parquet.close()
         self._file.close()
@@ -92,7 +93,7 @@ class OpenFile:
 
 
 def flush_folder(folder: Path) -> None:
-    """Make the names in a folder last."""
+    """Flush a folder to the disk, so that its files' names last."""
     opened = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(opened)
@@ -102,7 +103,7 @@ def flush_folder(folder: Path) -> None:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn what the file system refuses into an error that says what to do."""
+    """Raise errors of the file system as errors of the sink that say what to do."""
     try:
         yield
     except OSError as error:

@@ -37,6 +37,7 @@ _NEW_LINE = "\n"
 
 
 def _escapes() -> dict[int, bytes]:
+    """Return the escape of each byte that JSON strings must escape."""
     short = {0x08: b"\\b", 0x09: b"\\t", 0x0A: b"\\n", 0x0C: b"\\f", 0x0D: b"\\r"}
     controls = {byte: short.get(byte, b"\\u%04x" % byte) for byte in range(0x20)}
     return {ord("\\"): b"\\\\", ord('"'): b'\\"', **controls}  # the backslash goes first
@@ -50,7 +51,7 @@ _GROWTH[list(_ESCAPES)] = [len(escaped) - 1 for escaped in _ESCAPES.values()]
 
 
 def json_lines(value: Value, count: int) -> pa.Buffer:
-    """Return the rows of a value as lines of JSON."""
+    """Return the rows of a value as JSON, one line each."""
     pieces: list[str | pa.Array] = []
     _add(pieces, value)
     pieces.append(_NEW_LINE)
@@ -68,7 +69,7 @@ def json_texts(value: Value, count: int) -> pa.Array:
 
 
 def _add(pieces: list[str | pa.Array], value: Value) -> None:
-    """Append the texts that a value is made of."""
+    """Append the text pieces, columns and constants, that a value's JSON consists of."""
     if isinstance(value, Constant):
         pieces.append(_dumps(value.value))
     elif isinstance(value, Many):
@@ -110,15 +111,18 @@ def _joined(pieces: list[str | pa.Array], count: int) -> pa.Array:
 
 
 def _dumps(value: object) -> str:
+    """Return a value as JSON text."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def _empty_texts(count: int) -> pa.Array:
+    """Return an array of empty texts."""
     offsets = pa.py_buffer(np.zeros(count + 1, np.int64))
     return pa.Array.from_buffers(_TEXT, count, [None, offsets, pa.py_buffer(b"")])
 
 
 def _column_text(array: pa.Array) -> pa.Array:
+    """Return a column's values as JSON texts."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         return _column_text(array.dictionary).take(array.indices)
@@ -131,14 +135,14 @@ def _column_text(array: pa.Array) -> pa.Array:
 
 
 def _with_point(text: pa.Array) -> pa.Array:
-    """Print whole floats with a point: -0 would be read as the whole number 0."""
+    """Return whole floats with a decimal point: -0 would be read as the integer 0."""
     ends = binary_scalar(b".0", _TEXT), binary_scalar(b"", _TEXT)
     end = pc.if_else(pc.match_substring_regex(text, "[.e]"), ends[1], ends[0])
     return pc.binary_join_element_wise(text, end, ends[1])
 
 
 def _list_text(many: Many) -> pa.Array:
-    """Print lists."""
+    """Return lists as JSON texts."""
     texts = json_texts(many.values, many.count).fill_null("null")
     offsets = as_arrow(many.offsets, None, pa.int64())
     mask = None if many.absent is None else mask_of(many.absent)
@@ -147,7 +151,7 @@ def _list_text(many: Many) -> pa.Array:
 
 
 def quoted(array: pa.Array) -> pa.Array:
-    """Return texts as JSON strings; null stays null."""
+    """Return texts as JSON strings; NULL stays NULL."""
     offsets = string_offsets(array)
     data = string_bytes(array)
     offsets = offsets - offsets[0]
@@ -165,7 +169,7 @@ def quoted(array: pa.Array) -> pa.Array:
 
 
 def base64_quoted(array: pa.Array) -> pa.Array:
-    """Return bytes as JSON strings of base64; null stays null."""
+    """Return bytes as JSON strings of base64; NULL stays NULL."""
     offsets = string_offsets(array)
     data = string_bytes(array)
     lengths = np.diff(offsets)
@@ -177,6 +181,7 @@ def base64_quoted(array: pa.Array) -> pa.Array:
 
 
 def _encoded_together(data: ByteArray, lengths: IntArray) -> tuple[ByteArray, IntArray]:
+    """Encode short values as base64 all at once; return the text and each value's end."""
     padded = -(-lengths // 3) * 3
     ends = np.cumsum(padded)
     shift = (ends - padded) - (np.cumsum(lengths) - lengths)
@@ -191,6 +196,7 @@ def _encoded_together(data: ByteArray, lengths: IntArray) -> tuple[ByteArray, In
 
 
 def _encoded_singly(data: ByteArray, offsets: IntArray) -> tuple[ByteArray, IntArray]:
+    """Encode long values as base64 one by one; return the text and each value's end."""
     view = np.ascontiguousarray(data).data
     bounds = offsets.tolist()
     texts = [
@@ -201,13 +207,14 @@ def _encoded_singly(data: ByteArray, offsets: IntArray) -> tuple[ByteArray, IntA
 
 
 def _texts(offsets: IntArray, data: ByteArray, like: pa.Array) -> pa.Array:
-    """Return texts by their offsets, null where another array is."""
+    """Return a text array by its offsets, NULL where another array is NULL."""
     validity, count = validity_of(as_numpy(like.is_null()) if like.null_count else None)
     buffers = [validity, pa.py_buffer(offsets.astype(np.int64)), pa.py_buffer(data)]
     return pa.Array.from_buffers(_TEXT, len(like), buffers, count)
 
 
 def _surrounded(texts: pa.Array, before: bytes, behind: bytes) -> pa.Array:
+    """Return texts with constant text before and after each."""
     return pc.binary_join_element_wise(
         binary_scalar(before, _TEXT), texts, binary_scalar(behind, _TEXT), binary_scalar(b"", _TEXT)
     )

@@ -39,20 +39,21 @@ def table_folder(table: TableId) -> str:
 
 
 def split_file(number: int, generation: int, ending: str) -> str:
-    """Return a new name for a split's file."""
+    """Return a new file name for a split's rows."""
     return f"split-{number:08d}-{_suffix(generation, ending)}"
 
 
 def stream_file(place: str, generation: int, ending: str) -> str:
-    """Return a new name for a file of changes; `place` is where they begin in the log."""
+    """Return a new file name for changes; `place` is their position in the log."""
     return f"stream-{quote(place, safe='')}-{_suffix(generation, ending)}"
 
 
 def _suffix(generation: int, ending: str) -> str:
+    """Return the end of a file name: generation, random digits and format."""
     return f"g{generation:08d}-{secrets.token_hex(4)}.{ending}"
 
 
 def generation_of(file: Path) -> int | None:
-    """Return under which generation a file was written, None for one that is not ours."""
+    """Return the generation that wrote a file, None for a file of another kind."""
     found = _GENERATION.search(file.name)
     return None if found is None else int(found[1])

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class ChangelogLedger:
-    """A pipeline's ledger in the folder of its change log."""
+    """A pipeline's ledger, kept in the manifest of its change log."""
 
     def __init__(self, root: Path, owner: Owner, *, types: str = "") -> None:
         self._types = types
@@ -44,10 +44,10 @@ class ChangelogLedger:
         self._owner = owner
 
     def close(self) -> None:
-        """Let go of nothing: a folder needs no connection."""
+        """Do nothing: a folder needs no connection."""
 
     def take_over(self, generation: int) -> None:
-        """Make `generation` the only one that may commit; a smaller one is `FencedError`.
+        """Make `generation` the only one that may commit; `FencedError` if a newer one is there.
 
         What older generations left behind without a commit is deleted: it can never count.
         """
@@ -69,15 +69,15 @@ class ChangelogLedger:
             _sweep(self._manifest.root, state, generation)
 
     def generation(self) -> int:
-        """Return the generation that may commit, 0 for a pipeline never seen."""
+        """Return the generation that may commit, 0 for a pipeline that the ledger does not know."""
         return self._manifest.read().generation
 
     def plan_id(self) -> str:
-        """Return the plan whose splits are in the ledger, empty for none."""
+        """Return the id of the plan whose splits are in the ledger, empty for none."""
         return self._manifest.read().plan_id
 
     def start_plan(self, plan_id: str) -> None:
-        """Forget the finished splits and the stream of older plans, once, for this plan."""
+        """Forget the splits and the stream of older plans, unless this plan is current."""
 
         def judge(state: LogState) -> Record | None:
             self._manifest.require_owner(state, self._owner.generation)
@@ -92,7 +92,7 @@ class ChangelogLedger:
         return {each.split.split_id for each in self._manifest.read().splits.values()}
 
     def reports(self, *, but: AbstractSet[str] = frozenset()) -> Sequence[Report]:
-        """Return every finished split of the current plan with its report, `but` those of ids."""
+        """Return the current plan's finished splits with their reports, except the ids in `but`."""
         found = _reports(self._manifest.read())
         return [each for each in found if each[0].split_id not in but]
 
@@ -101,22 +101,22 @@ class ChangelogLedger:
         return self._manifest.read().stream
 
     def counts(self) -> StreamCounts:
-        """Return what the stream has committed since the hand-off."""
+        """Return the stream's numbers of batches, changes and transactions, and its lag."""
         counts = self._manifest.read().counts
         known = counts.source_committed_us
         lag_us = max(0, counts.committed_us - known) if known else None
         return StreamCounts(counts.batches, counts.changes, counts.transactions, lag_us)
 
     def table_changes(self) -> Mapping[TableId, TableChangeCount]:
-        """Return how much of each source table was changed."""
+        """Return the counts of changes of each source table."""
         return dict(self._manifest.read().changed)
 
     def last_changes(self) -> Mapping[TableId, LogPosition]:
-        """Return where each table was changed last."""
+        """Return the position of each table's last change."""
         return {table: count.position for table, count in self.table_changes().items()}
 
     def store_stream(self, stream: StreamSplit, begun: Sequence[SchemaChange] = ()) -> None:
-        """Store the stream split at hand-off; refused if the ledger already streams further."""
+        """Store the stream split at hand-off; refused if the ledger's stream is further already."""
         if begun:
             self.begin_changes(begun)
 
@@ -137,44 +137,45 @@ class ChangelogLedger:
         removed: Collection[TableId] = (),
         read: Collection[TableId] = (),
     ) -> StreamSplit:
-        """Refuse: a change log holds each row once, so nothing is read beside its stream."""
+        """Refuse: tables of a change log's stream cannot be added, removed or read again."""
         raise self._refusal([*added, *removed, *read])
 
     def go_on_from(self, position: LogPosition, begun: Collection[TableId]) -> StreamSplit:  # noqa: ARG002
-        """Refuse: a change log holds each row once, so nothing is read beside its stream."""
+        """Refuse: a change log's stream cannot be set to another position."""
         raise self._refusal(begun)
 
     def open_changes(self) -> tuple[SchemaChange, ...]:
-        """Return none: a change log's tables stay as they were planned."""
+        """Return nothing: a change log has no schema changes."""
         return ()
 
     def begin_changes(self, changes: Sequence[SchemaChange]) -> None:
-        """Refuse: a change log's tables stay as they were planned."""
+        """Refuse: a change log cannot follow schema changes."""
         raise self._refusal([change.table for change in changes])
 
     def end_change(self, change: SchemaChange) -> StreamSplit:
-        """Refuse: a change log's tables stay as they were planned."""
+        """Refuse: a change log cannot follow schema changes."""
         raise self._refusal([change.table])
 
     def stopped(self) -> tuple[StoppedTable, ...]:
-        """Return none: a change log's tables flow together."""
+        """Return nothing: a change log's tables cannot be stopped singly."""
         return ()
 
     def stop_tables(
         self, tables: Collection[TableId], _error: StoredError = NO_ERROR, /
     ) -> StreamSplit:
-        """Refuse: a change log's tables flow together."""
+        """Refuse: a change log's tables cannot be stopped singly."""
         raise self._refusal(tables)
 
     def say_of_stopped(self, table: TableId, _error: StoredError, /) -> None:
-        """Refuse: a change log's tables flow together."""
+        """Refuse: a change log's tables cannot be stopped singly."""
         raise self._refusal([table])
 
     def rejoin(self, table: TableId) -> StreamSplit:
-        """Refuse: a change log's tables flow together."""
+        """Refuse: a change log's tables cannot be stopped singly."""
         raise self._refusal([table])
 
     def _refusal(self, tables: Iterable[TableId]) -> RefusedError:
+        """Return the error for a change of a change log's tables."""
         names = ", ".join(map(str, tables))
         return RefusedError(
             f"a change log's tables stay as they were planned, and {names} would change them",
@@ -184,7 +185,7 @@ class ChangelogLedger:
         )
 
     def pass_over(self, quiet: IdleRange) -> None:
-        """Move over log that holds nothing for the sink, if it begins where the ledger is."""
+        """Move the stream to the end of an idle range of the log that begins at its position."""
 
         def judge(state: LogState) -> Record | None:
             self._manifest.require_owner(state, self._owner.generation)
@@ -196,12 +197,13 @@ class ChangelogLedger:
 
 
 def _reports(state: LogState) -> list[Report]:
+    """Return the finished splits with their reports, in order."""
     splits = sorted(state.splits.values(), key=lambda each: (each.split.table, each.split.number))
     return [(each.split, each.report) for each in splits]
 
 
 def _require_exact(stream: StreamSplit, state: LogState) -> None:
-    """Refuse tables that are not in the log whole, each row once (law 6)."""
+    """Refuse a hand-off of tables whose rows are not in the change log exactly once (law 6)."""
     before = {progress.table for progress in (state.stream.tables if state.stream else ())}
     for progress in stream.tables:
         if progress.table in before:
@@ -219,7 +221,7 @@ def _require_exact(stream: StreamSplit, state: LogState) -> None:
 
 
 def not_exact(table: str) -> RefusedError:
-    """Return the error of a table whose changes cannot be told apart from its snapshot's rows."""
+    """Return the error for a table whose changes may be among its snapshot's rows already."""
     return RefusedError(
         f"changes of {table} cannot be told from the rows its snapshot has read",
         where=f"table {table}",
@@ -230,7 +232,7 @@ def not_exact(table: str) -> RefusedError:
 
 
 def _sweep(root: Path, state: LogState, generation: int) -> None:
-    """Delete files of older generations that no manifest names; a dropped log's files stay."""
+    """Delete files of older generations that no manifest names, in folders of claimed tables."""
     named = {root / file.path for folder in state.folders for file in state.files(folder)}
     owned = [table_folder(table) for table in state.targets]
     swept = 0

@@ -38,7 +38,7 @@ _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSY
 
 
 class Manifest:
-    """The commits of one pipeline's change log."""
+    """The commits of one pipeline's change log, each in a file that only one writer can create."""
 
     def __init__(self, root: Path, pipeline: str) -> None:
         self.root = root
@@ -48,9 +48,9 @@ class Manifest:
         self._is_new = True
 
     def read(self) -> LogState:
-        """Return the state by all commits up to now; nothing is created.
+        """Return the state after all commits so far; another pipeline's log is refused.
 
-        Another pipeline's log is refused.
+        Nothing is created.
         """
         state = self.read_any()
         if state.pipeline not in ("", self._pipeline):
@@ -63,7 +63,7 @@ class Manifest:
         return state
 
     def read_any(self) -> LogState:
-        """Return the state by all commits up to now, whoever's log it is."""
+        """Return the state after all commits so far, of any pipeline's log."""
         if self._is_new:
             self._state = self._last_checkpoint() or LogState()
             self._is_new = False
@@ -72,7 +72,7 @@ class Manifest:
         return self._state
 
     def commit(self, generation: int, judge: Callable[[LogState], Record | None]) -> LogState:
-        """Commit what `judge` makes of the latest state, under a generation; None is nothing.
+        """Commit the record that `judge` makes of the latest state; None commits nothing.
 
         `judge` is asked again whenever another writer was first.
         """
@@ -94,7 +94,7 @@ class Manifest:
                 return state
 
     def require_owner(self, state: LogState, generation: int) -> None:
-        """Refuse unless a generation is the one that may commit."""
+        """Refuse unless the generation is the one that may commit."""
         if state.generation != generation:
             raise FencedError(
                 f"generation {state.generation} owns {self._pipeline}, this is {generation}",
@@ -106,9 +106,11 @@ class Manifest:
     # --- files --------------------------------------------------------------------------------
 
     def _version_path(self, version: int) -> Path:
+        """Return the path of the manifest's file with this version."""
         return self._folder / f"manifest-{version:08d}.json"
 
     def _read(self, path: Path) -> Record | None:
+        """Read one commit or checkpoint, None if there is no such file."""
         with explained(path):
             try:
                 text = path.read_bytes()
@@ -139,9 +141,11 @@ class Manifest:
             hidden.unlink(missing_ok=True)
 
     def _checkpoints(self) -> list[Path]:
+        """Return the checkpoints' files, oldest first."""
         return sorted((self._folder / CHECKPOINTS).glob("checkpoint-*.json"))
 
     def _last_checkpoint(self) -> LogState | None:
+        """Return the state of the newest checkpoint, None if there is none."""
         for path in reversed(self._checkpoints()):
             form = self._read(path)  # None if a newer one has just taken its place
             if form is not None:
@@ -149,6 +153,7 @@ class Manifest:
         return None
 
     def _write_checkpoint_if_due(self, version: int, state: LogState) -> None:
+        """Write a checkpoint after every so many commits, and delete old ones."""
         if version % CHECKPOINT_EVERY or state.version != version:
             return
         folder = self._folder / CHECKPOINTS
@@ -164,7 +169,7 @@ class Manifest:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file to the disk."""
+    """Write a new file and flush it to the disk."""
     with path.open("xb") as file:
         file.write(content)
         file.flush()
@@ -172,7 +177,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def link_once(hidden: Path, path: Path) -> bool:
-    """Give a file its name; False if the name is taken."""
+    """Link a file to its final name; False if the name is taken."""
     try:
         os.link(hidden, path)
     except FileExistsError:

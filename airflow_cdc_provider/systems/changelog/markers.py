@@ -18,7 +18,7 @@ from airflow_cdc_provider.systems.changelog.tree import Many, Members, numbers
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The events of a batch's transactions: one entry for each table of each transaction."""
+    """The number of events of each table in each transaction of a batch."""
 
     transaction: IntArray
     table: IntArray
@@ -28,7 +28,7 @@ class Tally:
 
 
 def tally(tables: Sequence[TableEvents], passed: Passed) -> Tally:
-    """Count the events of each transaction by table, with those it had before this batch."""
+    """Count the events of each transaction by table, with those in batches before."""
     names = sorted({events.changes.table for events in tables} | set(passed.tables))
     place = {name: i for i, name in enumerate(names)}
     pairs = [events.transaction * len(names) + place[events.changes.table] for events in tables]
@@ -42,7 +42,7 @@ _NONE = np.zeros(0, np.int64)
 
 
 def open_at_end(counted: Tally, transactions: int) -> Passed:
-    """Return what the last transaction of a batch has had so far."""
+    """Return how many events a batch's last transaction has had so far."""
     last = counted.transaction == transactions - 1
     tables = {
         counted.tables[table]: events
@@ -56,7 +56,7 @@ def open_at_end(counted: Tally, transactions: int) -> Passed:
 def markers(
     counted: Tally, transactions: Transactions, *, begun: bool, ends: int
 ) -> tuple[Members, int]:
-    """Return the markers of a batch, and how many they are.
+    """Return the BEGIN and END markers of a batch's transactions, and their number.
 
     `begun`: its first transaction began in a batch before. `ends`: how many transactions have
     their end in it.
@@ -98,4 +98,5 @@ def markers(
 
 
 def _collection(table: TableId) -> str:
+    """Return a table's name as Debezium calls a data collection."""
     return f"{table.database}.{table.table}"

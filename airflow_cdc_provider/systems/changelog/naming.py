@@ -9,15 +9,15 @@ from airflow_cdc_provider.systems.changelog.layout import table_folder
 
 
 def namespace(place: Folder) -> str:  # noqa: ARG001 - as every system is asked
-    """Return what names a file system that has no server."""
+    """Return `file`, OpenLineage's namespace for files without a server."""
     return "file"
 
 
 def dataset(place: Folder, table: TableId) -> str:
-    """Return the path of the folder that holds a table's changes."""
+    """Return the path of a table's folder of changes."""
     return f"{place.path.rstrip('/')}/{table_folder(table)}"
 
 
 def type_text(column_type: ColumnType) -> str:  # noqa: ARG001 - as every system is asked
-    """Return nothing: a file's columns have the types of its format."""
+    """Return an empty text: a file's columns have no types of a server."""
     return ""

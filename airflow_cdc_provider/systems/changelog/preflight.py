@@ -16,7 +16,7 @@ from airflow_cdc_provider.systems.changelog.manifest import link_once, write_who
 
 
 class ChangeLogCode(FindingCode):
-    """A code, its levels, and what it says; the page of preflight says the same."""
+    """The codes of preflight findings for change logs: name, levels and meaning."""
 
     FOLDER = (
         "sink.folder",
@@ -37,14 +37,14 @@ class ChangeLogCode(FindingCode):
 
 
 def folder_look(root: Path, plans: Sequence[TablePlan]) -> Iterator[Finding]:
-    """Yield what is to be said about the folder and about tables that cannot go there."""
+    """Yield the findings about the folder, and about tables that cannot be logged there."""
     yield from _folder(root)
     for plan in plans:
         yield from _table(plan)
 
 
 def _folder(root: Path) -> Iterator[Finding]:
-    """Try what every commit does: a file that is given a name only if nobody has it."""
+    """Yield a finding if a trial shows that the folder cannot link a name only once."""
     there = next(each for each in (root / MANIFEST, root, *root.parents) if each.is_dir())
     tried = [there / f".tried-{secrets.token_hex(8)}" for _ in range(3)]
     try:
@@ -61,6 +61,7 @@ def _folder(root: Path) -> Iterator[Finding]:
 
 
 def _block(root: Path, observed: str) -> Finding:
+    """Return the finding for a folder that cannot be used."""
     return Finding(
         ChangeLogCode.FOLDER,
         Level.BLOCK,
@@ -73,6 +74,7 @@ def _block(root: Path, observed: str) -> Finding:
 
 
 def _table(plan: TablePlan) -> Iterator[Finding]:
+    """Yield findings if a table's name is too long, or its key cannot be compared."""
     try:
         table_folder(plan.sink_table)
     except RefusedError as error:

@@ -16,15 +16,16 @@ from airflow_cdc_provider.systems.changelog.manifest import Manifest
 
 
 def sealed_files(path: str | Path, table: str) -> list[Path]:
-    """Return the files of a table, `database.table` as at the sink; splits first, then changes."""
+    """Return a sink table's files, splits before changes, in the order to read them."""
     return _files(Path(path), table_folder(TableId.parse(table)))
 
 
 def marker_files(path: str | Path) -> list[Path]:
-    """Return the files of the transactions' markers."""
+    """Return the files of the transactions' BEGIN and END markers."""
     return _files(Path(path), TRANSACTION)
 
 
 def _files(root: Path, folder: str) -> list[Path]:
+    """Return a folder's files in the order to read them."""
     state = Manifest(root, "").read_any()
     return [root / file.path for file in state.files(folder)]

@@ -37,7 +37,7 @@ _CHUNK_BYTES = 8 * 1024 * 1024
 
 
 class ChangelogSplitSink:
-    """Publishes splits into one folder."""
+    """Publishes splits into one pipeline's change log."""
 
     def __init__(
         self, root: Path, owner: Owner, plans: Sequence[TablePlan], *, form: Format, origin: Origin
@@ -47,10 +47,10 @@ class ChangelogSplitSink:
         self._plans: Mapping[TableId, TablePlan] = {plan.schema.table: plan for plan in plans}
 
     def close(self) -> None:
-        """Let go of nothing: a folder needs no connection."""
+        """Do nothing: a folder needs no connection."""
 
     def publish(self, split: SnapshotSplit, rows: SplitRows, report: SplitReport) -> None:
-        """Make `rows` the split's rows in the log, and store the report."""
+        """Write a split's rows to a file and commit it with the report."""
         report.require_rows(rows.rows, where=str(self._root))
         state = self._manifest.read()
         if self._record(state, split, report, ()) is None:
@@ -67,6 +67,10 @@ class ChangelogSplitSink:
         report: SplitReport,
         files: tuple[SealedFile, ...],
     ) -> Record | None:
+        """Return the commit's record for a split, None if it is published already.
+
+        Refuse if handed off.
+        """
         self._manifest.require_owner(state, self._owner.generation)
         state.require_form(self._form.value, str(self._root))
         if state.stream is not None and state.stream.progress_of(split.table) is not None:
@@ -85,6 +89,7 @@ class ChangelogSplitSink:
     def _write(
         self, split: SnapshotSplit, rows: SplitRows, report: SplitReport, *, types: str
     ) -> tuple[SealedFile, ...]:
+        """Write a split's rows to a file; no file for no rows."""
         if not rows.rows:
             return ()
         plan = self._plans[split.table]
@@ -112,6 +117,7 @@ class ChangelogSplitSink:
 
 
 def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield batches cut into chunks of about `_CHUNK_BYTES`."""
     for batch in batches:
         rows = max(1, batch.num_rows * _CHUNK_BYTES // max(batch.nbytes, 1))
         for first in range(0, batch.num_rows, rows):

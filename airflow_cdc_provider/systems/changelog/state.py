@@ -36,7 +36,7 @@ NATIVE = "native"
 
 @dataclass(frozen=True, slots=True)
 class PublishedSplit:
-    """A split whose rows are in the log."""
+    """A split whose rows are in the change log, with its report and files."""
 
     split: SnapshotSplit
     report: SplitReport
@@ -46,7 +46,7 @@ class PublishedSplit:
 
 @dataclass(slots=True)
 class Counts:
-    """What the stream has committed since the hand-off."""
+    """The numbers of batches, changes and transactions that the stream has committed."""
 
     batches: int = 0
     changes: int = 0
@@ -57,7 +57,7 @@ class Counts:
 
 @dataclass(slots=True)
 class LogState:
-    """The change log after some version of its manifest."""
+    """The change log's state after some version of its manifest."""
 
     version: int = 0
     pipeline: str = ""
@@ -76,7 +76,7 @@ class LogState:
     """Files of changes in log order, by folder."""
 
     def apply(self, record: Record) -> None:
-        """Go on to the next version."""
+        """Apply the commit of the next version."""
         self.version = record["version"]
         self.pipeline = record["pipeline"]
         self.generation = record["generation"]
@@ -105,11 +105,13 @@ class LogState:
                 )
 
     def _start_plan(self, plan_id: str, types: str) -> None:
+        """Forget splits, stream and changes of older plans."""
         self.plan_id, self.types = plan_id, types
         self.splits, self.stream = {}, None
         self.counts, self.changes, self.changed = Counts(), {}, {}
 
     def _move(self, record: Record) -> None:
+        """Move the stream to a commit's position."""
         if self.stream is None:
             raise IntegrityError(
                 f"manifest {self.version} has changes before the hand-off",
@@ -120,6 +122,7 @@ class LogState:
         self.stream = self.stream.passed(position_from_json(record["position"]))
 
     def _change(self, record: Record) -> None:
+        """Add a commit's files and counts of changes."""
         self._move(record)
         for folder, files in record["files"].items():
             self.changes.setdefault(folder, []).extend(SealedFile(**each) for each in files)
@@ -142,14 +145,14 @@ class LogState:
             )
 
     def files(self, folder: str) -> Iterator[SealedFile]:
-        """Yield a folder's files in the order in which they are to be read."""
+        """Yield a folder's files in the order to read them."""
         splits = (each for each in self.splits.values() if each.folder == folder)
         for published in sorted(splits, key=lambda each: each.split.number):
             yield from published.files
         yield from self.changes.get(folder, ())
 
     def require_form(self, form: str, where: str) -> None:
-        """Refuse to write files of another form than those that are there."""
+        """Refuse another file format than the change log has already."""
         published = (file for each in self.splits.values() for file in each.files)
         changed = (file for files in self.changes.values() for file in files)
         file = next(published, None) or next(changed, None)
@@ -163,12 +166,12 @@ class LogState:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Return the folders that have files."""
+        """Return the folders that have files in the change log."""
         names = {each.folder for each in self.splits.values() if each.files}
         return tuple(sorted(names | set(self.changes)))
 
     def to_json(self) -> Record:
-        """Write the state down."""
+        """Return the state as JSON, for a checkpoint."""
         return {
             "version": self.version,
             "pipeline": self.pipeline,
@@ -196,7 +199,7 @@ class LogState:
 
     @classmethod
     def from_json(cls, form: Record) -> LogState:
-        """Read what `to_json` wrote."""
+        """Read a state from the JSON of a checkpoint."""
         published = [_published_from(each) for each in form["splits"]]
         return cls(
             version=form["version"],
@@ -217,7 +220,7 @@ class LogState:
 
 
 def published_to(published: PublishedSplit) -> Record:
-    """Write down a published split."""
+    """Return a published split as JSON."""
     return {
         "split": split_to_json(published.split),
         "report": report_to_json(published.report),
@@ -227,6 +230,7 @@ def published_to(published: PublishedSplit) -> Record:
 
 
 def _published_from(form: Record) -> PublishedSplit:
+    """Read a published split from JSON."""
     return PublishedSplit(
         split_from_json(form["split"]),
         report_from_json(form["report"]),
@@ -242,15 +246,16 @@ def _counted(
     rows: Sequence[int] = (),
     changed_us: int = 0,
 ) -> tuple[TableId, TableChangeCount]:
-    """Read a table's counts; logs of older releases have no rows and no time."""
+    """Read a table's counts of changes; older releases stored no rows and no time."""
     place = position_from_json(position)
     return TableId.parse(table), TableChangeCount(changes, place, RowCounts(*rows), changed_us)
 
 
 def targets_to(targets: dict[TableId, TableId]) -> dict[str, str]:
-    """Write down what is copied where."""
+    """Return as JSON which sink table is copied from which source table."""
     return {str(sink): str(source) for sink, source in targets.items()}
 
 
 def _targets_from(form: dict[str, str]) -> dict[TableId, TableId]:
+    """Read from JSON which sink table is copied from which source table."""
     return {TableId.parse(sink): TableId.parse(source) for sink, source in form.items()}

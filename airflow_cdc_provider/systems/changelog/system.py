@@ -25,7 +25,7 @@ def source(endpoint: Endpoint) -> Source:
 def sink(
     place: SinkPlace, owner: Owner, plans: Sequence[TablePlan], settings: SinkSettings
 ) -> ChangelogSink:
-    """Return a sink under one generation; nothing is touched yet."""
+    """Return a change log as a sink for one generation; nothing is written yet."""
     if not isinstance(place, Folder):
         raise RefusedError(
             "a change log needs a folder, and this is a server",

@@ -25,36 +25,36 @@ from airflow_cdc_provider.systems.changelog.state import LogState, Record, targe
 
 
 class ChangelogTargets:
-    """The claims of one pipeline on the tables of its folder."""
+    """The claims of one pipeline on the tables of its change log."""
 
     def __init__(self, root: Path, owner: Owner) -> None:
         self._manifest = Manifest(root, str(owner.pipeline))
         self._root, self._owner = root, owner
 
     def close(self) -> None:
-        """Let go of nothing: a folder needs no connection."""
+        """Do nothing: a folder needs no connection."""
 
     def plan_id(self) -> str:
-        """Return the plan whose splits are in the ledger, empty for none; nothing is created."""
+        """Return the id of the plan whose splits are in the change log, empty for none."""
         return self._manifest.read().plan_id
 
     def changing(self) -> frozenset[TableId]:
-        """Return none: a change log's tables stay as they were planned."""
+        """Return nothing: a change log has no schema changes."""
         return frozenset()
 
     def stopped(self) -> tuple[StoppedTable, ...]:
-        """Return none: a change log's tables flow together."""
+        """Return nothing: a change log's tables cannot be stopped singly."""
         return ()
 
     def routes(self) -> tuple[tuple[TableId, TableId], ...]:
-        """Return what this pipeline copies where, by its claims; nothing is created."""
+        """Return source and sink table of each of the pipeline's claims."""
         targets = self._manifest.read().targets
         return tuple(sorted((source, sink) for sink, source in targets.items()))
 
     def conflicts(
         self, plans: Sequence[TablePlan], *, known: Collection[TableId] = ()
     ) -> tuple[TargetConflict, ...]:
-        """Return what stands against writing to the plans' tables; nothing is created or locked."""
+        """Return why the plans' tables may not be written to: another owner, or unknown files."""
         state = self._manifest.read_any()
         if state.pipeline not in ("", str(self._owner.pipeline)):
             return tuple(_taken(plan, state) for plan in plans)
@@ -74,7 +74,7 @@ class ChangelogTargets:
         known: Collection[TableId] = (),
         replace_rows: bool = False,
     ) -> tuple[TableId, ...]:
-        """Own the plans' tables, all or none; return those taken with files of others."""
+        """Claim the plans' tables, all or none; return those taken with unknown files."""
         found = self.conflicts(plans, known=known)
         refused = [each for each in found if each.pipeline or not replace_rows]
         if refused:
@@ -89,11 +89,11 @@ class ChangelogTargets:
         return tuple(conflict.table for conflict in found)
 
     def rows(self, table: TableId) -> int | None:  # noqa: ARG002 - the port's
-        """Count nothing: a log holds changes."""
+        """Return None: a change log holds changes, not rows."""
         return None
 
     def drop(self, tables: Collection[TableId]) -> None:
-        """Refuse: files that others may read are never deleted here."""
+        """Refuse: a change log's files are never deleted here."""
         raise RefusedError(
             f"the files of {', '.join(map(str, tables))} are a log, and are not dropped",
             where=str(self._root),
@@ -102,11 +102,13 @@ class ChangelogTargets:
         )
 
     def release(self, *, keep: Sequence[TablePlan] = ()) -> None:
-        """Give back all tables but those of `keep`; their files stay."""
+        """Delete the pipeline's claims on all tables except those of `keep`; their files stay."""
         kept = {plan.sink_table for plan in keep}
         self._store(lambda targets: {t: s for t, s in targets.items() if t in kept})
 
     def _store(self, change: Callable[[dict[TableId, TableId]], dict[TableId, TableId]]) -> None:
+        """Commit changed claims on tables."""
+
         def judge(state: LogState) -> Record | None:
             self._manifest.require_owner(state, self._owner.generation)
             targets = change(state.targets)
@@ -117,17 +119,17 @@ class ChangelogTargets:
         self._manifest.commit(self._owner.generation, judge)
 
     def _holds_files(self, plan: TablePlan) -> bool:
-        """Tell whether the folder of a table that nobody owns holds files all the same."""
+        """Tell whether a table's folder holds files."""
         folder = self._root / table_folder(plan.sink_table)
         with explained(folder):
             return folder.is_dir() and any(folder.iterdir())
 
 
 class ChangelogTables:
-    """Makes nothing: a table's folder comes with its first file."""
+    """The table builder of a change log, which needs none: a folder comes with its first file."""
 
     def close(self) -> None:
-        """Let go of nothing."""
+        """Do nothing."""
 
     def require_fit(self, plans: Sequence[TablePlan]) -> None:
         """Refuse tables whose changes cannot be told from their snapshot's rows (law 6)."""
@@ -137,28 +139,28 @@ class ChangelogTables:
                 raise not_exact(str(plan.schema.table))
 
     def require_creatable(self, plans: Sequence[TablePlan]) -> None:
-        """Refuse what cannot be held, as nothing else is to be made."""
+        """Refuse tables that a change log cannot hold."""
         self.require_fit(plans)
 
     def missing(self, plans: Sequence[TablePlan]) -> tuple[TableId, ...]:  # noqa: ARG002
-        """Return none: a folder is made with its first file."""
+        """Return nothing: a table's folder is made with its first file."""
         return ()
 
     def create_missing(self, plans: Sequence[TablePlan]) -> dict[TableId, bool]:
-        """Return that each table is there."""
+        """Return that no table was created, after refusing tables that a change log cannot hold."""
         self.require_fit(plans)
         return {plan.sink_table: False for plan in plans}
 
     def drifted(self, plans: Sequence[TablePlan]) -> tuple[TableDrift, ...]:  # noqa: ARG002
-        """Return none: files have no definition that somebody could change."""
+        """Return nothing: files have no definition that could be altered."""
         return ()
 
     def columns(self, plan: TablePlan) -> frozenset[str]:
-        """Return the columns that were planned."""
+        """Return the names of the planned columns, in lower case."""
         return frozenset(column.name.lower() for column in plan.schema.copied_columns)
 
     def change(self, change: SchemaChange) -> None:
-        """Refuse: a change log's tables stay as they were planned."""
+        """Refuse: a change log cannot follow schema changes."""
         raise RefusedError(
             f"a change log's tables stay as they were planned, and {change.table} was changed",
             where=f"table {change.table}",
@@ -167,11 +169,12 @@ class ChangelogTables:
         )
 
     def finish(self, plans: Sequence[TablePlan]) -> tuple[str, ...]:  # noqa: ARG002 - the port's
-        """Return no remark: a log has no keys to add."""
+        """Return no remarks: a change log has no keys to add."""
         return ()
 
 
 def _taken(plan: TablePlan, state: LogState) -> TargetConflict:
+    """Return the conflict of a folder that is another pipeline's change log."""
     return TargetConflict(
         table=plan.sink_table,
         pipeline=state.pipeline,
@@ -181,6 +184,7 @@ def _taken(plan: TablePlan, state: LogState) -> TargetConflict:
 
 
 def _filled(plan: TablePlan) -> TargetConflict:
+    """Return the conflict of a table's folder with unknown files."""
     return TargetConflict(
         table=plan.sink_table,
         pipeline="",

@@ -21,13 +21,13 @@ Plain = str | int | bool | None
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """One value in every row: a text, a number, or nothing."""
+    """A value that is the same in every row of an envelope: text, number or NULL."""
 
     value: Plain
     type: pa.DataType
 
     def array(self, count: int) -> pa.Array:
-        """Return it `count` times."""
+        """Return an array with the value `count` times."""
         if self.value is None:
             return pa.nulls(count, self.type)
         one = texts_of([self.value]) if isinstance(self.value, str) else numbers_of([self.value])
@@ -36,7 +36,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Named values; where `absent` says so there are none, and the whole is null."""
+    """Named values, a JSON object in each row; null where `absent` is set."""
 
     values: tuple[tuple[str, Value], ...]
     absent: BoolArray | None = None
@@ -44,7 +44,7 @@ class Members:
 
 @dataclass(frozen=True, slots=True)
 class Many:
-    """A list in each row: of `values`, those from one offset up to the next."""
+    """A list in each row: the `values` from one offset to the next."""
 
     offsets: IntArray
     values: Value
@@ -52,7 +52,7 @@ class Many:
 
     @property
     def count(self) -> int:
-        """Return the number of values in all lists together."""
+        """Return the number of values in all rows' lists."""
         return int(self.offsets[-1])
 
 
@@ -60,22 +60,22 @@ Value: TypeAlias = "pa.Array | Constant | Members | Many"
 
 
 def text(value: str | None) -> Constant:
-    """Return a constant text."""
+    """Return a constant text value."""
     return Constant(value, pa.string())
 
 
 def number(value: int | None) -> Constant:
-    """Return a constant whole number."""
+    """Return a constant 64-bit number."""
     return Constant(value, pa.int64())
 
 
 def numbers(values: IntArray) -> pa.Array:
-    """Return a column of whole numbers."""
+    """Return 64-bit numbers as a column."""
     return as_arrow(values, None, pa.int64())
 
 
 def arrow_array(value: Value, count: int) -> pa.Array:
-    """Return a value as one Arrow array; members become a struct."""
+    """Return an envelope's value as one Arrow array; members become a struct."""
     if isinstance(value, Constant):
         return value.array(count)
     if isinstance(value, Members):

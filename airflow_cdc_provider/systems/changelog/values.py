@@ -43,7 +43,7 @@ _MOST_DIGITS = 38
 
 
 def debezium_values(array: pa.Array, column_type: ColumnType) -> Value:
-    """Return a column's values as they stand in an envelope."""
+    """Return a column's values as Debezium writes them."""
     special = _BY_KIND.get(column_type.kind)
     if special is not None and not pa.types.is_string(array.type):
         return special(array, column_type)
@@ -62,7 +62,7 @@ def debezium_values(array: pa.Array, column_type: ColumnType) -> Value:
 
 
 def native_values(array: pa.Array, column_type: ColumnType) -> Value:
-    """Return a column's values for Parquet, with types of their own.
+    """Return a column's values for Parquet, in Parquet's own types where readers know them.
 
     What readers know no type for stays as Debezium has it: a DECIMAL of more digits than theirs is
     text, a TIME, which may be a month long, is microseconds.
@@ -75,11 +75,13 @@ def native_values(array: pa.Array, column_type: ColumnType) -> Value:
 
 
 def _members_only(array: pa.Array, column_type: ColumnType) -> pa.Array:
+    """Return ENUM texts with the empty text for the value that is no member."""
     none = texts_of([column_type.no_member])[0]
     return pc.if_else(pc.equal(array, none), texts_of([""])[0], array)
 
 
 def _moments(array: pa.Array, column_type: ColumnType) -> pa.Array:
+    """Return DATETIME as milli- or microseconds since 1970, TIMESTAMP as text in UTC."""
     if array.type.tz is None:
         unit = "ms" if column_type.fraction <= _MILLIS else "us"
         return array.cast(pa.timestamp(unit)).cast(pa.int64())
@@ -90,6 +92,7 @@ def _moments(array: pa.Array, column_type: ColumnType) -> pa.Array:
 
 
 def _bits(array: pa.Array, column_type: ColumnType) -> pa.Array:
+    """Return BIT(1) as booleans, a longer BIT as bytes, the lowest first."""
     bits = column_type.length or 1
     if bits == 1:
         return array.cast(pa.bool_())
@@ -100,7 +103,7 @@ def _bits(array: pa.Array, column_type: ColumnType) -> pa.Array:
 
 
 def _binaries(rows: ByteArray, like: pa.Array) -> pa.Array:
-    """Return rows of bytes of one length, null where another array is."""
+    """Return rows of bytes of one length as an array, NULL where another array is NULL."""
     offsets = (np.arange(len(rows) + 1) * rows.shape[1]).astype(np.int32)
     validity, count = validity_of(as_numpy(like.is_null()) if like.null_count else None)
     buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(rows))]
@@ -108,6 +111,7 @@ def _binaries(rows: ByteArray, like: pa.Array) -> pa.Array:
 
 
 def _geometry(array: pa.Array, column_type: ColumnType) -> Members:
+    """Return GEOMETRY values as WKB and SRID, a POINT with x and y too."""
     nulls = as_numpy(array.is_null())
     starts = string_offsets(array)[:-1] - string_offsets(array)[0]
     data = string_bytes(array)
@@ -129,7 +133,7 @@ def _geometry(array: pa.Array, column_type: ColumnType) -> Members:
 
 
 def _without_srid(array: pa.Array, starts: IntArray) -> pa.Array:
-    """Leave out the first bytes of each value; `starts` says where values begin."""
+    """Return GEOMETRY values without their SRID; `starts` are the values' offsets."""
     data, offsets = string_bytes(array), string_offsets(array)
     kept = np.ones(len(data), np.bool_)
     kept[(starts[:, None] + np.arange(_SRID_BYTES)).ravel()] = False
@@ -143,7 +147,7 @@ def _without_srid(array: pa.Array, starts: IntArray) -> pa.Array:
 def _numbers_at(
     data: ByteArray, places: IntArray, kind: str, behind: int = 0
 ) -> npt.NDArray[np.float64]:
-    """Read numbers at some places of bytes, 0 where the place is none."""
+    """Read numbers at offsets of bytes, 0 where an offset is negative."""
     size = np.dtype(kind).itemsize
     known = places >= 0
     wanted = (places[known] + behind)[:, None] + np.arange(size)
@@ -153,6 +157,7 @@ def _numbers_at(
 
 
 def _vector(array: pa.Array, column_type: ColumnType) -> Many:  # noqa: ARG001 - as the others
+    """Return VECTOR values as lists of numbers."""
     offsets = string_offsets(array)
     numbers = np.frombuffer(string_bytes(array).tobytes(), "<f4")
     ends = (offsets - offsets[0]) // 4

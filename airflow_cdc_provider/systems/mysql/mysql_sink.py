@@ -51,7 +51,7 @@ ABILITIES = SinkAbilities(
 
 @dataclass(frozen=True, slots=True)
 class MySqlSink:
-    """One pipeline's sink under one generation."""
+    """A sink that is a MySQL or MariaDB server, for one pipeline and generation."""
 
     endpoint: Endpoint
     owner: Owner
@@ -63,19 +63,24 @@ class MySqlSink:
 
     @property
     def abilities(self) -> SinkAbilities:
+        """Return what a MySQL sink can do."""
         return ABILITIES
 
     def identity(self) -> str:
+        """Return the server's own id, which no other server has."""
         with closing(connect(self.endpoint, purpose="identity", role=Role.SINK)) as connection:
             return read_capabilities(connection, role=Role.SINK).server_uuid
 
     def reserved_for(self, database: str) -> str:
+        """Return what a database is reserved for, empty if tables may be copied there."""
         return reserved_for(database, fold=True)
 
     def preflight(self, plans: Sequence[TablePlan], source: SourceLook) -> tuple[Finding, ...]:
+        """Return the preflight findings about the sink and its tables."""
         return sink_look(self.endpoint, plans, source.facts)
 
     def open_side(self) -> MySqlVerifySide:
+        """Open the sink's side of a verification."""
         from airflow_cdc_provider.systems.mysql.verify.verify_side import (  # noqa: PLC0415
             MySqlVerifySide,
         )
@@ -84,15 +89,19 @@ class MySqlSink:
         return MySqlVerifySide(connection, Role.SINK)
 
     def open_ledger(self) -> MySqlLedger:
+        """Open the pipeline's ledger in the sink."""
         return MySqlLedger(self._session("ledger"), self.owner)
 
     def open_targets(self) -> MySqlTargets:
+        """Open the pipeline's claims on tables of the sink."""
         return MySqlTargets(self._session("claiming tables"), self.owner)
 
     def open_tables(self) -> MySqlTableBuilder:
+        """Open the builder of the sink's tables."""
         return MySqlTableBuilder(self._session("making tables"), self.owner, self.plans)
 
     def open_splits(self) -> MySqlSplitSink:
+        """Open the sink that publishes splits."""
         from airflow_cdc_provider.systems.mysql.sink.split_sink import (  # noqa: PLC0415
             MySqlSplitSink,
         )
@@ -101,6 +110,7 @@ class MySqlSink:
         return MySqlSplitSink(session, self.owner, self.plans, zero_dates=self._zero_dates)
 
     def open_joins(self) -> MySqlJoinSink:
+        """Open the sink that joins re-read splits to the stream."""
         from airflow_cdc_provider.systems.mysql.sink.join_sink import (  # noqa: PLC0415
             MySqlJoinSink,
         )
@@ -109,10 +119,12 @@ class MySqlSink:
         return MySqlJoinSink(session, self.owner, self.plans, zero_dates=self._zero_dates)
 
     def open_changes(self, columns: Mapping[TableId, pa.Schema]) -> MySqlChangeSink:
+        """Open the sink that applies changes; `columns` are the Arrow schemas of the changes."""
         slots = self.settings.writers if self.settings.apply is ApplyMode.MERGED else 1
         return self._changes(columns, slots=slots)
 
     def open_stopped(self, table: TableId, columns: Mapping[TableId, pa.Schema]) -> MySqlChangeSink:
+        """Open the sink that applies the changes of one stopped table."""
         return self._changes(columns, stopped=table)
 
     def _changes(
@@ -122,6 +134,7 @@ class MySqlSink:
         slots: int = 1,
         stopped: TableId | None = None,
     ) -> MySqlChangeSink:
+        """Open the sink of changes, for the stream or for one stopped table."""
         from airflow_cdc_provider.engine.stream.selection import CapturedTables  # noqa: PLC0415
         from airflow_cdc_provider.systems.mysql.sink.change_sink import (  # noqa: PLC0415
             MySqlChangeSink,
@@ -137,8 +150,10 @@ class MySqlSink:
 
     @property
     def _zero_dates(self) -> ZeroDates:
+        """Return the policy for zero and partial dates."""
         return ZeroDates(self.settings.zero_dates)
 
     def _session(self, purpose: str, *, scripts: bool = False) -> SinkSession:
+        """Open a session on the sink for a purpose."""
         files = self.settings.local_files
         return SinkSession.open(self.endpoint, purpose=purpose, local_files=files, scripts=scripts)

@@ -72,34 +72,39 @@ _BATCH_LOG_BYTES = 32 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class MySqlCatalogue:
-    """The tables of one server, over one connection."""
+    """The tables of one MySQL or MariaDB server, over one connection."""
 
     connection: ServerConnection
     capabilities: Capabilities
 
     @property
     def identity(self) -> str:
+        """Return the server's own id, which no other server has."""
         return self.capabilities.server_uuid
 
     @property
     def names_fold_case(self) -> bool:
+        """Tell whether the server compares names without regard to case."""
         return self.capabilities.names_fold_case
 
     def picked(
         self, include: Sequence[Pattern], exclude: Sequence[Pattern] = ()
     ) -> tuple[TableFacts, ...]:
+        """Return the tables that the include patterns pick and the exclude patterns do not."""
         return picked_tables(self.connection, self.capabilities, include, exclude)
 
     def reserved_for(self, database: str) -> str:
+        """Return what a database is reserved for, empty if its tables may be copied."""
         return reserved_for(database, fold=self.names_fold_case)
 
     def schemas(self, tables: Sequence[TableId]) -> Mapping[TableId, TableSchema]:
+        """Return the definitions of these tables, with the text of SHOW CREATE TABLE."""
         return read_schemas(self.connection, tables)
 
 
 @dataclass(frozen=True, slots=True)
 class MySqlSource:
-    """A source that speaks MySQL's protocol."""
+    """A source that is a MySQL or MariaDB server."""
 
     endpoint: Endpoint
 
@@ -111,13 +116,19 @@ class MySqlSource:
 
     @contextmanager
     def catalogue(self, *, purpose: str = LOOK_AT_TABLES) -> Iterator[MySqlCatalogue]:
+        """Open the server's catalogue within the block."""
         with closing(connect(self.endpoint, purpose=purpose)) as connection:
             yield MySqlCatalogue(connection, read_capabilities(connection))
 
     def preflight(self, question: PreflightQuestion) -> SourceLook:
+        """Return the preflight findings and facts of the source and its tables."""
         return source_look(self.endpoint, question)
 
     def require_history(self, read: LogPosition, held: Sequence[AppliedThrough]) -> str:
+        """Refuse the server if it lacks transactions read, or held in the sink.
+
+        Return a remark on a server that took over from the one that was read.
+        """
         with closing(connect(self.endpoint, purpose="position")) as connection:
             capabilities = read_capabilities(connection)
             check_start(connection, capabilities, own(read), held=held)
@@ -126,6 +137,10 @@ class MySqlSource:
     def require_same_log(
         self, read: LogPosition, held: Sequence[AppliedThrough], captured: Collection[TableId]
     ) -> str:
+        """Refuse the server if its log is not the one read before, or has errant transactions.
+
+        Return a remark on a server that took over from the one that was read.
+        """
         from airflow_cdc_provider.systems.mysql.source.errant_transactions import require_order  # noqa: PLC0415
         from airflow_cdc_provider.systems.mysql.source.log_fingerprint import (  # noqa: PLC0415
             require_known,
@@ -139,12 +154,13 @@ class MySqlSource:
             return taken_over(connection, capabilities, ours)
 
     def shared_history(self, read: LogPosition, others: Sequence[LogPosition]) -> SharedHistory:
+        """Return the part of `read` that this server has too, and which of `others` it has."""
         with closing(connect(self.endpoint, purpose="history")) as connection:
             capabilities = read_capabilities(connection)
             return shared_history(connection, capabilities, own(read), list(map(own, others)))
 
     def connections_a_reader(self, *, backfill: bool) -> int:
-        """Return one, or two with the log; where L equals H there is nothing to replay."""
+        """Return how many connections a snapshot reader needs: one, or two if it reads the log."""
         if not backfill:
             return 1
         with closing(connect(self.endpoint, purpose="snapshot")) as connection:
@@ -153,6 +169,7 @@ class MySqlSource:
 
     @contextmanager
     def boundaries(self, split_rows: int) -> Iterator[Boundaries]:
+        """Give, within the block, the function that finds the boundaries of a table's splits."""
         with closing(connect(self.endpoint, purpose="planning splits")) as connection:
 
             def find(schema: TableSchema, start: Key | None) -> Iterator[Key]:
@@ -162,6 +179,7 @@ class MySqlSource:
 
     @contextmanager
     def value_cuts(self, split_rows: int) -> Iterator[Cuts]:
+        """Give, within the block, the function that cuts chosen rows by a column's values."""
         with closing(connect(self.endpoint, purpose="planning splits")) as connection:
 
             def find(schema: TableSchema, chosen: Chosen) -> Iterator[KeyPart] | None:
@@ -170,25 +188,32 @@ class MySqlSource:
             yield find
 
     def value_of(self, schema: TableSchema, column: str, text: str) -> KeyPart:
+        """Parse a text as a value of a column; `ValueError` says what is wrong with it."""
         return value_of(schema.column(column), text)
 
     def clock_of(self, schema: TableSchema, column: str) -> Clock | None:
+        """Return how a column tells time; None if it does not."""
         return clock_of(schema.column(column))
 
     def key_of(self, schema: TableSchema, texts: Sequence[str]) -> Key:
+        """Parse texts as a key of the table, or as its first parts."""
         return key_of(schema, texts)
 
     def condition_of(self, schema: TableSchema, text: str) -> Condition:
+        """Parse a person's condition on a table's rows; `ValueError` says what is wrong with it."""
         return condition_of(schema, text)
 
     def key_list(self, schema: TableSchema, keys: Sequence[Key]) -> KeyList | None:
+        """Return a list of the keys that verify printed; None if it cannot find their rows."""
         return key_list(schema, keys)
 
     def middle_of(self, split: SnapshotSplit) -> Key:
+        """Return a key inside the split, with about half of the split's rows before it."""
         with closing(connect(self.endpoint, purpose="cutting a split")) as connection:
             return split_middle(connection, split)
 
     def split_reader(self, reading: SplitReading) -> SnapshotReader:
+        """Return a reader of the source's splits."""
         from airflow_cdc_provider.systems.mysql.source.snapshot_reader import (  # noqa: PLC0415
             SnapshotReader,
         )
@@ -203,6 +228,7 @@ class MySqlSource:
         )
 
     def log_reader(self, stream: StreamSplit, reading: LogReading) -> LogReader:
+        """Return a reader of the source's log that starts at the stream's position."""
         from airflow_cdc_provider.systems.mysql.source.log_reader import (  # noqa: PLC0415
             LogReader,
         )
@@ -224,6 +250,7 @@ class MySqlSource:
     def look_at_log(
         self, at: str, position: LogPosition | None, *, count: int, values: bool
     ) -> LogView:
+        """Return the log's events around `at` or a position, described for people to read."""
         from airflow_cdc_provider.systems.mysql.source.log_view import (  # noqa: PLC0415
             look_at_log,
         )
@@ -232,20 +259,24 @@ class MySqlSource:
         return look_at_log(self.endpoint, at, around, count=count, values=values)
 
     def is_same(self, one: TableSchema, other: TableSchema) -> bool:
+        """Tell whether two definitions of a table are the same, whatever their AUTO_INCREMENT."""
         texts = {without_counter(each.create_statement) for each in (one, other)}
         return one.fingerprint == other.fingerprint and len(texts) == 1
 
     def difference(
         self, old: TableSchema, new: TableSchema, statements: Sequence[StatementEffect]
     ) -> Difference:
+        """Return what statements changed between two definitions of a table."""
         return difference(old, new, statements)
 
     def behind_first(
         self, old: TableSchema, new: TableSchema, statements: Sequence[StatementEffect]
     ) -> TableSchema | None:
+        """Return a table's definition after the first of several statements; None if unclear."""
         return definition_behind_first(old, new, statements)
 
     def change_columns(self, reading: LogReading) -> Mapping[TableId, pa.Schema]:
+        """Return the Arrow schema of each table's changes."""
         from airflow_cdc_provider.systems.mysql.dialect.value_model import (  # noqa: PLC0415
             arrow_schemas,
         )
@@ -253,6 +284,7 @@ class MySqlSource:
         return arrow_schemas(reading.schemas.values(), ZeroDates(reading.zero_dates))
 
     def open_side(self) -> MySqlVerifySide:
+        """Open the source's side of a verification."""
         from airflow_cdc_provider.systems.mysql.verify.verify_side import (  # noqa: PLC0415
             MySqlVerifySide,
         )
@@ -261,8 +293,10 @@ class MySqlSource:
         return MySqlVerifySide(connection, Role.SOURCE)
 
     def log_end(self, *, purpose: str) -> MySqlLogEnd:
+        """Open a connection to query the end of the source's log."""
         return MySqlLogEnd(self.endpoint, purpose=purpose)
 
 
 def _positions(read: LogPosition, held: Sequence[AppliedThrough]) -> list[MySqlPosition]:
+    """Return the position that was read, and those held in the sink, as MySQL's."""
     return [own(read), *(own(each.position) for each in held)]

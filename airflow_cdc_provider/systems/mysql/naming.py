@@ -10,11 +10,11 @@ __all__ = ["dataset", "namespace", "type_text"]
 
 
 def namespace(place: Endpoint) -> str:
-    """Return `mysql://host:port`; nothing of who gets in."""
+    """Return the namespace `mysql://host:port`, without user or password."""
     host = f"[{place.host}]" if ":" in place.host else place.host
     return f"mysql://{host}:{place.port}"
 
 
 def dataset(place: Endpoint, table: TableId) -> str:  # noqa: ARG001 - as every system is asked
-    """Return `database.table`; a dot inside a name stays as it is."""
+    """Return a table's name as `database.table`; a dot inside a name stays as it is."""
     return f"{table.database}.{table.table}"

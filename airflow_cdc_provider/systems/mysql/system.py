@@ -14,14 +14,14 @@ from airflow_cdc_provider.systems.mysql.mysql_source import MySqlSource
 
 
 def source(endpoint: Endpoint) -> MySqlSource:
-    """Return a source; nothing is connected yet."""
+    """Return a MySQL or MariaDB server as a source; nothing is connected yet."""
     return MySqlSource(endpoint)
 
 
 def sink(
     place: SinkPlace, owner: Owner, plans: Sequence[TablePlan], settings: SinkSettings
 ) -> MySqlSink:
-    """Return a sink under one generation; nothing is connected yet."""
+    """Return a MySQL or MariaDB server as a sink for one generation; nothing is connected yet."""
     if not isinstance(place, Endpoint):
         raise RefusedError(
             "MySQL needs a server, and this is a folder",
@@ -33,7 +33,7 @@ def sink(
 
 
 def look(endpoint: Endpoint, part: Part) -> ServerLook:
-    """Look at a server for the part it is to play, whatever its tables are."""
+    """Return facts and findings of a server as a source or sink, without tables."""
     from airflow_cdc_provider.systems.mysql.preflight.one_server import (  # noqa: PLC0415
         look_at_server,
     )
@@ -42,7 +42,7 @@ def look(endpoint: Endpoint, part: Part) -> ServerLook:
 
 
 def rights(endpoint: Endpoint, part: Part, databases: Sequence[str]) -> tuple[str, ...]:
-    """Return the statements that give the account all that its part needs."""
+    """Return the GRANT statements that the account needs as a source or sink."""
     from airflow_cdc_provider.systems.mysql.preflight.needed_rights import (  # noqa: PLC0415
         needed_rights,
     )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EventChunk:
-    """Some consecutive whole events in one buffer.
+    """Some consecutive whole events of the log, undecoded, in one buffer.
 
     Event i is `buffer[starts[i]:ends[i]]`: the 19-byte event header, the body, and the CRC32 if
     the log has checksums. The buffer is not written to any more once it is handed over.
@@ -27,7 +27,7 @@ class EventChunk:
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """When a decoder ends a batch, always on a transaction boundary where there is one."""
+    """The limits at which a decoder ends a batch, on a transaction's boundary where it can."""
 
     changes: int = 100_000
     bytes: int = 64 * 1024 * 1024

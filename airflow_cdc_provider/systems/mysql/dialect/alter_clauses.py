@@ -34,7 +34,7 @@ _BARE_OPTIONS = {
 
 
 def new_name_in(clause: Sequence[Token], reading: StatementTokens) -> TableId | None:
-    """Return the new name of `RENAME [TO|AS|=] name`, not of RENAME COLUMN or RENAME INDEX."""
+    """Return the table's new name in a RENAME clause of ALTER TABLE; None for any other clause."""
     if not clause[0].is_word("RENAME"):
         return None
     rest = StatementTokens(clause[1:], reading.default_database)
@@ -45,8 +45,9 @@ def new_name_in(clause: Sequence[Token], reading: StatementTokens) -> TableId | 
 
 
 def exchanged_in(clause: Sequence[Token], reading: StatementTokens) -> TableId | None:
-    """Return the other table that partitions are moved from or to.
+    """Return the other table that a clause moves partitions from or to, None if there is none.
 
+    The forms are
     EXCHANGE PARTITION p WITH TABLE t, CONVERT PARTITION p TO TABLE t, CONVERT TABLE t TO PARTITION.
     """
     rest = StatementTokens(clause, reading.default_database)
@@ -57,7 +58,7 @@ def exchanged_in(clause: Sequence[Token], reading: StatementTokens) -> TableId |
 
 
 def moves_rows(clause: Sequence[Token]) -> bool:
-    """Tell whether a clause brings or takes rows that are not logged."""
+    """Tell whether an ALTER TABLE clause adds or removes rows that are not logged."""
     if clause[0].is_word("DISCARD", "IMPORT") and any(t.is_word("TABLESPACE") for t in clause):
         return True
     named = any(token.is_word("PARTITION") for token in clause[:3])
@@ -65,7 +66,7 @@ def moves_rows(clause: Sequence[Token]) -> bool:
 
 
 def renamed_column(clause: Sequence[Token]) -> tuple[str, str] | None:
-    """Read RENAME COLUMN [IF EXISTS] old TO new, and CHANGE [COLUMN] [IF EXISTS] old new type."""
+    """Return the old and new name in a RENAME COLUMN or CHANGE clause, None for other clauses."""
     rest = StatementTokens(clause, "")
     is_change = rest.take_word("CHANGE")
     if not is_change and not rest.take_word("RENAME"):
@@ -81,7 +82,7 @@ def renamed_column(clause: Sequence[Token]) -> tuple[str, str] | None:
 
 
 def is_told_by_definitions(clause: Sequence[Token]) -> bool:
-    """Tell whether two definitions, and the rows that were moved, say all that a clause did."""
+    """Tell whether definitions before and after, and moved rows, show all that a clause did."""
     if moves_rows(clause) or touched_keys(clause) is not None:
         return True
     first, words = clause[0], [token.text.upper() for token in clause[1:3] if token.is_name]
@@ -95,7 +96,7 @@ def is_told_by_definitions(clause: Sequence[Token]) -> bool:
 
 
 def replaces_column(clauses: Sequence[Sequence[Token]]) -> bool:
-    """Tell whether a column that is dropped may be added again, or another take its name."""
+    """Tell whether a dropped column may be added again, or another column may take its name."""
     dropped = {
         token.text.casefold()
         for clause in clauses
@@ -113,9 +114,9 @@ def replaces_column(clauses: Sequence[Sequence[Token]]) -> bool:
 
 
 def touched_keys(clause: Sequence[Token]) -> tuple[str, ...] | None:
-    """Return the keys that must be plain for an ALTER TABLE clause to be harmless.
+    """Return the keys that must not be unique for a clause to be harmless; None if it is not.
 
-    Harmless is what leaves rows, columns, unique keys and names alone. None if it is not.
+    A harmless clause leaves rows, columns, unique keys and names alone.
     """
     first = clause[0]
     if first.is_word("DROP"):
@@ -126,6 +127,7 @@ def touched_keys(clause: Sequence[Token]) -> tuple[str, ...] | None:
 
 
 def _is_harmless(clause: Sequence[Token]) -> bool:
+    """Tell whether a clause leaves rows, columns, unique keys and names alone."""
     first, second = clause[0], clause[1] if len(clause) > 1 else clause[0]
     if any(token.is_word("PARTITION") for token in clause[:2]):
         return first.is_word(*_KEEPS_PARTITION)
@@ -139,12 +141,12 @@ def _is_harmless(clause: Sequence[Token]) -> bool:
 
 
 def drops_index(clause: Sequence[Token]) -> bool:
-    """Tell whether a clause that begins with DROP names an index."""
+    """Tell whether a DROP clause drops an index."""
     return len(clause) > 1 and clause[1].is_word("INDEX", "KEY")
 
 
 def _dropped(clause: Sequence[Token]) -> tuple[str, ...] | None:
-    """Read DROP {INDEX | KEY | CONSTRAINT | CHECK | FOREIGN KEY} [IF EXISTS] name."""
+    """Return the index or constraint that a DROP clause names; None for a column or partition."""
     rest = StatementTokens(clause[1:], "")
     is_foreign = rest.take_word("FOREIGN") and rest.take_word("KEY")
     if not is_foreign and not rest.take_word("INDEX", "KEY", "CONSTRAINT", "CHECK"):
@@ -157,7 +159,7 @@ def _dropped(clause: Sequence[Token]) -> tuple[str, ...] | None:
 
 
 def _renamed_index(clause: Sequence[Token]) -> tuple[str, ...] | None:
-    """Read RENAME {INDEX | KEY} [IF EXISTS] old TO new."""
+    """Return the old name in a RENAME INDEX clause, None for other clauses."""
     rest = StatementTokens(clause[1:], "")
     if not rest.take_word("INDEX", "KEY"):
         return None
@@ -168,7 +170,7 @@ def _renamed_index(clause: Sequence[Token]) -> tuple[str, ...] | None:
 
 
 def _is_harmless_alteration(clause: Sequence[Token]) -> bool:
-    """Tell whether ALTER changes an index's visibility, a check's enforcement or a default."""
+    """Tell whether an ALTER clause changes only an index's visibility, a check or a default."""
     rest = StatementTokens(clause[1:], "")
     if rest.take_word("INDEX", "KEY"):
         return True
@@ -184,7 +186,7 @@ def _is_harmless_alteration(clause: Sequence[Token]) -> bool:
 
 
 def _are_harmless_options(clause: Sequence[Token]) -> bool:
-    """Tell whether all of a clause are options: several may stand in one without commas."""
+    """Tell whether a clause consists of harmless table options only."""
     rest = StatementTokens(clause, "")
     while rest.rest:
         if rest.take_word("PARTITION"):
@@ -197,7 +199,7 @@ def _are_harmless_options(clause: Sequence[Token]) -> bool:
 
 
 def _takes_option(rest: StatementTokens) -> bool:
-    """Move behind one harmless option."""
+    """Move past one table option; False if the option is not harmless."""
     if rest.take_word("DEFAULT") and not rest.is_at("CHARACTER", "CHARSET", "COLLATE"):
         return False
     if rest.take_word("CHARACTER"):
@@ -211,7 +213,7 @@ def _takes_option(rest: StatementTokens) -> bool:
 
 
 def _option_value(rest: StatementTokens) -> str:
-    """Take `[=] value` and return the value, a blank if it is an empty text; empty if none is."""
+    """Take the value of a table option: a blank for an empty text, empty if there is none."""
     rest.take_mark("=")
     token = rest.current
     if token is None or token.kind is TokenKind.MARK:
@@ -221,6 +223,7 @@ def _option_value(rest: StatementTokens) -> str:
 
 
 def _is_harmless_addition(clause: Sequence[Token]) -> bool:
+    """Tell whether an ADD clause adds only a plain index, a check or a harmless foreign key."""
     words = [token for token in clause[1:5] if token.is_name]
     if len(clause) > 1 and clause[1].is_mark("("):
         return False  # a list, in which columns may stand behind indexes

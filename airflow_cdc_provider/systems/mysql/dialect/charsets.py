@@ -117,7 +117,7 @@ _ASCII_SAFE = frozenset(_LONGER_CODECS) - {"ucs2", "utf16", "utf16le", "utf32"}
 
 
 def is_total(charset: str) -> bool:
-    """Tell whether a server turns whatever bytes of this charset into UTF-8 without loss."""
+    """Tell whether the server converts any bytes of this charset to UTF-8 without loss."""
     return charset in UTF8_CHARSETS or None not in (_one_byte(charset) or (None,))
 
 
@@ -133,7 +133,7 @@ def is_one_to_one(charset: str) -> bool:
 
 @cache
 def _one_byte(charset: str) -> tuple[str | None, ...] | None:
-    """Return the character of each byte, None for a charset of another kind."""
+    """Return the character of each byte in a one-byte charset, None for any other charset."""
     lower: list[str | None] = [chr(byte) for byte in range(128)]
     if charset in {"ascii", "swe7"}:
         if charset == "swe7":
@@ -159,7 +159,7 @@ def _one_byte(charset: str) -> tuple[str | None, ...] | None:
 
 @cache
 def _lookup(charset: str) -> tuple[ByteArray, ByteArray]:
-    """Return UTF-8 bytes (256 x 3) and how many by byte; none where there is no character."""
+    """Return each byte's UTF-8 bytes (256 x 3) and their number, which is 0 for no character."""
     table = np.zeros((256, 3), np.uint8)
     lengths = np.zeros(256, np.uint8)
     for byte, character in enumerate(_one_byte(charset) or ()):
@@ -171,7 +171,10 @@ def _lookup(charset: str) -> tuple[ByteArray, ByteArray]:
 
 
 def decode_member(data: bytes, charset: str) -> str:
-    """Decode one name, such as a member of an ENUM; without a charset it is what SELECT sends."""
+    """Decode one text of a charset, such as an ENUM's member.
+
+    Bytes without a character are refused.
+    """
     if charset in UTF8_CHARSETS or charset == "binary":
         try:
             return data.decode()
@@ -187,7 +190,7 @@ def decode_member(data: bytes, charset: str) -> str:
 
 
 def to_utf8(cells: pa.Array, charset: str) -> pa.Array:
-    """Turn a binary array of texts in `charset` into a string array."""
+    """Convert a binary array of texts in `charset` to a string array."""
     if charset in UTF8_CHARSETS:
         return _as_string(cells)
     one_byte = _one_byte(charset) is not None
@@ -208,6 +211,7 @@ def to_utf8(cells: pa.Array, charset: str) -> pa.Array:
 
 
 def _as_string(cells: pa.Array) -> pa.Array:
+    """Return UTF-8 bytes as a string array; invalid bytes are refused."""
     texts = cells.view(pa.string())
     try:
         texts.validate(full=True)
@@ -221,6 +225,7 @@ def _as_string(cells: pa.Array) -> pa.Array:
 
 
 def _contents(cells: pa.Array) -> tuple[IntArray, ByteArray]:
+    """Return the offsets and the bytes of a binary array, counted from its first value."""
     _, offset_buffer, byte_buffer = cells.buffers()
     offsets = np.frombuffer(offset_buffer, np.int32, len(cells) + 1, cells.offset * 4)
     if byte_buffer is None:
@@ -235,7 +240,7 @@ def _expand(
     data: ByteArray,
     charset: str,
 ) -> pa.Array:
-    """Apply a charset's table to all bytes at once; the cells' ends move with the lengths."""
+    """Convert all cells of a one-byte charset to UTF-8 by its table."""
     table, lengths = _lookup(charset)
     grown = lengths[data]
     if not grown.all():
@@ -250,6 +255,7 @@ def _expand(
 
 
 def _decode_longer(data: bytes, charset: str) -> str:
+    """Decode a text of a charset with several bytes per character."""
     codec = _LONGER_CODECS.get(charset)
     if codec is None:
         raise UnknownTypeError(f"charset {charset!r} is not known")
@@ -265,6 +271,7 @@ def _decode_longer(data: bytes, charset: str) -> str:
 
 
 def _no_character(charset: str, data: bytes) -> ValueRefusedError:
+    """Return the error for bytes that have no character in a charset."""
     return ValueRefusedError(
         f"charset {charset} has no character for the bytes {data[:8].hex()}",
         risk="the text would change on its way",

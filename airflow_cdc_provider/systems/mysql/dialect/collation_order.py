@@ -75,16 +75,17 @@ _IN_MYSQL = {theirs: ours for ours, theirs in IN_MARIADB.items()}
 
 
 def counterpart(collation: str, family: str, other: str) -> str | None:
-    """Return the name at a server of the `other` family, None if no name is known to be right."""
+    """Return a collation's name at a server of the other family, None if none is the same."""
     if family == other or _current(collation) in SAME_IN_BOTH:
         return collation
     return (IN_MARIADB if other == "mariadb" else _IN_MYSQL).get(_current(collation))
 
 
 def is_same_name(one: str, another: str) -> bool:
-    """Tell whether two names are one: `utf8_` is what older servers call `utf8mb3_`."""
+    """Tell whether two collation names are the same, `utf8_` being the old name of `utf8mb3_`."""
     return _current(one) == _current(another)
 
 
 def _current(collation: str) -> str:
+    """Return a collation's name with `utf8mb3_` for the old `utf8_`."""
     return collation.replace("utf8_", "utf8mb3_", 1) if collation.startswith("utf8_") else collation

@@ -61,6 +61,7 @@ _LONGEST = {
 
 
 def _by_number() -> dict[int, str]:
+    """Return the charset of each collation number."""
     found = {}
     for charset, text in _NUMBERS.items():
         for part in text.split(","):
@@ -86,5 +87,5 @@ def charset_of(collation: int) -> str:
 
 
 def longest_character(charset: str) -> int:
-    """Return how many bytes a character of the charset may take."""
+    """Return the most bytes that a character of the charset takes."""
     return _LONGEST.get(charset, 1)

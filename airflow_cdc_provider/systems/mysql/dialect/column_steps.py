@@ -18,11 +18,11 @@ _NOT_COLUMNS = (*_KEY_WORDS, "PARTITION", "PERIOD", "PRIMARY", "SYSTEM")
 
 
 class _UntoldError(Exception):
-    """A clause does what its text alone does not tell."""
+    """The text of a clause alone does not show what it does to columns."""
 
 
 def column_steps(clauses: Sequence[Sequence[Token]]) -> tuple[ColumnStep, ...] | None:
-    """Return what a statement does to columns, None if its text does not tell."""
+    """Return what an ALTER TABLE does to columns, None if its text does not show that."""
     try:
         return tuple(step for clause in clauses for step in _steps(clause))
     except _UntoldError:
@@ -30,12 +30,13 @@ def column_steps(clauses: Sequence[Sequence[Token]]) -> tuple[ColumnStep, ...] |
 
 
 def touches_unique_keys(clauses: Sequence[Sequence[Token]]) -> bool:
-    """Tell whether unique keys may come, go or have another name."""
+    """Tell whether clauses may add, drop or rename a unique key."""
     named = any(token.is_word("PRIMARY", "UNIQUE") for clause in clauses for token in clause)
     return named or any(touched_keys(clause) for clause in clauses)
 
 
 def _steps(clause: Sequence[Token]) -> Iterator[ColumnStep]:
+    """Yield what one clause does to columns."""
     if any(token.is_word("EXISTS") for token in clause[:5]):
         raise _UntoldError
     rest = StatementTokens(clause, "")
@@ -58,6 +59,7 @@ def _steps(clause: Sequence[Token]) -> Iterator[ColumnStep]:
 
 
 def _added(rest: StatementTokens) -> Iterator[ColumnStep]:
+    """Yield the columns that an ADD clause adds."""
     if rest.is_at(*_KEY_WORDS, "PRIMARY"):
         return
     if rest.is_at("PARTITION", "PERIOD", "SYSTEM"):
@@ -72,13 +74,14 @@ def _added(rest: StatementTokens) -> Iterator[ColumnStep]:
 
 
 def _listed(rest: StatementTokens) -> Iterator[Sequence[Token]]:
-    """Yield the definitions in parentheses that have been opened; they end the clause."""
+    """Yield the definitions in an opened list in parentheses, which must end the clause."""
     if not rest.rest or not rest.rest[-1].is_mark(")"):
         raise _UntoldError
     yield from StatementTokens(rest.rest[:-1], "").clauses()
 
 
 def _dropped(rest: StatementTokens) -> Iterator[ColumnStep]:
+    """Yield the column that a DROP clause drops."""
     if rest.is_at(*_KEY_WORDS, "PRIMARY"):
         return
     if rest.is_at("PARTITION", "PERIOD", "SYSTEM"):
@@ -92,6 +95,7 @@ def _dropped(rest: StatementTokens) -> Iterator[ColumnStep]:
 
 
 def _renamed(rest: StatementTokens) -> Iterator[ColumnStep]:
+    """Yield the column that a RENAME clause renames."""
     if rest.take_word("INDEX", "KEY"):
         return
     if not rest.take_word("COLUMN"):
@@ -103,6 +107,7 @@ def _renamed(rest: StatementTokens) -> Iterator[ColumnStep]:
 
 
 def _altered(rest: StatementTokens) -> Iterator[ColumnStep]:
+    """Yield the column whose definition an ALTER clause changes."""
     if rest.take_word("CHECK", "CONSTRAINT", "INDEX", "KEY"):
         return
     rest.take_word("COLUMN")
@@ -110,7 +115,7 @@ def _altered(rest: StatementTokens) -> Iterator[ColumnStep]:
 
 
 def _after(definition: Sequence[Token]) -> str | None:
-    """Return the column that a definition's end names: AFTER it, empty for FIRST."""
+    """Return the column of AFTER at a definition's end, empty for FIRST, None for neither."""
     words = [token.is_word("AFTER", "FIRST") for token in definition]
     if not any(words):
         return None
@@ -124,6 +129,7 @@ def _after(definition: Sequence[Token]) -> str | None:
 
 
 def _name(rest: StatementTokens) -> str:
+    """Take a column's name; a missing or qualified one is an error."""
     name = rest.name()
     if not name or rest.take_mark("."):
         raise _UntoldError

@@ -17,7 +17,7 @@ from airflow_cdc_provider.core.table_schema import ColumnType, TypeKind
 
 
 class TypeFacts(TypedDict, total=False):
-    """What a type has beside its name, as in `ColumnType`."""
+    """The optional facts of a column type, as named in `ColumnType`."""
 
     unsigned: bool
     length: int | None
@@ -31,7 +31,7 @@ class TypeFacts(TypedDict, total=False):
 
 
 class ZeroDates(StrEnum):
-    """What becomes of dates that are no days of the calendar."""
+    """How zero and partial dates are copied: refused, as NULL, or as text."""
 
     FAIL = "fail"
     """A named error with table, column and key."""
@@ -105,7 +105,7 @@ KNOWN_TYPES = (
 
 
 def mysql_type(name: str, **facts: Unpack[TypeFacts]) -> ColumnType:
-    """Return a column's type; `name` is information_schema's DATA_TYPE in lower case."""
+    """Return a MySQL column type; `name` is information_schema's DATA_TYPE in lower case."""
     kind = _KINDS.get(name, TypeKind.OTHER)
     if facts.get("is_json_text"):
         kind = TypeKind.JSON
@@ -115,12 +115,12 @@ def mysql_type(name: str, **facts: Unpack[TypeFacts]) -> ColumnType:
 
 
 def type_of_before_kinds(form: Mapping[str, Any]) -> ColumnType:
-    """Read a type that was stored before types had kinds: its name alone told."""
+    """Read a column type that was stored by a release before types had kinds."""
     return mysql_type(**{**form, "members": tuple(form["members"])})
 
 
 def _no_member(members: tuple[str, ...]) -> str:
-    """Return the text that stands for index 0 of an ENUM, the value that is no member.
+    """Return the text that is copied for index 0 of an ENUM, the value that is no member.
 
     The servers print it as the empty text, which may be a member, too. A zero is what MySQL
     itself reads as index 0; there are as many as it takes to be like no member.
@@ -133,7 +133,7 @@ def _no_member(members: tuple[str, ...]) -> str:
 
 
 def _in_digits(text: str) -> str:
-    """Return a text as the most forgiving collation reads it, as far as digits go."""
+    """Return a text with its digits in ASCII and without marks, as a lenient collation reads it."""
     digits = (unicodedata.digit(each, None) for each in text)
     return "".join(
         each if digit is None else str(digit)
@@ -143,7 +143,7 @@ def _in_digits(text: str) -> str:
 
 
 def require_known(column_type: ColumnType) -> None:
-    """Refuse a type whose values are not known to be copied right."""
+    """Refuse a column type whose values are not known to be copied right."""
     name = column_type.name
     if name not in KNOWN_TYPES:
         raise UnknownTypeError(

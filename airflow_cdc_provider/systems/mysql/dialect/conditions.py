@@ -17,6 +17,7 @@ from airflow_cdc_provider.systems.mysql.dialect.sql_tokens import Token, TokenKi
 
 
 def _words(text: str) -> frozenset[str]:
+    """Return the words of a text."""
     return frozenset(text.split())
 
 
@@ -59,7 +60,7 @@ _OF_DATES = _words(
 
 
 def condition_of(schema: TableSchema, text: str) -> Condition:
-    """Read a condition on a table's rows, or say in a `ValueError` what is wrong with it."""
+    """Parse a person's condition on a table's rows; `ValueError` says what is wrong with it."""
     text = text.strip()
     if not text or len(text) > _LONGEST:
         raise ValueError(f"a condition has 1 to {_LONGEST:,} characters, not {len(text):,}")
@@ -80,7 +81,7 @@ def condition_of(schema: TableSchema, text: str) -> Condition:
 
 
 def _require_no_today(found: Sequence[Token], columns: Mapping[str, Column]) -> None:
-    """Require that no time of day meets a date: the server would take today's for it."""
+    """Refuse a comparison of a time of day with a date, to which servers add today's date."""
     words = {token.text.upper() for token in found if token.kind is TokenKind.WORD}
     named = (columns.get(token.text.casefold()) for token in found if token.is_name)
     types = {column.type.name.upper() for column in named if column is not None}
@@ -89,7 +90,7 @@ def _require_no_today(found: Sequence[Token], columns: Mapping[str, Column]) -> 
 
 
 def _require_whole(text: str, found: Sequence[Token]) -> None:
-    """Require that it is all tokens, and ends with none of them open."""
+    """Refuse a condition with comments, unclosed quotes or unbalanced parentheses."""
     reached, depth = 0, 0
     for token in found:
         if text[reached : token.start].strip():
@@ -109,6 +110,7 @@ def _require_whole(text: str, found: Sequence[Token]) -> None:
 def _wrong(
     token: Token, before: Token | None, behind: Token | None, columns: Container[str]
 ) -> str:
+    """Return what is wrong with a token of a condition, empty if it is allowed."""
     match token.kind:
         case TokenKind.STRING:
             return ""
@@ -123,6 +125,7 @@ def _wrong(
 
 
 def _wrong_call(token: Token, behind: Token) -> str:
+    """Return what is wrong with a word before a parenthesis, empty if it is allowed."""
     word = token.text.upper() if token.kind is TokenKind.WORD else ""
     if word in _BEFORE_PARENTHESIS:
         return ""
@@ -133,6 +136,7 @@ def _wrong_call(token: Token, behind: Token) -> str:
 
 
 def _is_known(token: Token, before: Token | None) -> bool:
+    """Tell whether a word is allowed in a condition: a keyword, number or collation."""
     if token.kind is TokenKind.NAME:
         return False
     if before is not None and before.is_word("COLLATE"):

@@ -20,7 +20,7 @@ _COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
 
 
 class AttributeKind(StrEnum):
-    """What an attribute of a column says."""
+    """What an attribute of a column's definition is about."""
 
     NUMBER = "number"
     """UNSIGNED or ZEROFILL."""
@@ -42,7 +42,7 @@ class AttributeKind(StrEnum):
 
 
 class KeyForm(StrEnum):
-    """What a definition that is not a column says."""
+    """The kind of a key or constraint in a table's definition."""
 
     PRIMARY = "primary"
     UNIQUE = "unique"
@@ -56,7 +56,7 @@ class KeyForm(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One attribute of a column, as text."""
+    """One attribute of a column's definition, with its text."""
 
     kind: AttributeKind
     text: str
@@ -64,7 +64,7 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class ParsedColumn:
-    """One column's definition."""
+    """One column's definition, parsed from SHOW CREATE TABLE."""
 
     name: str
     type_name: str
@@ -72,13 +72,13 @@ class ParsedColumn:
     attributes: tuple[Attribute, ...]
 
     def has(self, kind: AttributeKind) -> bool:
-        """Tell whether the column has such an attribute."""
+        """Tell whether the column has an attribute of this kind."""
         return any(attribute.kind is kind for attribute in self.attributes)
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedKey:
-    """One key or constraint."""
+    """One key or constraint, parsed from SHOW CREATE TABLE."""
 
     form: KeyForm
     name: str
@@ -88,7 +88,7 @@ class ParsedKey:
 
 @dataclass(frozen=True, slots=True)
 class ParsedTable:
-    """A whole statement."""
+    """A whole table's definition, parsed from SHOW CREATE TABLE."""
 
     columns: tuple[ParsedColumn, ...]
     keys: tuple[ParsedKey, ...]
@@ -97,12 +97,12 @@ class ParsedTable:
 
 
 def without_counter(statement: str) -> str:
-    """Return a definition without what the next row's AUTO_INCREMENT value will be."""
+    """Return a table's definition without the value of its AUTO_INCREMENT counter."""
     return _COUNTER.sub("", statement)
 
 
 def parse_create_statement(statement: str) -> ParsedTable:
-    """Read the text of SHOW CREATE TABLE."""
+    """Parse the text of SHOW CREATE TABLE into columns, keys and options."""
     items, options = parts_of(statement)
     columns, keys = [], []
     for item in items:
@@ -114,13 +114,13 @@ def parse_create_statement(statement: str) -> ParsedTable:
 
 
 def parse_keys(statement: str) -> tuple[ParsedKey, ...]:
-    """Read the keys and constraints alone: whatever the columns are."""
+    """Parse only the keys and constraints of SHOW CREATE TABLE."""
     items, _ = parts_of(statement)
     return tuple(_key(item, statement) for item in items if item[0].kind is not TokenKind.NAME)
 
 
 def parts_of(statement: str) -> tuple[list[tuple[Token, ...]], tuple[Token, ...]]:
-    """Return the columns and keys of a statement, and what stands behind them."""
+    """Return the tokens of each column and key of a CREATE TABLE, and its options' tokens."""
     found = tuple(tokens(statement))
     opening = next((i for i, token in enumerate(found) if token.is_mark("(")), len(found))
     items, end = _items(found, opening)
@@ -130,9 +130,9 @@ def parts_of(statement: str) -> tuple[list[tuple[Token, ...]], tuple[Token, ...]
 def rendered(
     parts: Sequence[Token], statement: str, names: Mapping[str, str] = MappingProxyType({})
 ) -> str:
-    """Write tokens as they stood, with one space for whatever was between them.
+    """Return tokens as SQL text, as they were written, with one space for any blanks.
 
-    `names` are other ones for quoted names, by these in lower case.
+    `names` replaces quoted names, by their names in lower case.
     """
     text, before = "", None
     for token in parts:
@@ -145,7 +145,7 @@ def rendered(
 
 
 def not_understood(text: str, why: str = "is not understood") -> UnsupportedTableError:
-    """Return the error for a definition that cannot be carried over."""
+    """Return the error for a part of a table's definition that cannot be carried over."""
     return UnsupportedTableError(
         f"{text!r} of the table's definition {why}",
         where="the source's SHOW CREATE TABLE",
@@ -156,7 +156,7 @@ def not_understood(text: str, why: str = "is not understood") -> UnsupportedTabl
 
 
 def _items(found: Sequence[Token], opening: int) -> tuple[list[tuple[Token, ...]], int]:
-    """Return the definitions between the outer parentheses, and where these end."""
+    """Return the definitions within the outer parentheses, and the place where these close."""
     depth, item = 0, []  # type: tuple[int, list[Token]]
     items: list[tuple[Token, ...]] = []
     for position in range(opening, len(found)):
@@ -173,21 +173,23 @@ def _items(found: Sequence[Token], opening: int) -> tuple[list[tuple[Token, ...]
 
 
 class _Cursor:
-    """A place in a column's tokens."""
+    """A moving place among the tokens of a column's definition."""
 
     def __init__(self, parts: Sequence[Token], statement: str) -> None:
         self.parts, self.statement, self.at = parts, statement, 0
 
     @property
     def ended(self) -> bool:
+        """Tell whether no token is left."""
         return self.at >= len(self.parts)
 
     def peek(self, *words: str, ahead: int = 0) -> bool:
+        """Tell whether the next token, or one `ahead` of it, is one of these words."""
         at = self.at + ahead
         return at < len(self.parts) and self.parts[at].is_word(*words)
 
     def group(self) -> None:
-        """Step over a parenthesis and all it holds, if one opens here."""
+        """Move past a group in parentheses, if one opens here."""
         if self.ended or not self.parts[self.at].is_mark("("):
             return
         depth = 0
@@ -198,10 +200,12 @@ class _Cursor:
                 return
 
     def since(self, start: int) -> str:
+        """Return the text of the tokens from `start` to the present place."""
         return rendered(self.parts[start : self.at], self.statement)
 
 
 def _column(item: tuple[Token, ...], statement: str) -> ParsedColumn:
+    """Parse the definition of a column."""
     cursor = _Cursor(item, statement)
     cursor.at = 2
     cursor.group()
@@ -244,7 +248,7 @@ _NOW = {"CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"}
 
 
 def _attribute(cursor: _Cursor) -> AttributeKind:
-    """Step over one attribute and tell its kind."""
+    """Move past one attribute of a column, and return its kind."""
     word = cursor.parts[cursor.at].text.upper()
     if not cursor.peek(word):
         raise not_understood(cursor.since(0) or cursor.parts[cursor.at].text)
@@ -270,6 +274,7 @@ def _attribute(cursor: _Cursor) -> AttributeKind:
 
 
 def _default(cursor: _Cursor) -> AttributeKind:
+    """Move past a DEFAULT, and return the kind of default."""
     cursor.at += 1
     if cursor.ended:
         raise not_understood("DEFAULT")
@@ -296,6 +301,7 @@ def _default(cursor: _Cursor) -> AttributeKind:
 
 
 def _generated(cursor: _Cursor) -> AttributeKind:
+    """Move past a generated column's expression, and return its kind."""
     while not cursor.ended and not cursor.peek("AS"):
         cursor.at += 1
     cursor.at += 1
@@ -321,6 +327,7 @@ _FORMS = {
 
 
 def _key(item: tuple[Token, ...], statement: str) -> ParsedKey:
+    """Parse the definition of a key or constraint."""
     name, rest = "", item
     if item[0].is_word("CONSTRAINT"):
         name, rest = item[1].text, item[2:]

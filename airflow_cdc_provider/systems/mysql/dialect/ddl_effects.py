@@ -74,7 +74,7 @@ def effect_of(
     ansi_quotes: bool = False,
     backslash_escapes: bool = True,
 ) -> StatementEffect:
-    """Tell what a statement does; names without a database are in `default_database`."""
+    """Return what a logged statement does to tables, by its text."""
 
     def read(*, executes: bool, wide_spaces: bool) -> StatementEffect:
         found = tokens(
@@ -94,7 +94,7 @@ def effect_of(
 
 
 def _both(one: StatementEffect, other: StatementEffect) -> StatementEffect:
-    """Return what one of two readings does, whichever it is; what is no statement is none."""
+    """Return the joint effect of two readings of a statement: it may have either."""
     if other.harmless or other.kind is StatementKind.UNKNOWN or one == other:
         return one
     if one.harmless:
@@ -115,6 +115,7 @@ def _both(one: StatementEffect, other: StatementEffect) -> StatementEffect:
 
 
 def _effect(found: tuple[Token, ...], default_database: str) -> StatementEffect:
+    """Return the effect of a statement's tokens."""
     if not found:
         return HARMLESS  # MariaDB replaces events a reader would not know by a comment
     reading = StatementTokens(found, default_database)
@@ -130,7 +131,7 @@ def _effect(found: tuple[Token, ...], default_database: str) -> StatementEffect:
 
 
 def _row_change(verb: str, reading: StatementTokens) -> StatementEffect:
-    """Name the one table of a simple statement; a statement with more names none.
+    """Return the effect of a row change: on its one written table, or on any table if unclear.
 
     Row changes of the server's own tables change no others: they have no triggers and foreign
     keys, and hosted servers log their heartbeat there as text.
@@ -149,6 +150,7 @@ def _row_change(verb: str, reading: StatementTokens) -> StatementEffect:
 
 
 def _create(reading: StatementTokens) -> StatementEffect:
+    """Return the effect of a CREATE statement."""
     before = reading.position
     noun = reading.noun()
     passed = reading.tokens[before : reading.position]
@@ -174,7 +176,7 @@ def _create(reading: StatementTokens) -> StatementEffect:
 
 
 def _copies_rows(rest: Sequence[Token]) -> bool:
-    """Tell whether a CREATE TABLE may bring rows along.
+    """Tell whether a CREATE TABLE may copy rows into the table.
 
     Without, IF NOT EXISTS does nothing to a table that is there; and a captured one is, because
     what drops it or gives it another name stops the stream.
@@ -186,13 +188,14 @@ def _copies_rows(rest: Sequence[Token]) -> bool:
 
 
 def _names_reference_system(passed: Sequence[Token]) -> bool:
+    """Tell whether a statement is about a SPATIAL REFERENCE SYSTEM."""
     return any(token.is_word("REFERENCE") for token in passed)
 
 
 def _index_statement(
     reading: StatementTokens, *, drops: bool, is_plain: bool = True
 ) -> StatementEffect:
-    """Read `INDEX name ... ON table`."""
+    """Return the effect of CREATE or DROP INDEX on its table."""
     reading.skip_existence()
     name = reading.name()  # it may be the word ON
     follows = reading.position
@@ -217,6 +220,7 @@ def _index_statement(
 
 
 def _drop(reading: StatementTokens) -> StatementEffect:
+    """Return the effect of a DROP statement."""
     temporary = reading.take_word("TEMPORARY")
     noun = reading.noun()
     if noun in DATABASE_NOUNS:
@@ -234,6 +238,7 @@ def _drop(reading: StatementTokens) -> StatementEffect:
 
 
 def _dropped_database(reading: StatementTokens) -> StatementEffect:
+    """Return the effect of dropping a database."""
     reading.skip_existence()
     token = reading.current
     if token is None:
@@ -242,6 +247,7 @@ def _dropped_database(reading: StatementTokens) -> StatementEffect:
 
 
 def _rename(reading: StatementTokens) -> StatementEffect:
+    """Return the effect of RENAME TABLE."""
     if not reading.take_word(*TABLE_NOUNS):
         return HARMLESS if reading.take_word("USER") else _UNKNOWN
     reading.skip_existence()
@@ -262,6 +268,7 @@ def _rename(reading: StatementTokens) -> StatementEffect:
 
 
 def _truncate(reading: StatementTokens) -> StatementEffect:
+    """Return the effect of TRUNCATE TABLE."""
     reading.take_word("TABLE")
     table = reading.table()
     if table is None:
@@ -270,6 +277,7 @@ def _truncate(reading: StatementTokens) -> StatementEffect:
 
 
 def _alter(reading: StatementTokens) -> StatementEffect:
+    """Return the effect of an ALTER statement."""
     before = reading.position
     noun = reading.noun()
     ignores = any(token.is_word("IGNORE") for token in reading.tokens[before : reading.position])

@@ -39,7 +39,7 @@ _PLAIN_DEFAULT = {
 def difference(
     old: TableSchema, new: TableSchema, statements: Sequence[StatementEffect]
 ) -> Difference:
-    """Return what statements of the log made of a table, and what that did to its rows.
+    """Return what statements changed between two definitions of a table, and whether rows changed.
 
     Columns that are left out are nothing to it.
     """
@@ -72,14 +72,14 @@ def difference(
 def _left_out(
     old: TableSchema, new: TableSchema, statements: Sequence[StatementEffect]
 ) -> Iterator[str]:
-    """Yield the columns that were left out, under the names they have now."""
+    """Yield the columns that were left out of the copy, by their present names."""
     names = _renames(old, new, statements)
     for name in old.ignored:
         yield names.get(name, name)
 
 
 class _Pair:
-    """A table before and after, its columns under the names they have afterwards."""
+    """Two definitions of a table, before and after, with columns by their new names."""
 
     def __init__(self, old: TableSchema, new: TableSchema, renames: Mapping[str, str]) -> None:
         self.old, self.new, self.renames = old, new, renames
@@ -91,21 +91,24 @@ class _Pair:
         self.unique_now = {key.name: key.columns for key in new.unique_keys}
 
     def now_called(self, name: str) -> str:
+        """Return the new name of a column."""
         return self.renames.get(name, name)
 
     def modified(self) -> Iterator[str]:
+        """Yield the columns whose type, nullability or expression changed."""
         for name in self.now:
             if name in self.was and not self._is_same(name):
                 yield name
 
     def _is_same(self, name: str) -> bool:
+        """Tell whether a column has the same definition in both."""
         old, new = self.was[name], self.now[name]
         if old.generated and new.generated:  # nobody writes it, and each side computes its own
             return _text(self.old, old.name) == _text(self.new, name)
         return (old.type, old.nullable, old.generated) == (new.type, new.nullable, new.generated)
 
     def refusal(self) -> str:
-        """Tell why the change cannot be followed, empty if it can."""
+        """Return why a change cannot be followed, empty if it can."""
         old, new = self.old, self.new
         if tuple(map(self.now_called, old.primary_key)) != new.primary_key:
             return "its primary key is another one now"
@@ -119,25 +122,27 @@ class _Pair:
         return ""
 
     def traded(self) -> tuple[tuple[str, str], ...]:
-        """Return all columns that have other names now, if any has one that another one had."""
+        """Return all renamed columns if any took a name that another column had before."""
         were = {column.name for column in self.old.columns}
         return tuple(self.renames.items()) if were & {*self.renames.values()} else ()
 
 
 def _prefixes(schema: TableSchema) -> tuple[int, ...]:
+    """Return the lengths of the primary key's column prefixes, 0 for a whole column."""
     return schema.key_prefixes or (0,) * len(schema.primary_key)
 
 
 def _other_keys(
     keys: Mapping[str, tuple[str, ...]], others: Mapping[str, tuple[str, ...]]
 ) -> tuple[str, ...]:
+    """Return the names of keys that the others lack, or have with other columns."""
     return tuple(name for name, columns in keys.items() if others.get(name) != columns)
 
 
 def _renames(
     old: TableSchema, new: TableSchema, statements: Sequence[StatementEffect]
 ) -> dict[str, str]:
-    """Return the columns that have another name now, as the statements say."""
+    """Return the new names of renamed columns by their old ones, as the statements say."""
     if len(statements) == 1:
         renames = statements[0].column_renames
     else:
@@ -159,6 +164,7 @@ def _text(schema: TableSchema, name: str) -> tuple[str, ...]:
 
 
 def _unknown(statements: Sequence[StatementEffect]) -> str:
+    """Return why a statement did more than definitions and rows show, empty if none did."""
     alters = (effect for effect in statements if effect.kind is StatementKind.ALTER)
     if all(effect.is_told for effect in alters):
         return ""
@@ -166,7 +172,7 @@ def _unknown(statements: Sequence[StatementEffect]) -> str:
 
 
 def _moved_rows(statements: Sequence[StatementEffect]) -> Iterator[str]:
-    """Tell why its rows may not be those that the log tells of."""
+    """Yield why the table's rows may not be those that the log has."""
     for effect in statements:
         if effect.kind is not StatementKind.ALTER:
             yield f"other rows may stand there now ({effect.kind.value})"
@@ -175,7 +181,7 @@ def _moved_rows(statements: Sequence[StatementEffect]) -> Iterator[str]:
 
 
 def _doubts(statements: Sequence[StatementEffect]) -> Iterator[str]:
-    """Tell why two definitions do not say what became of the values."""
+    """Yield why two definitions do not show what became of the values."""
     if any(effect.is_doubtful for effect in statements):
         yield "a column may have taken the place of another"
     if len(statements) > 1 and not all(effect.only_adds for effect in statements):
@@ -183,6 +189,7 @@ def _doubts(statements: Sequence[StatementEffect]) -> Iterator[str]:
 
 
 def _new_values(found: Difference, pair: _Pair) -> Iterator[str]:
+    """Yield why added or modified columns may have values that the log does not have."""
     stated = _stated(pair.new)
     for name in found.added:
         if not pair.now[name].generated and not _has_constant(pair.now[name], stated.get(name)):
@@ -193,6 +200,7 @@ def _new_values(found: Difference, pair: _Pair) -> Iterator[str]:
 
 
 def _stated(schema: TableSchema) -> Mapping[str, ParsedColumn]:
+    """Return the parsed columns of a table's definition, by name."""
     if not schema.create_statement:
         return {}
     columns = parse_create_statement(schema.create_statement).columns
@@ -200,7 +208,7 @@ def _stated(schema: TableSchema) -> Mapping[str, ParsedColumn]:
 
 
 def _has_constant(column: Column, stated: ParsedColumn | None) -> bool:
-    """Tell whether a new column has the same value in each row, and any server gives the same."""
+    """Tell whether a new column has one constant value, the same at every server."""
     if stated is None or any(stated.has(kind) for kind in _NOT_CONSTANT):
         return False
     if column.nullable and _defaults_to_null(stated):
@@ -211,18 +219,19 @@ def _has_constant(column: Column, stated: ParsedColumn | None) -> bool:
 
 
 def _is_date(column: Column, stated: ParsedColumn) -> bool:
-    """Tell whether it is a date by default; those of TIMESTAMP are printed in a time zone."""
+    """Tell whether a column is a date or time with a literal default; not a TIMESTAMP."""
     named = column.type.name in {"date", "datetime", "time"}
     return named and stated.has(AttributeKind.DEFAULT_LITERAL)
 
 
 def _defaults_to_null(stated: ParsedColumn) -> bool:
+    """Tell whether a column's default is NULL."""
     defaults = [a.text for a in stated.attributes if a.kind is AttributeKind.DEFAULT_LITERAL]
     return all(text.upper() == "DEFAULT NULL" for text in defaults)
 
 
 def _keeps_values(old: Column, new: Column) -> bool:
-    """Tell whether each value of a column is the same in its new type."""
+    """Tell whether all values of a column stay the same in its new type."""
     if old.generated and new.generated:
         return True
     if old.generated or new.generated or (old.nullable and not new.nullable):
@@ -231,7 +240,7 @@ def _keeps_values(old: Column, new: Column) -> bool:
 
 
 def widens(old: ColumnType, new: ColumnType) -> bool:
-    """Tell whether a type holds each value of another, as it is."""
+    """Tell whether a column type can hold every value of another unchanged."""
     if old == new:
         return True
     if old.is_json_text != new.is_json_text:
@@ -252,6 +261,7 @@ def widens(old: ColumnType, new: ColumnType) -> bool:
 
 
 def _widens_integer(old: ColumnType, new: ColumnType) -> bool:
+    """Tell whether an integer type can hold every value of another."""
     wider = _INTEGERS.index(new.name) - _INTEGERS.index(old.name)
     if old.unsigned == new.unsigned:
         return wider >= 0
@@ -259,6 +269,7 @@ def _widens_integer(old: ColumnType, new: ColumnType) -> bool:
 
 
 def _widens_decimal(old: ColumnType, new: ColumnType) -> bool:
+    """Tell whether a DECIMAL type can hold every value of another."""
     scale, new_scale = old.scale or 0, new.scale or 0
     whole, new_whole = (old.precision or 0) - scale, (new.precision or 0) - new_scale
     signs = old.unsigned == new.unsigned or old.unsigned
@@ -266,12 +277,14 @@ def _widens_decimal(old: ColumnType, new: ColumnType) -> bool:
 
 
 def _same_charset(old: ColumnType, new: ColumnType) -> bool:
+    """Tell whether texts of the old charset are the same characters in the new one."""
     if old.charset == new.charset:
         return True
     return old.charset in _NARROW_CHARSETS and new.charset == "utf8mb4"
 
 
 def _widens_text(old: ColumnType, new: ColumnType, varying: str, large: Sequence[str]) -> bool:
+    """Tell whether a text or binary type can hold every value of another."""
     if old.name == new.name:
         return old.name in large or (old.length or 0) <= (new.length or 0)
     if old.name == varying:
@@ -282,10 +295,11 @@ def _widens_text(old: ColumnType, new: ColumnType, varying: str, large: Sequence
 
 
 def _room(kind: ColumnType, large: Sequence[str]) -> int:
-    """Return how many bytes one of the large types holds."""
+    """Return the bytes that a TEXT or BLOB type can hold."""
     return int((1 << 8 * (large.index(kind.name) + 1)) - 1)
 
 
 def _orders_alike(old: Column, new: Column) -> bool:
+    """Tell whether a key column orders its values in the new type as in the old."""
     same_order = old.type.key_kind is new.type.key_kind
     return same_order and old.type.collation == new.type.collation and widens(old.type, new.type)

@@ -33,12 +33,12 @@ Names = Mapping[str, str]
 
 
 class _UntoldError(Exception):
-    """Text and definitions do not tell what the table was."""
+    """Statements and definitions do not show what the table was in between."""
 
 
 @dataclass(eq=False)
 class _Line:
-    """One column through all the statements."""
+    """One column followed through several statements, with its definition before and after."""
 
     name: str
     old: Column | None = None
@@ -50,8 +50,9 @@ class _Line:
 def definition_behind_first(
     old: TableSchema, new: TableSchema, statements: Sequence[StatementEffect]
 ) -> TableSchema | None:
-    """Return the definition between the first of statements and the second; None if untold.
+    """Return a table's definition between the first of several statements and the second, or None.
 
+    None if texts and definitions do not show it.
     `old` is the definition before, `new` the one behind all of `statements`, which are all that
     named the table in between. Nothing is left out of the result.
     """
@@ -62,7 +63,7 @@ def definition_behind_first(
 
 
 class _Course:
-    """A table's way from one definition to another."""
+    """The definitions of a table through several statements, from the old one to the new."""
 
     def __init__(
         self, old: TableSchema, new: TableSchema, statements: Sequence[StatementEffect]
@@ -89,7 +90,7 @@ class _Course:
         self._arrive()
 
     def _arrive(self) -> None:
-        """Find each column where it is now."""
+        """Match the columns after all statements with those of the new definition."""
         if _folded(line.name for line in self.lines) != _folded(c.name for c in self.new.columns):
             raise _UntoldError
         for line, column in zip(self.lines, self.new.columns, strict=True):
@@ -97,6 +98,7 @@ class _Course:
         self.first = [(line, _written(line, name)) for line, name in self.first]
 
     def behind_first(self) -> TableSchema:
+        """Return the definition after the first statement."""
         old, new = self.old, self.new
         was = {line.old.name.casefold(): name for line, name in self.first if line.old}
         will = {line.new.name.casefold(): name for line, name in self.first if line.new}
@@ -129,7 +131,7 @@ class _Course:
         )
 
     def _columns(self, was: Names, will: Names) -> Iterator[tuple[Column, str]]:
-        """Yield the columns with the text of their definitions."""
+        """Yield the columns after the first statement, with the text of their definitions."""
         texts_before, texts_now = _column_texts(self.old, was), _column_texts(self.new, will)
         for line, name in self.first:
             if line.touched - {0}:  # it is what it was, until a later statement
@@ -146,7 +148,7 @@ class _Course:
             yield replace(found, name=name, ignored=False), f"{quote_identifier(name)} {text}"
 
     def _is_same(self, line: _Line, before: Mapping[str, str], now: Mapping[str, str]) -> bool:
-        """Tell whether a column is what it was; defaults are nothing to rows that are there."""
+        """Tell whether an untouched column has the same type and expression before and after."""
         old, new = line.old, line.new
         if old is None or new is None:
             return False
@@ -156,13 +158,13 @@ class _Course:
 
 
 def _written(line: _Line, name: str) -> str:
-    """Return a column's name as the catalogue writes it, if it ever has."""
+    """Return a column's name as the catalogue writes it, or as the statement wrote it."""
     catalogued = (each.name for each in (line.new, line.old) if each is not None)
     return next((each for each in catalogued if each.casefold() == name.casefold()), name)
 
 
 def _stepped(lines: Sequence[_Line], steps: Sequence[ColumnStep], at: int) -> list[_Line]:
-    """Return the columns behind one statement, in the order in which the server has them.
+    """Return the columns after a statement, in the server's order.
 
     A statement's steps name columns as they were before it, but AFTER as they are behind it: what
     has a place of its own is put there last, one step after another.
@@ -195,6 +197,7 @@ def _stepped(lines: Sequence[_Line], steps: Sequence[ColumnStep], at: int) -> li
 
 
 def _place(lines: Sequence[_Line], after: str | None) -> int:
+    """Return the index at which a column goes: after `after`, first if empty, last if None."""
     if after is None:
         return len(lines)
     if not after:
@@ -206,17 +209,19 @@ def _place(lines: Sequence[_Line], after: str | None) -> int:
 
 
 def _folded(names: Iterator[str]) -> list[str]:
+    """Return names in folded case."""
     return [name.casefold() for name in names]
 
 
 def _named(columns: Sequence[str], names: Names) -> tuple[str, ...]:
-    """Return columns under their names behind the first statement."""
+    """Return the names of columns after the first statement."""
     if any(name.casefold() not in names for name in columns):
         raise _UntoldError
     return tuple(names[name.casefold()] for name in columns)
 
 
 def _unique_keys(schema: TableSchema, names: Names) -> tuple[UniqueKey, ...]:
+    """Return a table's unique keys with column names after the first statement."""
     return tuple(UniqueKey(key.name, _named(key.columns, names)) for key in schema.unique_keys)
 
 
@@ -224,7 +229,7 @@ def _unique_keys(schema: TableSchema, names: Names) -> tuple[UniqueKey, ...]:
 
 
 def _column_texts(schema: TableSchema, names: Names) -> dict[str, str]:
-    """Return the columns' definitions without their own names, by these in lower case.
+    """Return the text of each column's definition with new names, by old name in lower case.
 
     Those that name a column which is not there are left out.
     """
@@ -239,7 +244,10 @@ def _column_texts(schema: TableSchema, names: Names) -> dict[str, str]:
 
 
 def _keys(schema: TableSchema, names: Names, *, unique: bool, others: bool = True) -> Iterator[str]:
-    """Yield the keys; those of other kinds only where nothing they name has changed."""
+    """Yield the texts of a table's keys, with new column names.
+
+    Only of keys that can be carried.
+    """
     changed = {name for name, now in names.items() if name != now.casefold()}
     missing = {column.name.casefold() for column in schema.columns} - names.keys()
     for key in parse_keys(schema.create_statement):
@@ -260,7 +268,7 @@ def _keys(schema: TableSchema, names: Names, *, unique: bool, others: bool = Tru
 
 
 def _key_text(key: ParsedKey, statement: str, names: Names) -> str:
-    """Write a key; its own name stands before the columns."""
+    """Return a key's text with new column names."""
     opening = next(i for i, token in enumerate(key.tokens) if token.is_mark("("))
     head = rendered(key.tokens[:opening], statement)
     return f"{head} {rendered(key.tokens[opening:], statement, names)}"

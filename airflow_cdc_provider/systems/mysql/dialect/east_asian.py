@@ -48,7 +48,7 @@ _Part = Callable[[bytes, int], str]
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """How one charset is read where its codec would not do."""
+    """How one East Asian charset is decoded, for texts that Python's codec reads otherwise."""
 
     concerns: Callable[[bytes], bool]
     """Tells whether a text may hold such characters; true too often costs time only."""
@@ -57,7 +57,7 @@ class Walk:
 
 
 def _trail(data: bytes, offset: int, charset: str) -> int:
-    """Return the number of the second byte of a two-byte code in its row."""
+    """Return the number of a two-byte code's second byte within its row."""
     trail = data[offset + 1] if offset + 1 < len(data) else 0
     if not _FIRST_TRAIL <= trail <= _LAST_TRAIL:
         raise _no_character(charset, data, offset, 2)
@@ -65,14 +65,17 @@ def _trail(data: bytes, offset: int, charset: str) -> int:
 
 
 def _no_character(charset: str, data: bytes, offset: int, length: int) -> UnicodeDecodeError:
+    """Return the error for a code without a character."""
     return UnicodeDecodeError(charset, data, offset, offset + length, "no character")
 
 
 def _has_special_big5(data: bytes) -> bool:
+    """Tell whether a text may hold codes that `big5` and Python read differently."""
     return any(special in data for special in _BIG5_SPECIAL)
 
 
 def _big5(data: bytes) -> str:
+    """Decode a text of `big5` as the server does."""
     found, offset = [], 0
     while offset < len(data):
         if data[offset] < 0x80:
@@ -89,7 +92,7 @@ def _big5(data: bytes) -> str:
 
 
 def _walked(data: bytes, three_bytes: _Part, two_bytes: _Part, charset: str) -> str:
-    """Decode one of the two EUC charsets; a part reads the character at an offset."""
+    """Decode a text of `ujis` or `eucjpms`, with functions for its two- and three-byte codes."""
     found, offset = [], 0
     while offset < len(data):
         first = data[offset]
@@ -109,10 +112,12 @@ def _walked(data: bytes, three_bytes: _Part, two_bytes: _Part, charset: str) -> 
 
 
 def _eucjpms(data: bytes) -> str:
+    """Decode a text of `eucjpms` as the server does."""
     return _walked(data, _eucjpms_three_bytes, _eucjpms_two_bytes, "eucjpms")
 
 
 def _eucjpms_three_bytes(data: bytes, offset: int) -> str:
+    """Decode a three-byte code of `eucjpms` at an offset."""
     code = int.from_bytes(data[offset + 1 : offset + 3], "big")
     ibm = (code >> 8) * _ROW + _trail(data, offset + 1, "eucjpms") - _IBM_START
     if 0 <= ibm < len(_IBM):
@@ -121,7 +126,7 @@ def _eucjpms_three_bytes(data: bytes, offset: int) -> str:
 
 
 def _eucjpms_two_bytes(data: bytes, offset: int) -> str:
-    """Decode by way of cp932: the same two-byte characters, moved to other codes."""
+    """Decode a two-byte code of `eucjpms` at an offset, by way of cp932."""
     first, cell = data[offset], _trail(data, offset, "eucjpms")
     if first == _HALF_WIDTH:
         if data[offset + 1] in _NO_SINGLES:
@@ -134,34 +139,39 @@ def _eucjpms_two_bytes(data: bytes, offset: int) -> str:
 
 
 def _ujis(data: bytes) -> str:
+    """Decode a text of `ujis` as the server does."""
     return _walked(data, _ujis_three_bytes, _ujis_two_bytes, "ujis")
 
 
 def _ujis_three_bytes(data: bytes, offset: int) -> str:
+    """Decode a three-byte code of `ujis` at an offset."""
     return _three_bytes(data, offset, "ujis").translate(WIDE_BACKSLASH)
 
 
 def _ujis_two_bytes(data: bytes, offset: int) -> str:
+    """Decode a two-byte code of `ujis` at an offset."""
     return data[offset : offset + 2].decode("euc_jp").translate(WIDE_BACKSLASH)
 
 
 def _own(data: bytes, offset: int, charset: str, base: int) -> str:
-    """Return a character of the user's own, whose two last bytes begin at `offset`."""
+    """Return the private-use character of a user-defined code, whose last two bytes are given."""
     return chr(base + (data[offset] - _OWN_LEAD) * _ROW + _trail(data, offset, charset))
 
 
 def _three_bytes(data: bytes, offset: int, charset: str) -> str:
+    """Decode a three-byte EUC code at an offset."""
     if data[offset + 1 : offset + 2] >= bytes([_OWN_LEAD]):
         return _own(data, offset + 1, charset, _OWN_THREE_BYTES)
     return data[offset : offset + 3].decode("euc_jp")
 
 
 def _has_own(data: bytes) -> bool:
+    """Tell whether a text may hold user-defined codes."""
     return max(data, default=0) >= _OWN_LEAD
 
 
 def _without_singles(codec: str) -> Walk:
-    """Refuse what only stands for a byte that is no character."""
+    """Return the decoder of a codec that refuses single bytes without a character."""
     marks = frozenset("\x80\xa0\uf8f0\uf8f1\uf8f2\uf8f3")
 
     def decoded(data: bytes) -> str:

@@ -42,7 +42,7 @@ _STAMPS = "1970-01-01 00:00:01", "2038-01-19 03:14:07"
 
 
 def key_of(schema: TableSchema, texts: Sequence[str]) -> Key:
-    """Read a key, or its first parts; a `ValueError` says which part is wrong."""
+    """Parse a key, or its first parts; `ValueError` says which part is wrong."""
     names = schema.primary_key
     if not 1 <= len(texts) <= len(names):
         raise ValueError(f"{len(texts)} parts; the key has {len(names)}: {', '.join(names)}")
@@ -52,23 +52,27 @@ def key_of(schema: TableSchema, texts: Sequence[str]) -> Key:
 
 
 def key_list(schema: TableSchema, keys: Sequence[Key]) -> KeyList | None:
-    """Return what finds the rows of keys that verify named; None if one column does not."""
+    """Return a list of the keys that verify printed.
+
+    None if a text may not be its column's value.
+    """
     types = {schema.column(name).type.name for name in schema.primary_key}
     say = bounding_whole(schema.key_kinds) or types <= _SAY_THEIR_VALUE
     return KeyList(schema.primary_key, tuple(keys)) if keys and say else None
 
 
 def clock_of(column: Column) -> Clock | None:
-    """Say how a column tells time; None if it does not."""
+    """Return how a column tells time (instant, wall clock, day or count); None if it does not."""
     return _CLOCKS.get(column.type.name)
 
 
 def value_of(column: Column, text: str) -> KeyPart:
-    """Read a value of a column; a `ValueError` says what is wrong with it."""
+    """Parse a value of a column; `ValueError` says what is wrong with it."""
     return _part(column, column.type.key_kind, text)
 
 
 def _part(column: Column, kind: KeyKind, text: str) -> KeyPart:
+    """Parse one part of a key by its kind."""
     try:
         if len(text) > _LONGEST:
             raise ValueError("too long")
@@ -92,6 +96,7 @@ def _part(column: Column, kind: KeyKind, text: str) -> KeyPart:
 
 
 def _integer(column: ColumnType, text: str) -> int:
+    """Parse an integer within its column's range."""
     if not _INTEGER.fullmatch(text):
         raise ValueError("write a whole number")
     number = int(text)
@@ -107,6 +112,7 @@ def _integer(column: ColumnType, text: str) -> int:
 
 
 def _decimal(column: ColumnType, text: str) -> Decimal:
+    """Parse a decimal within its column's range and scale."""
     if not _DECIMAL.fullmatch(text):
         raise ValueError("write a decimal number")
     scale, exact = column.scale or 0, Decimal(text)
@@ -119,6 +125,7 @@ def _decimal(column: ColumnType, text: str) -> Decimal:
 
 
 def _temporal(column: ColumnType, text: str) -> str:
+    """Parse a date or time that its column can hold, in the server's form."""
     if column.name == "date":
         if not _DATE.fullmatch(text):
             raise ValueError("write YYYY-MM-DD")
@@ -137,10 +144,12 @@ def _temporal(column: ColumnType, text: str) -> str:
 
 
 def _day(text: str) -> str:
+    """Return a date's text; one that is no day is refused."""
     return _valid(text, "%Y-%m-%d", "there is no such day")
 
 
 def _valid(text: str, form: str, otherwise: str) -> str:
+    """Return a text if it has this date format, else raise `ValueError`."""
     try:
         datetime.strptime(f"{text}+0000", f"{form}%z")
     except ValueError:
@@ -149,6 +158,7 @@ def _valid(text: str, form: str, otherwise: str) -> str:
 
 
 def _binary(column: ColumnType, text: str) -> bytes:
+    """Parse hexadecimal digits to bytes that their column can hold."""
     found = _BYTES.fullmatch(text)
     if found is None:
         raise ValueError("write 0x and pairs of hexadecimal digits")

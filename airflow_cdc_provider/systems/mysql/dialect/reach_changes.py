@@ -20,7 +20,7 @@ _OF_KEYS = ("FOREIGN", "REFERENCES", "CONSTRAINT", "ENGINE")
 
 @dataclass(frozen=True, slots=True)
 class ReachChange:
-    """What a statement may have changed of what row changes reach."""
+    """The tables whose triggers, keys or views a statement may have changed."""
 
     tables: tuple[TableId, ...] = ()
     databases: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ class ReachChange:
     everything: bool = False
 
     def concerns(self, table: TableId) -> bool:
-        """Tell whether it is about a table; names that differ by case alone are one."""
+        """Tell whether a table is among those changed, whatever the case of its name."""
         folded = {name.casefold() for name in self.databases}
         if self.everything or table.database.casefold() in folded:
             return True
@@ -40,7 +40,7 @@ _EVERYTHING = ReachChange(everything=True)
 
 
 def reach_change(found: Sequence[Token], effect: StatementEffect, database: str) -> ReachChange:
-    """Return what a statement changes; names without a database are in `database`."""
+    """Return the tables whose triggers, keys, views or functions a statement may have changed."""
     if effect.kind is StatementKind.UNKNOWN:
         return _EVERYTHING
     reading = StatementTokens(found, database)
@@ -55,6 +55,7 @@ def reach_change(found: Sequence[Token], effect: StatementEffect, database: str)
 
 
 def _of_noun(reading: StatementTokens, verb: str) -> ReachChange:
+    """Return what a statement on a trigger, view or function changes."""
     noun = reading.noun()
     if noun in {"FUNCTION", "PACKAGE"}:
         return _EVERYTHING

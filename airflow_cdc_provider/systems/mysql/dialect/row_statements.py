@@ -35,7 +35,7 @@ _NOT_CALLED = NATIVE_FUNCTIONS | KEYWORDS_BEFORE_PARENTHESES
 
 @dataclass(frozen=True, slots=True)
 class RowStatement:
-    """What a statement that changes rows writes, reads and calls."""
+    """The table that a row change writes, the tables it reads, and the functions it calls."""
 
     writes: TableId | None = None
     """None if the text does not say it, or says more than one."""
@@ -45,7 +45,7 @@ class RowStatement:
 
 
 def row_statement(verb: str, reading: StatementTokens) -> RowStatement:
-    """Read a statement that changes rows from behind its first word, `verb` in upper case."""
+    """Parse a row change after its first word, which is `verb` in upper case."""
     while reading.take_word(*_MODIFIERS):
         pass
     if verb in {"INSERT", "REPLACE"}:
@@ -67,7 +67,7 @@ def row_statement(verb: str, reading: StatementTokens) -> RowStatement:
 
 
 def _before(reading: StatementTokens, *words: str) -> TableId | None:
-    """Take a table's name with its alias, if one of these words follows, or nothing."""
+    """Take a table with its alias if one of these words follows, else None."""
     table = reading.table()
     behind = reading.position
     if not (reading.is_at(*words) or reading.current is None):
@@ -79,7 +79,7 @@ def _before(reading: StatementTokens, *words: str) -> TableId | None:
 
 
 def _calls(reading: StatementTokens) -> Iterator[str]:
-    """Yield the functions called behind the written table, which may have its columns there."""
+    """Yield the functions that a row change may call, after its written table."""
     tokens = reading.tokens
     for at in range(reading.position, len(tokens) - 1):
         token, before = tokens[at], tokens[at - 1]
@@ -91,7 +91,7 @@ def _calls(reading: StatementTokens) -> Iterator[str]:
 
 
 def _read_tables(reading: StatementTokens) -> Iterator[TableId | None]:
-    """Yield the tables behind each FROM; None for what is not understood."""
+    """Yield the tables that a row change reads; None for a part that is not understood."""
     tokens, openers = reading.tokens, [False]
     for at in range(reading.position, len(tokens)):
         token = tokens[at]
@@ -106,7 +106,7 @@ def _read_tables(reading: StatementTokens) -> Iterator[TableId | None]:
 
 
 def _listed(reading: StatementTokens) -> Iterator[TableId | None]:
-    """Yield the tables of a list with joins; those of its queries have a FROM of their own."""
+    """Yield the tables of a FROM list with its joins; subqueries are skipped."""
     depth = 0
     while depth >= 0:
         while reading.take_mark("("):
@@ -123,7 +123,10 @@ def _listed(reading: StatementTokens) -> Iterator[TableId | None]:
 
 
 def _to_next(reading: StatementTokens, depth: int) -> int:
-    """Move to the next table of a list, return how deep it is; negative where the list ends."""
+    """Move to the next table of a FROM list.
+
+    Return the depth of parentheses, negative at its end.
+    """
     while (token := reading.current) is not None:
         if token.is_mark("("):  # of an index hint, a condition or a list of columns
             reading.position += 1
@@ -138,6 +141,7 @@ def _to_next(reading: StatementTokens, depth: int) -> int:
 
 
 def _ends_list(tokens: Sequence[Token], at: int) -> bool:
+    """Tell whether a token ends a FROM list."""
     if tokens[at].is_word("ON"):
         return at + 1 < len(tokens) and tokens[at + 1].is_word("DUPLICATE")
     # USE INDEX FOR ORDER BY (...)
@@ -145,7 +149,7 @@ def _ends_list(tokens: Sequence[Token], at: int) -> bool:
 
 
 def _skip_inside(reading: StatementTokens) -> None:
-    """Move to the parenthesis that closes the one before."""
+    """Move to the parenthesis that closes the one just opened."""
     depth = 0
     while (token := reading.current) is not None:
         depth += token.is_mark("(") - token.is_mark(")")

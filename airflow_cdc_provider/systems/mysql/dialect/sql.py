@@ -22,7 +22,7 @@ from airflow_cdc_provider.core.splits import (
 
 
 def literal(part: KeyPart) -> str:
-    """Write one value as a literal that MySQL and MariaDB read the same in every session."""
+    """Return a key's part as an SQL literal that reads the same in every session."""
     match part:
         case int():
             return str(part)
@@ -37,13 +37,13 @@ def literal(part: KeyPart) -> str:
 
 
 def text_literal(text: str) -> str:
-    """Write JSON as an SQL literal: bare where nothing in it could be taken for something else."""
+    """Return a text as an SQL literal, quoted if it is plain, else in hexadecimal."""
     is_plain = text.isascii() and text.isprintable() and not {"'", "\\"} & set(text)
     return f"'{text}'" if is_plain else literal(text)
 
 
 def range_predicate(columns: Sequence[str], keys: KeyRange) -> str:
-    """Write the condition `start <= key < end` so that the key's index serves it.
+    """Return the condition `start <= key < end`, in a form for which servers use the index.
 
     A row constructor would read better, but the servers do not use an index range for it. Written
     as below each bound becomes a few disjoint ranges over all key columns; the shorter form
@@ -58,7 +58,7 @@ def range_predicate(columns: Sequence[str], keys: KeyRange) -> str:
 
 
 def split_predicate(split: SnapshotSplit) -> str:
-    """Write the condition for a split's rows, but for those of listed keys."""
+    """Return the condition for a split's rows; listed keys are not part of it."""
     keys = range_predicate(split.key_columns, split.keys)
     if split.chosen is None:
         return keys
@@ -67,7 +67,7 @@ def split_predicate(split: SnapshotSplit) -> str:
 
 
 def chosen_predicate(chosen: Chosen) -> str:
-    """Write the condition for rows that are chosen by their values."""
+    """Return the condition for rows that are chosen by a condition, interval or list of keys."""
     match chosen:
         case Condition(text):
             return f"({text})"
@@ -82,17 +82,19 @@ def chosen_predicate(chosen: Chosen) -> str:
 
 
 def behind_predicate(columns: Sequence[str], key: Key) -> str:
-    """Write the condition for keys behind all that begin with `key`."""
+    """Return the condition for keys greater than all that begin with `key`."""
     return _bound(columns, key, strict=">", last=">")
 
 
 def _equal(columns: Sequence[str], key: Key) -> str:
+    """Return the condition that a key's columns have these values."""
     # MariaDB finds no index range for (a, b) IN (...)
     pairs = zip(columns, key, strict=True)
     return f"({' AND '.join(f'{quote_identifier(c)} = {literal(part)}' for c, part in pairs)})"
 
 
 def _bound(columns: Sequence[str], key: Key, *, strict: str, last: str) -> str:
+    """Return the condition that bounds a key at one side, column by column."""
     column, value = quote_identifier(columns[0]), literal(key[0])
     if len(key) == 1:
         return f"{column} {last} {value}"

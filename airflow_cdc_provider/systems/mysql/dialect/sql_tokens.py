@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"\d+\.\d+(?:[eE][+-]?\d+)?")
 
 
 class TokenKind(StrEnum):
-    """What a token is."""
+    """The kind of an SQL token."""
 
     WORD = "word"
     """An unquoted word: a keyword, a name or a number."""
@@ -41,7 +41,7 @@ class TokenKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token and where it stands in the statement."""
+    """One token of SQL text, and its place in the statement."""
 
     kind: TokenKind
     text: str
@@ -49,21 +49,21 @@ class Token:
     end: int
 
     def is_word(self, *words: str) -> bool:
-        """Tell whether this is one of these keywords."""
+        """Tell whether the token is one of these keywords."""
         return self.kind is TokenKind.WORD and self.text.upper() in words
 
     def is_mark(self, mark: str) -> bool:
-        """Tell whether this is that punctuation."""
+        """Tell whether the token is this punctuation mark."""
         return self.kind is TokenKind.MARK and self.text == mark
 
     @property
     def is_name(self) -> bool:
-        """Tell whether this can name something."""
+        """Tell whether the token can be a name: a word, or a quoted name."""
         return self.kind in {TokenKind.WORD, TokenKind.NAME}
 
 
 def has_executable_comment(statement: str) -> bool:
-    """Tell whether something stands in the statement that only some servers execute.
+    """Tell whether a statement has a comment that only some servers execute.
 
     What names a version before 5.7 is executed by all: MariaDB leaves out what is of 5.7 and later.
     """
@@ -72,7 +72,7 @@ def has_executable_comment(statement: str) -> bool:
 
 
 def has_wide_space(statement: str) -> bool:
-    """Tell whether a blank stands in the statement that only some sessions take for one."""
+    """Tell whether a statement has a blank beyond ASCII, which only some sessions take for one."""
     return _BEYOND_ASCII.search(statement) is not None
 
 
@@ -84,7 +84,7 @@ def tokens(
     executes: bool = True,
     wide_spaces: bool = False,
 ) -> Iterator[Token]:
-    """Yield the statement's tokens; an unfinished string or comment reaches to its end."""
+    """Yield the tokens of SQL text as MySQL or MariaDB reads it."""
     position, open_comments = 0, 0
     blanks = (_WIDE_SPACE, _WIDE_LINE_COMMENT) if wide_spaces else (_SPACE, _LINE_COMMENT)
     while position < len(statement):
@@ -108,7 +108,7 @@ def tokens(
 def _skipped(
     statement: str, position: int, blanks: Sequence[re.Pattern[str]], *, executes: bool
 ) -> int:
-    """Return where white space or a comment that begins here ends; `position` for neither."""
+    """Return the place after white space or a comment at `position`; `position` for neither."""
     for pattern in (*blanks, _EXECUTABLE) if executes else blanks:
         match = pattern.match(statement, position)
         if match:
@@ -120,6 +120,7 @@ def _skipped(
 
 
 def _token(statement: str, position: int, *, ansi_quotes: bool, backslash_escapes: bool) -> Token:
+    """Return the token that begins at `position`."""
     first = statement[position]
     if first in "`'\"":
         quoted_name = first == "`" or (first == '"' and ansi_quotes)
@@ -134,7 +135,7 @@ def _token(statement: str, position: int, *, ansi_quotes: bool, backslash_escape
 
 
 def _closing(statement: str, position: int, *, escapes: bool) -> int:
-    """Return the place behind the quote that closes the one at `position`."""
+    """Return the place after the quote that closes the one at `position`."""
     quote, at = statement[position], position + 1
     while at < len(statement):
         if escapes and statement[at] == "\\":

@@ -19,7 +19,7 @@ _NOUNS = TABLE_NOUNS | DATABASE_NOUNS | OTHER_NOUNS | INDEX_NOUNS
 
 
 class StatementTokens:
-    """The tokens of a statement and the place of the next one to take."""
+    """A cursor over a statement's tokens: takes words, names, tables and clauses."""
 
     def __init__(self, found: Sequence[Token], default_database: str) -> None:
         self.tokens = found
@@ -28,6 +28,7 @@ class StatementTokens:
 
     @property
     def current(self) -> Token | None:
+        """Return the next token, None at the end."""
         return self.tokens[self.position] if self.position < len(self.tokens) else None
 
     def next_word(self) -> str:
@@ -37,7 +38,7 @@ class StatementTokens:
         return token.text.upper() if token is not None and token.is_word(token.text.upper()) else ""
 
     def verb(self) -> str:
-        """Take the word that says what the statement does, in upper case; empty if none does."""
+        """Take the statement's first word, in upper case; empty if there is none."""
         if self.take_word("SET") and self.take_word("STATEMENT"):
             # MariaDB: SET STATEMENT variable = value FOR statement
             self.skip_to("FOR")
@@ -47,7 +48,7 @@ class StatementTokens:
         return self.next_word()
 
     def is_at(self, *words: str) -> bool:
-        """Tell whether the next token is one of these words."""
+        """Tell whether the next token is one of these words, without taking it."""
         token = self.current
         return token is not None and token.is_word(*words)
 
@@ -67,7 +68,7 @@ class StatementTokens:
         return True
 
     def skip_to(self, *words: str) -> bool:
-        """Move to the next of these words outside parentheses; False if there is none."""
+        """Move to the next of these words that is outside parentheses; False if there is none."""
         depth = 0
         while (token := self.current) is not None:
             depth += token.is_mark("(") - token.is_mark(")")
@@ -77,7 +78,7 @@ class StatementTokens:
         return False
 
     def noun(self) -> str:
-        """Move behind the word that says what is created, altered or dropped."""
+        """Move past the noun of CREATE, ALTER or DROP (TABLE, INDEX, VIEW), and return it."""
         while (token := self.current) is not None:
             self.position += 1
             if token.is_word("DEFINER"):
@@ -89,6 +90,7 @@ class StatementTokens:
         return ""
 
     def _skip_account(self) -> None:
+        """Move past the account of a DEFINER clause."""
         if not self.take_mark("="):
             return  # SQL SECURITY DEFINER
         self.position += 1
@@ -96,14 +98,14 @@ class StatementTokens:
             self.position += 1
 
     def skip_existence(self) -> bool:
-        """Move behind IF EXISTS or IF NOT EXISTS; tell whether it was the latter."""
+        """Move past IF EXISTS or IF NOT EXISTS; True for the latter."""
         if not self.take_word("IF"):
             return False
         is_not = self.take_word("NOT")
         return self.take_word("EXISTS") and is_not
 
     def name(self) -> str:
-        """Take a name, empty if none stands here."""
+        """Take a name; empty if the next token is no name."""
         token = self.current
         if token is None or not token.is_name:
             return ""
@@ -112,10 +114,11 @@ class StatementTokens:
 
     @property
     def rest(self) -> Sequence[Token]:
+        """Return the tokens not taken yet."""
         return self.tokens[self.position :]
 
     def table(self) -> TableId | None:
-        """Take a table's name, None if none stands here."""
+        """Take a table's name, qualified or not; None if there is none."""
         self.take_mark(".")
         token = self.current
         if token is None or not token.is_name:
@@ -130,7 +133,7 @@ class StatementTokens:
         return TableId(token.text, second.text)
 
     def table_list(self) -> tuple[TableId, ...]:
-        """Take names parted by commas; empty if one of them is not understood."""
+        """Take tables' names parted by commas; empty if one is not understood."""
         found = []
         while True:
             table = self.table()
@@ -141,7 +144,7 @@ class StatementTokens:
                 return tuple(found)
 
     def clauses(self) -> list[list[Token]]:
-        """Return the rest, cut at the commas between clauses."""
+        """Return the remaining tokens, cut into clauses at commas."""
         whole: list[list[Token]] = []
         for part in self._parts():
             if whole and _goes_on(whole[-1], part):
@@ -151,7 +154,7 @@ class StatementTokens:
         return whole
 
     def _parts(self) -> list[list[Token]]:
-        """Return the rest, cut at commas outside parentheses."""
+        """Return the remaining tokens, cut at commas outside parentheses."""
         depth, found = 0, [[]]  # type: tuple[int, list[list[Token]]]
         for token in self.tokens[self.position :]:
             depth += token.is_mark("(") - token.is_mark(")")
@@ -163,7 +166,7 @@ class StatementTokens:
 
 
 def _goes_on(clause: Sequence[Token], part: Sequence[Token]) -> bool:
-    """Tell whether what stands behind a comma is one more name of a clause that lists some."""
+    """Tell whether a part after a comma continues the clause before, as one more name."""
     if len(clause) < 2 or not part[0].is_name:
         return False
     if clause[0].is_word("ORDER") and clause[1].is_word("BY"):

@@ -28,7 +28,7 @@ from airflow_cdc_provider.systems.mysql.dialect.table_ddl import (
 def alter_statement(
     change: SchemaChange, found: TableSchema, *, sink_flavour: str, anew: bool = False
 ) -> str:
-    """Return the ALTER TABLE that is still to be done, empty if nothing is.
+    """Return the ALTER TABLE that the sink still needs for a schema change, empty if none.
 
     With `anew` columns of another type are made anew, without their values.
     """
@@ -41,7 +41,7 @@ def alter_statement(
 def unique_key_statements(
     change: SchemaChange, present: Collection[str], *, sink_flavour: str
 ) -> tuple[str, ...]:
-    """Return the statements that add the unique keys the source has got; `present` are there."""
+    """Return the statements that add the source's new unique keys, without those `present`."""
 
     def nowhere(_table: TableId) -> None:
         """Route no foreign key."""
@@ -59,7 +59,7 @@ def unique_key_statements(
 
 
 class _Alteration:
-    """One change, against the table that the sink has."""
+    """The clauses of a sink's ALTER TABLE for one schema change."""
 
     def __init__(
         self, change: SchemaChange, found: TableSchema, sink_flavour: str, *, anew: bool
@@ -73,6 +73,7 @@ class _Alteration:
         self._found = found
 
     def clauses(self) -> Iterator[str]:
+        """Yield the clauses that are still to be done."""
         for key in self._unique:
             if self._drops(key):
                 yield f"DROP INDEX {quote_identifier(key.name)}"
@@ -91,9 +92,9 @@ class _Alteration:
         yield from self._dropped()
 
     def _place(self, name: str, there: Collection[str]) -> str:
-        """Return where a new column goes: where the source has it, if the sink has others behind.
+        """Return FIRST or AFTER for a new column, as at the source; empty if it comes last.
 
-        Nothing is said of one that comes last, which servers add at once.
+        Servers add a column that comes last instantly.
         """
         names = [column.name for column in self._change.after.schema.as_copied.columns]
         at = names.index(name)
@@ -103,7 +104,7 @@ class _Alteration:
         return " FIRST" if before is None else f" AFTER {quote_identifier(before)}"
 
     def _in_the_way(self) -> Iterator[str]:
-        """Drop what would keep a column from another name: of ours, and no more at the source.
+        """Yield clauses that drop checks and computed columns which would prevent a renaming.
 
         That is a check that was the source's, or MariaDB's on JSON, which the column's definition
         brings again, and a computed column that the source has dropped and the sink has kept.
@@ -128,6 +129,7 @@ class _Alteration:
                 yield f"DROP CHECK {quote_identifier(key.name)}"
 
     def _modified(self, name: str) -> Iterator[str]:
+        """Yield the clauses that change a column's type; made anew if its values are not kept."""
         if not self._anew or name in self._change.after.schema.primary_key:
             yield f"MODIFY COLUMN {self._definition(name)}"
             return
@@ -135,14 +137,14 @@ class _Alteration:
         yield f"ADD COLUMN {self._added(name)}"
 
     def _added(self, name: str) -> str:
-        """Return a new column's definition; one that is read takes NULL until it is."""
+        """Return the definition of a new column, nullable while the table is read again."""
         schema = self._change.after.schema
         if not self._change.rereads or schema.column(name).generated:
             return self._definition(name)
         return nullable_definition(schema, name, sink_flavour=self._flavour)
 
     def _drops(self, key: UniqueKey) -> bool:
-        """Tell whether a unique key goes.
+        """Tell whether a unique key of the sink's table is to be dropped.
 
         While rows are read again those of before and after stand side by side, and the source's
         own keys would refuse rows that are right.
@@ -155,14 +157,17 @@ class _Alteration:
         return self._change.rereads and key.columns in sources
 
     def _renamed(self) -> Iterator[str]:
+        """Yield the clauses that rename columns."""
         for before, after in self._difference.renamed:
             if self._is_to_do(before, after):
                 yield f"CHANGE COLUMN {quote_identifier(before)} {self._definition(after)}"
 
     def _is_to_do(self, before: str, after: str) -> bool:
+        """Tell whether a column still has to be renamed."""
         return before.lower() in self._columns and takes_free_name(before, after, self._columns)
 
     def _dropped(self) -> Iterator[str]:
+        """Yield the clauses that drop columns, or make them nullable where they are kept."""
         for name in self._difference.dropped:
             found = self._columns.get(name.lower())
             if found is None:
@@ -176,11 +181,12 @@ class _Alteration:
                 yield f"MODIFY COLUMN {kept}"
 
     def _definition(self, name: str) -> str:
+        """Return a column's new definition at the sink."""
         return column_definition(self._change.after.schema, name, sink_flavour=self._flavour)
 
 
 def _checks(schema: TableSchema) -> set[str]:
-    """Return the checks of the source's table, its columns' own ones, too."""
+    """Return the texts of all checks of the source's table."""
     if not schema.create_statement:
         return set()
     parsed = parse_create_statement(schema.create_statement)
@@ -189,6 +195,6 @@ def _checks(schema: TableSchema) -> set[str]:
 
 
 def _names(texts: Iterable[str]) -> set[str]:
-    """Return the quoted names in parts of a definition."""
+    """Return the quoted names, in folded case, in texts of a definition."""
     found = (token for text in texts for token in tokens(text))
     return {token.text.casefold() for token in found if token.kind is TokenKind.NAME}

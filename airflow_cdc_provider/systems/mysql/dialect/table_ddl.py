@@ -43,7 +43,7 @@ MYSQL = "mysql"
 
 
 class LaterKind(StrEnum):
-    """What is added to a table after the consistent point."""
+    """The kind of key that is added after the consistent point."""
 
     UNIQUE = "unique"
     FOREIGN = "foreign"
@@ -51,7 +51,7 @@ class LaterKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What a foreign key says: these columns are a row's of that table, or one of them is NULL."""
+    """A foreign key's columns, and the table and columns that they refer to at the sink."""
 
     columns: tuple[str, ...]
     table: TableId
@@ -61,7 +61,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class LaterKey:
-    """One key to add after the consistent point; its name is the source's."""
+    """A key of the source that is added to a sink table after the consistent point."""
 
     kind: LaterKind
     name: str
@@ -71,7 +71,7 @@ class LaterKey:
 
 
 def sink_create_statement(schema: TableSchema, target: TableId, *, sink_flavour: str) -> str:
-    """Return the statement that makes `target` hold the rows of `schema`'s table."""
+    """Return the CREATE TABLE of the sink's table for the rows of a source table."""
     return _Derivation(schema, sink_flavour).create_statement(target)
 
 
@@ -82,7 +82,7 @@ def later_keys(
     sink_flavour: str,
     route: Callable[[TableId], TableId | None],
 ) -> tuple[LaterKey, ...]:
-    """Return the unique keys, then the foreign keys, that `target` lacks after its creation.
+    """Return the unique and foreign keys that a sink table gets after the consistent point.
 
     `route` tells where a referenced table went, None if it is not copied: then neither is the key.
     """
@@ -91,17 +91,17 @@ def later_keys(
 
 
 def column_definition(schema: TableSchema, name: str, *, sink_flavour: str) -> str:
-    """Return a column's definition as the sink is to have it."""
+    """Return the definition that a column of the source gets at the sink."""
     return _Derivation(schema, sink_flavour).column(name)
 
 
 def nullable_definition(schema: TableSchema, name: str, *, sink_flavour: str) -> str:
-    """Return a column's definition for a sink that gets no more values for it: NULL is taken."""
+    """Return a column's definition at the sink with NULL allowed: it gets no more values."""
     return _Derivation(schema, sink_flavour).nullable_column(name)
 
 
 class _Derivation:
-    """One table's definition on its way from one family to another, or the same."""
+    """Derives a sink table's definition from the source's, across families if need be."""
 
     def __init__(self, schema: TableSchema, sink_flavour: str) -> None:
         if not schema.create_statement:
@@ -114,6 +114,7 @@ class _Derivation:
         )
 
     def create_statement(self, target: TableId) -> str:
+        """Return the CREATE TABLE of the sink's table."""
         self._refuse_periods()
         lines = [self._column(column, counts=self._may_count(column)) for column in self._columns]
         for form in (KeyForm.PRIMARY, KeyForm.PLAIN, KeyForm.FULLTEXT, KeyForm.SPATIAL):
@@ -125,18 +126,22 @@ class _Derivation:
         return f"CREATE TABLE {quote_table(target)} (\n  {body}\n) {self._options()}"
 
     def column(self, name: str) -> str:
+        """Return a column's definition at the sink."""
         column = self._named(name)
         return self._column(column, counts=self._may_count(column))
 
     def nullable_column(self, name: str) -> str:
+        """Return a column's definition at the sink with NULL as its default."""
         kept = tuple(a for a in self._named(name).attributes if a.kind is AttributeKind.NUMBER)
         column = replace(self._named(name), attributes=kept)
         return f"{self._column(column, counts=False)} NULL DEFAULT NULL"
 
     def _named(self, name: str) -> ParsedColumn:
+        """Return the parsed column of that name."""
         return next(column for column in self._columns if column.name == name)
 
     def unique_keys(self, target: TableId) -> list[LaterKey]:
+        """Return the unique keys to be added later, with AUTO_INCREMENT where it needs one."""
         found = []
         for key in self._keys(KeyForm.UNIQUE):
             text = self._key(key)
@@ -157,6 +162,7 @@ class _Derivation:
     def foreign_keys(
         self, target: TableId, route: Callable[[TableId], TableId | None]
     ) -> list[LaterKey]:
+        """Return the foreign keys to be added later, to tables that are copied."""
         found = []
         for key in self._keys(KeyForm.FOREIGN):
             at = next(i for i, token in enumerate(key.tokens) if token.is_word("REFERENCES"))
@@ -180,25 +186,29 @@ class _Derivation:
 
     @property
     def _columns(self) -> tuple[ParsedColumn, ...]:
+        """Return the parsed columns of the source's definition."""
         return self.parsed.columns
 
     def _keys(self, form: KeyForm) -> list[ParsedKey]:
+        """Return the parsed keys of a form."""
         return [key for key in self.parsed.keys if key.form is form]
 
     def _refuse_periods(self) -> None:
+        """Refuse periods and system versioning, which cannot be carried over."""
         for key in self._keys(KeyForm.OTHER):
             raise not_understood(key.text, "cannot be carried over")
         if any(token.is_word("VERSIONING") for token in self.parsed.options):
             raise not_understood("WITH SYSTEM VERSIONING", "cannot be carried over")
 
     def _may_count(self, column: ParsedColumn) -> bool:
-        """Tell whether a key that is there from the start begins with this column."""
+        """Tell whether a column can be AUTO_INCREMENT from the start: its key is there."""
         early = (KeyForm.PRIMARY, KeyForm.PLAIN)
         return _counts(column) and any(
             _first_column(key) == column.name for form in early for key in self._keys(form)
         )
 
     def _column(self, column: ParsedColumn, *, counts: bool) -> str:
+        """Return a column's definition at the sink; `counts`: with AUTO_INCREMENT."""
         parts = [quote_identifier(column.name), self._type(column)]
         parts += [attribute.text for attribute in column.attributes if self._keeps_early(attribute)]
         parts += self._charset(column)
@@ -210,6 +220,7 @@ class _Derivation:
         return " ".join(parts)
 
     def _type(self, column: ParsedColumn) -> str:
+        """Return a column's type at the sink; one that the sink's family lacks is refused."""
         foreign = {"uuid", "inet4", "inet6", "xmltype"}
         if self.crosses and self.sink_flavour == MYSQL and column.type_name in foreign:
             raise not_understood(column.type_text, f"is a type {self.sink_flavour} does not have")
@@ -218,10 +229,11 @@ class _Derivation:
         return column.type_text
 
     def _keeps_early(self, attribute: Attribute) -> bool:
+        """Tell whether an attribute comes before the charset: UNSIGNED or ZEROFILL."""
         return attribute.kind is AttributeKind.NUMBER
 
     def _keeps(self, attribute: Attribute, column: ParsedColumn) -> bool:
-        """Tell whether an attribute goes to the sink; its charset is always written anew."""
+        """Tell whether an attribute of a column is carried over to the sink."""
         kind = attribute.kind
         if kind is AttributeKind.ROW_PERIOD:
             raise not_understood(f"{column.name} {attribute.text}", "cannot be carried over")
@@ -247,10 +259,11 @@ class _Derivation:
         }
 
     def _is_json_text(self, column: ParsedColumn) -> bool:
+        """Tell whether a column is MariaDB's JSON, a text with a check."""
         return any(c.name == column.name and c.type.is_json_text for c in self.schema.columns)
 
     def _charset(self, column: ParsedColumn) -> list[str]:
-        """Return the column's charset and collation, always both: defaults differ by server."""
+        """Return a column's charset and collation clauses, both always stated."""
         found = next((c for c in self.schema.columns if c.name == column.name), None)
         if found is None or found.type.charset is None or found.type.collation is None:
             return []
@@ -260,7 +273,10 @@ class _Derivation:
         return [f"CHARACTER SET {found.type.charset}", f"COLLATE {collation}"]
 
     def _key_collation(self, column: str, collation: str) -> str:
-        """Return the name under which the sink orders keys as the source does."""
+        """Return the sink's collation that orders keys as the source's.
+
+        Refused if there is none.
+        """
         if not self.crosses:
             return collation
         found = counterpart(collation, self.schema.flavour, self.sink_flavour)
@@ -276,6 +292,7 @@ class _Derivation:
         return found
 
     def _collation(self, collation: str, charset: str) -> str:
+        """Return the sink's same collation, or the nearest one."""
         if not self.crosses:
             return collation
         if charset == "gb18030":
@@ -287,7 +304,7 @@ class _Derivation:
         return nearest(collation, charset)
 
     def _key(self, key: ParsedKey) -> str:
-        """Return a key's text, empty if the sink's family cannot have it."""
+        """Return a key's text at the sink, empty if the sink's family cannot have it."""
         if not self.crosses:
             return key.text
         if self.sink_flavour == MARIADB and _is_functional(key):
@@ -302,6 +319,7 @@ class _Derivation:
         return _text(tuple(kept), self.parsed)
 
     def _options(self) -> str:
+        """Return the table options at the sink: engine, charset, comment and row format."""
         parts = ["ENGINE=InnoDB"]
         if self.schema.collation:
             charset = self.schema.collation.split("_", 1)[0]
@@ -324,7 +342,7 @@ _ROW_FORMATS = ("DYNAMIC", "COMPACT", "REDUNDANT")
 
 
 def _near_in_mariadb(collation: str, charset: str) -> str:
-    """Return the MariaDB collation nearest to one of MySQL's; MySQL 8's own are NO PAD."""
+    """Return MariaDB's collation that is nearest to one of MySQL's."""
     if "_0900_" not in collation:
         return collation
     if collation.endswith("_bin"):
@@ -334,7 +352,7 @@ def _near_in_mariadb(collation: str, charset: str) -> str:
 
 
 def _near_in_mysql(collation: str, charset: str) -> str:
-    """Return the MySQL collation nearest to one of MariaDB's."""
+    """Return MySQL's collation that is nearest to one of MariaDB's."""
     if "uca1400" in collation:
         if charset != "utf8mb4":
             return f"{charset}_unicode_520_ci"
@@ -346,7 +364,7 @@ def _near_in_mysql(collation: str, charset: str) -> str:
 
 
 def _without(parsed: ParsedTable, left_out: Collection[str]) -> ParsedTable:
-    """Return a definition without some columns, and without what stands over them."""
+    """Return a definition without some columns, and without the keys that name them."""
     if not left_out:
         return parsed
     return replace(
@@ -357,7 +375,7 @@ def _without(parsed: ParsedTable, left_out: Collection[str]) -> ParsedTable:
 
 
 def _names(key: ParsedKey) -> set[str]:
-    """Return the columns that a key or a check names, and maybe more names of its expressions."""
+    """Return the names in a key or check: its columns, and maybe names of expressions."""
     tokens = key.tokens
     behind = next((i for i, t in enumerate(tokens) if t.is_word("REFERENCES")), len(tokens))
     opening = next((i for i, t in enumerate(tokens) if t.is_mark("(")), len(tokens))
@@ -365,16 +383,18 @@ def _names(key: ParsedKey) -> set[str]:
 
 
 def _counts(column: ParsedColumn) -> bool:
+    """Tell whether a column is AUTO_INCREMENT."""
     return column.has(AttributeKind.AUTO_INCREMENT)
 
 
 def _first_column(key: ParsedKey) -> str:
+    """Return a key's first column."""
     opening = next((i for i, t in enumerate(key.tokens) if t.is_mark("(")), len(key.tokens))
     return key.tokens[opening + 1].text if opening + 1 < len(key.tokens) else ""
 
 
 def _is_functional(key: ParsedKey) -> bool:
-    """Tell whether a part of the key is an expression, which is always in parentheses."""
+    """Tell whether a key has an expression among its parts."""
     pairs = zip(key.tokens, key.tokens[1:], strict=False)
     return any(
         (left.is_mark("(") or left.is_mark(",")) and right.is_mark("(") for left, right in pairs
@@ -382,7 +402,7 @@ def _is_functional(key: ParsedKey) -> bool:
 
 
 def _name_parts(parts: tuple[Token, ...], at: int) -> tuple[list[str], int]:
-    """Return the names at `at`, parted by dots, and the place behind them."""
+    """Return the parts of a qualified name at `at`, and the place after it."""
     names = [parts[at].text]
     at += 1
     while at + 1 < len(parts) and parts[at].is_mark("."):
@@ -392,11 +412,12 @@ def _name_parts(parts: tuple[Token, ...], at: int) -> tuple[list[str], int]:
 
 
 def _listed(parts: tuple[Token, ...]) -> tuple[str, ...]:
-    """Return the names of the first list in parentheses."""
+    """Return the names in the first list in parentheses."""
     opening = next(i for i, token in enumerate(parts) if token.is_mark("("))
     closing = next(i for i, token in enumerate(parts) if token.is_mark(")"))
     return tuple(token.text for token in parts[opening + 1 : closing] if token.is_name)
 
 
 def _text(parts: tuple[Token, ...], parsed: ParsedTable) -> str:
+    """Return tokens of a definition as text."""
     return rendered(parts, parsed.statement)

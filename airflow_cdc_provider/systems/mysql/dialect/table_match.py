@@ -21,7 +21,7 @@ _LONGEST_MEMBERS = 160
 
 
 class MismatchKind(StrEnum):
-    """What stands in the way."""
+    """What of a sink table's definition does not fit the source's."""
 
     ENGINE = "engine"
     PRIMARY_KEY = "primary_key"
@@ -36,7 +36,7 @@ class MismatchKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """One thing that stands in the way."""
+    """One reason why a sink table cannot hold the source's rows unchanged."""
 
     kind: MismatchKind
     text: str
@@ -50,7 +50,7 @@ class Mismatch:
 
 
 def mismatches(source: TableSchema, sink: TableSchema) -> Iterator[Mismatch]:
-    """Yield everything that stands in the way; columns that are left out do not."""
+    """Yield why a sink table cannot hold the source table's rows unchanged."""
     source = source.as_copied
     if sink.engine.lower() != "innodb":
         what = f"its engine is {sink.engine}" if sink.engine else "it is a view, or has no engine"
@@ -78,6 +78,7 @@ def mismatches(source: TableSchema, sink: TableSchema) -> Iterator[Mismatch]:
 
 
 def _of_column(source: Column, sink: Column) -> Iterator[Mismatch]:
+    """Yield why a sink column cannot hold the source column's values."""
     name = source.name
     if source.generated != sink.generated:
         here, there = (
@@ -102,7 +103,7 @@ def _of_column(source: Column, sink: Column) -> Iterator[Mismatch]:
 
 
 def _of_order(source: Column, sink: Column, family: str, other: str) -> Iterator[Mismatch]:
-    """Compare order and equality of a key column with a collation."""
+    """Yield why a sink key column does not order its values as the source's does."""
     if source.type.key_kind is not KeyKind.TEXT:
         return
     theirs, ours = str(source.type.collation), str(sink.type.collation)
@@ -118,7 +119,7 @@ def _of_order(source: Column, sink: Column, family: str, other: str) -> Iterator
 
 
 def _holds(sink: ColumnType, source: ColumnType) -> bool:
-    """Tell whether each value of one type is the same value in the other."""
+    """Tell whether each value of the source's type is the same value in the sink's."""
     if _json(sink) and _json(source):
         return True  # JSON at one family, a checked LONGTEXT at the other
     if _name(sink) != _name(source) or sink.unsigned != source.unsigned:
@@ -137,15 +138,17 @@ def _holds(sink: ColumnType, source: ColumnType) -> bool:
 
 
 def _name(kind: ColumnType) -> str:
+    """Return a type's name, the same for both families."""
     return _SAME.get(kind.name, kind.name)
 
 
 def _json(kind: ColumnType) -> bool:
+    """Tell whether a type is JSON, MariaDB's checked text included."""
     return kind.name == "json" or kind.is_json_text
 
 
 def _shown_types(sink: ColumnType, source: ColumnType) -> tuple[str, str]:
-    """Write two types so that what differs is seen."""
+    """Return two types as texts in which their difference shows."""
     here, there = _type(sink), _type(source)
     if here != there or not sink.members:
         return here, there
@@ -159,11 +162,13 @@ def _shown_types(sink: ColumnType, source: ColumnType) -> tuple[str, str]:
 
 
 def _member_at(kind: ColumnType, number: int) -> str:
+    """Return a type as text with only its member at one place."""
     member = _quoted(kind.members[number]) if number < len(kind.members) else "missing"
     return f"{kind.name} of {len(kind.members)} members, the one at {number + 1} {member}"
 
 
 def _type(kind: ColumnType) -> str:
+    """Return a type as text, with a long list of members cut."""
     if kind.members:
         members = ",".join(map(_quoted, kind.members))
         if len(members) > _LONGEST_MEMBERS:
@@ -178,15 +183,17 @@ def _type(kind: ColumnType) -> str:
 
 
 def _quoted(member: str) -> str:
+    """Return a member in quotes."""
     return "'" + member.replace("'", "''") + "'"
 
 
 def _prefixes(schema: TableSchema) -> tuple[int, ...]:
+    """Return the lengths of the key's column prefixes, empty if all columns are whole."""
     return schema.key_prefixes if any(schema.key_prefixes) else ()
 
 
 def _shown_key(schema: TableSchema) -> str:
-    """Write a primary key, with the prefixes that are part of it."""
+    """Return a primary key as text, with its column prefixes."""
     if not schema.primary_key:
         return "missing"
     prefixes = _prefixes(schema) or (0,) * len(schema.primary_key)

@@ -12,7 +12,7 @@ def decimal_digits(column_type: ColumnType) -> tuple[int, int]:
 
 
 def type_text(column_type: ColumnType) -> str:
-    """Write a column type as in a column definition, without its charset."""
+    """Return a column type as SQL text, without its charset."""
     name, kind = column_type.name, column_type
     if kind.members:
         members = ",".join("'" + member.replace("'", "''") + "'" for member in kind.members)

@@ -102,7 +102,7 @@ _DECIMAL128_DIGITS = 38
 
 
 def arrow_type(column_type: ColumnType, zero_dates: ZeroDates = ZeroDates.FAIL) -> pa.DataType:
-    """Return the Arrow type of a column type; an unknown type is an error."""
+    """Return the Arrow type for a column type; an unknown type is an error."""
     require_known(column_type)
     name = column_type.name
     if name in _SIGNED:
@@ -119,7 +119,7 @@ def arrow_type(column_type: ColumnType, zero_dates: ZeroDates = ZeroDates.FAIL) 
 
 
 def arrow_field(column: Column, zero_dates: ZeroDates = ZeroDates.FAIL) -> pa.Field:
-    """Return a column's field; its metadata carries `mysql_type` and `mysql_column`.
+    """Return a column's Arrow field, with `mysql_type` and `mysql_column` as metadata.
 
     Every field is nullable: the missing side of an insert or a delete is a row of nulls.
     """
@@ -128,12 +128,12 @@ def arrow_field(column: Column, zero_dates: ZeroDates = ZeroDates.FAIL) -> pa.Fi
 
 
 def arrow_schema(columns: Iterable[Column], zero_dates: ZeroDates = ZeroDates.FAIL) -> pa.Schema:
-    """Return the schema of some columns, in their order."""
+    """Return the Arrow schema of columns, in their order."""
     return pa.schema([arrow_field(column, zero_dates) for column in columns])
 
 
 def arrow_schemas(
     tables: Iterable[TableSchema], zero_dates: ZeroDates = ZeroDates.FAIL
 ) -> dict[TableId, pa.Schema]:
-    """Return the schema of each table's changes: all columns, in table order."""
+    """Return the Arrow schema of each table's changes: all columns, in table order."""
     return {table.table: arrow_schema(table.columns, zero_dates) for table in tables}

@@ -20,7 +20,7 @@ _DURATION_TEXT = len("-hhh:mm:ss.ffffff")
 
 
 def value_text(array: pa.Array, column_type: ColumnType) -> pa.Array:
-    """Return the text of a column's values, as strings; binary stays binary."""
+    """Return a column's values as texts that MySQL reads back the same; binary stays binary."""
     kind = array.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return array
@@ -39,7 +39,7 @@ def value_text(array: pa.Array, column_type: ColumnType) -> pa.Array:
 
 
 def _duration_text(array: pa.Array, fraction: int) -> pa.Array:
-    """Print `[-]hh[h]:mm:ss[.ffffff]` as the server does, by columns of digits.
+    """Return TIME values as texts `[-]hh[h]:mm:ss[.ffffff]`, as the server prints them.
 
     In `(k1, k2) IN (..)` MySQL compares a TIME with a text as texts.
     """

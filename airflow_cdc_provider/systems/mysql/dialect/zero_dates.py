@@ -20,7 +20,7 @@ _DIGITS = (0, 1, 2, 3, 5, 6, 8, 9)
 
 
 def is_day(year: IntArray, month: IntArray, day: IntArray) -> BoolArray:
-    """Tell which of these are days of the Gregorian calendar; it has a year 0."""
+    """Tell which dates are days of the Gregorian calendar, which has a year 0 here."""
     leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
     month_of_year = (month >= 1) & (month <= 12)
     days = _DAYS[np.where(month_of_year, month, 0)] + (leap & (month == 2))
@@ -29,7 +29,7 @@ def is_day(year: IntArray, month: IntArray, day: IntArray) -> BoolArray:
 
 
 def no_day_in_text(data: ByteArray, start: IntArray, length: IntArray) -> BoolArray:
-    """Tell which texts begin with a date `YYYY-MM-DD` that is no day; any other form is not one.
+    """Tell which texts begin with a date `YYYY-MM-DD` that is no day of the calendar.
 
     A look at month and day leaves few texts to take apart: those with a zero, and those past 28.
     """
@@ -48,6 +48,7 @@ def no_day_in_text(data: ByteArray, start: IntArray, length: IntArray) -> BoolAr
 
 
 def _two_digits(data: ByteArray, at: IntArray) -> npt.NDArray[np.int16]:
+    """Return the two-digit numbers at these offsets."""
     number = data[at].astype(np.int16)
     number *= 10
     number += data[at + 1]
@@ -56,6 +57,7 @@ def _two_digits(data: ByteArray, at: IntArray) -> npt.NDArray[np.int16]:
 
 
 def _no_day(data: ByteArray, at: IntArray) -> BoolArray:
+    """Tell which texts at these offsets are dates that are no day."""
     text = data[at[:, None] + np.arange(_DATE_TEXT)]
     digits = text[:, _DIGITS].astype(np.int64) - ord("0")
     formed = ((digits >= 0) & (digits <= 9)).all(axis=1)

@@ -27,7 +27,7 @@ _INTERVAL = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 
 @dataclass(frozen=True, slots=True, order=True)
 class GtidSource:
-    """Where transaction numbers count: a server uuid and a tag (empty for none)."""
+    """What transaction numbers are counted by: a server uuid and a tag (empty for none)."""
 
     uuid: str
     tag: str = ""
@@ -44,13 +44,14 @@ class GtidSource:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Gtid:
-    """One transaction's global name."""
+    """One MySQL transaction's global id: its source and number."""
 
     source: GtidSource
     number: int
 
     @classmethod
     def parse(cls, text: str) -> Gtid:
+        """Parse 'uuid:number' or 'uuid:tag:number'."""
         parts = text.strip().lower().split(":")
         if len(parts) not in (2, 3) or not parts[-1].isdigit():
             raise ValueError(f"expected 'uuid:number' or 'uuid:tag:number', got {text!r}")
@@ -61,6 +62,7 @@ class Gtid:
 
 
 def _merged(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
+    """Return intervals sorted and merged where they touch or overlap."""
     merged: list[Interval] = []
     for start, end in sorted(intervals):
         if start >= end:
@@ -73,6 +75,7 @@ def _merged(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
 
 
 def _common(left: Iterable[Interval], right: Iterable[Interval]) -> tuple[Interval, ...]:
+    """Return the parts of intervals that are in both."""
     return _merged(
         (max(start, other_start), min(end, other_end))
         for start, end in left
@@ -82,6 +85,7 @@ def _common(left: Iterable[Interval], right: Iterable[Interval]) -> tuple[Interv
 
 
 def _without(left: Iterable[Interval], right: Iterable[Interval]) -> tuple[Interval, ...]:
+    """Return the parts of the left intervals that are not in the right ones."""
     remaining = list(left)
     for cut_start, cut_end in right:
         remaining = [
@@ -95,18 +99,18 @@ def _without(left: Iterable[Interval], right: Iterable[Interval]) -> tuple[Inter
 
 @dataclass(frozen=True, slots=True)
 class GtidSet:
-    """A set of MySQL transactions, with gaps and tags kept."""
+    """A set of MySQL transactions by source, with gaps and tags kept."""
 
     intervals: Mapping[GtidSource, tuple[Interval, ...]] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, text: str) -> GtidSet:
-        """Read the server's text form; white space and an empty set are allowed."""
+        """Parse the server's text of a GTID set; white space and an empty set are allowed."""
         return _parsed(text)
 
     @classmethod
     def of(cls, found: Mapping[GtidSource, Iterable[Interval]]) -> GtidSet:
-        """Return the set of these intervals, in whatever order they are."""
+        """Return the GTID set of these intervals, in any order."""
         merged = ((source, _merged(found[source])) for source in sorted(found))
         return cls({source: intervals for source, intervals in merged if intervals})
 
@@ -150,7 +154,7 @@ class GtidSet:
         )
 
     def subtract(self, other: GtidSet) -> GtidSet:
-        """Return the transactions that `other` lacks."""
+        """Return the transactions of this set that `other` lacks."""
         return self.of(
             {
                 source: _without(spans, other.intervals.get(source, ()))
@@ -173,7 +177,7 @@ class GtidSet:
 
 @lru_cache(maxsize=1024)
 def _parsed(text: str) -> GtidSet:
-    """Read a set; L and H of a split, and neighbours, often have the same one."""
+    """Parse a GTID set, cached: watermarks of neighbouring splits often have the same one."""
     found: dict[GtidSource, list[Interval]] = {}
     for member in "".join(text.split()).lower().split(","):
         if not member:
@@ -192,11 +196,12 @@ def _parsed(text: str) -> GtidSet:
 
 @lru_cache(maxsize=256)
 def _source(uuid: str, tag: str = "") -> GtidSource:
-    """Return a source; all sets of a hand-off have the same few, in 100,000 watermarks."""
+    """Return a GTID source, cached: all sets of a hand-off have the same few."""
     return GtidSource(uuid, tag)
 
 
 def _parse_interval(part: str, member: str) -> Interval:
+    """Parse an interval of numbers in a member of a GTID set."""
     match = _INTERVAL.fullmatch(part)
     if match is None:
         raise ValueError(f"GTID set member {member!r}: {part!r} is neither a range nor a tag")
@@ -211,7 +216,7 @@ def _parse_interval(part: str, member: str) -> Interval:
 
 @dataclass(frozen=True, slots=True)
 class MariaDbGtid:
-    """One MariaDB transaction's name."""
+    """One MariaDB transaction's global id: domain, server and sequence number."""
 
     domain: int
     server: int
@@ -219,6 +224,7 @@ class MariaDbGtid:
 
     @classmethod
     def parse(cls, text: str) -> MariaDbGtid:
+        """Parse 'domain-server-sequence'."""
         parts = text.strip().split("-")
         if len(parts) != 3 or not all(part.isdigit() for part in parts):
             raise ValueError(f"expected 'domain-server-sequence', got {text!r}")
@@ -239,6 +245,7 @@ class MariaDbGtidPosition:
 
     @classmethod
     def parse(cls, text: str) -> Self:
+        """Parse a list of MariaDB GTIDs, one for each domain."""
         gtids = [MariaDbGtid.parse(part) for part in text.split(",") if part.strip()]
         if len({gtid.domain for gtid in gtids}) != len(gtids):
             raise ValueError(f"a GTID position names each domain once, got {text!r}")
@@ -265,7 +272,7 @@ class MariaDbGtidPosition:
         return all(gtid in self for gtid in other)
 
     def intersection(self, other: MariaDbGtidPosition) -> MariaDbGtidPosition:
-        """Return the smaller of both in each domain; one they lack or parted in is absent."""
+        """Return the earlier transaction of both in each domain; left out where they diverged."""
         return MariaDbGtidPosition(
             {
                 domain: min(gtid, theirs, key=lambda g: g.sequence)
@@ -276,6 +283,6 @@ class MariaDbGtidPosition:
         )
 
     def add(self, gtid: MariaDbGtid) -> MariaDbGtidPosition:
-        """Move on to `gtid` in its domain."""
+        """Return the position with `gtid` as the last transaction of its domain."""
         moved = {**self.last, gtid.domain: gtid}
         return MariaDbGtidPosition({domain: moved[domain] for domain in sorted(moved)})

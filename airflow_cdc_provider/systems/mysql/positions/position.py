@@ -32,7 +32,7 @@ _FILE = re.compile(r"(?P<base>.+)\.(?P<number>[0-9]{6,})")
 
 @lru_cache(maxsize=256)
 def _file_parts(file: str) -> tuple[int, str]:
-    """Return the number of a log file, and its name without it."""
+    """Return the number of a log file, and its name without the number."""
     match = _FILE.fullmatch(file)
     if match is None:
         raise ValueError(f"expected a log file name like 'binlog.000001', got {file!r}")
@@ -49,13 +49,13 @@ class BinlogPosition:
 
     @classmethod
     def of(cls, file: str, offset: int) -> BinlogPosition:
-        """Build from the server's file name, such as `binlog.000009`."""
+        """Return the position of an offset in a log file named like `binlog.000009`."""
         number, base = _file_parts(file)
         return cls(number, offset, base)
 
     @classmethod
     def parse(cls, text: str) -> BinlogPosition:
-        """Read `binlog.000009:154`."""
+        """Parse a position like `binlog.000009:154`."""
         file, colon, offset = text.rpartition(":")
         if not colon or not offset.isdigit():
             raise ValueError(f"expected 'file:offset', got {text!r}")
@@ -63,10 +63,11 @@ class BinlogPosition:
 
     @property
     def file(self) -> str:
+        """Return the log file's name, such as `binlog.000009`."""
         return f"{self.base}.{self.file_number:06d}"
 
     def at(self, offset: int) -> BinlogPosition:
-        """Return another place in the same file."""
+        """Return the position of another offset in the same file."""
         return BinlogPosition(self.file_number, offset, self.base)
 
     def __str__(self) -> str:
@@ -89,24 +90,28 @@ class MySqlPoint:
 
     @property
     def name(self) -> str:
+        """Return the transaction's GTID, or else its file and offset, as text."""
         return str(self.gtid or f"file={self.start.file},pos={self.start.offset}")
 
     @property
     def sort_text(self) -> str:
+        """Return the transaction's place in the log as text that sorts."""
         return f"{self.start.file_number:06d}-{self.start.offset:010d}"
 
     @property
     def where(self) -> str:
+        """Return the transaction's place in the log and its GTID, for an error message."""
         named = f"transaction {self.gtid}" if self.gtid else "a transaction without GTID"
         return f"log at {self.start}, {named}"
 
     def is_called(self, text: str) -> bool:
+        """Tell whether a text is the transaction's name or its place in the log."""
         return text.strip() in {self.name, str(self.start)}
 
 
 @dataclass(frozen=True, slots=True)
 class Imprint:
-    """What the log held shortly before a position: by it the same log is known again.
+    """A digest of the log shortly before a position, by which the same log is recognised.
 
     File names, offsets and transaction numbers begin anew when a log is reset, and go on from
     where they were when a server is restored from a copy. What stood there does not come again.
@@ -123,19 +128,19 @@ class Imprint:
     beginning is known."""
 
     def to_json(self) -> list[Any]:
-        """Write it."""
+        """Return the imprint as JSON."""
         return [str(self.end), self.start, self.created, self.digest]
 
     @classmethod
     def from_json(cls, form: Any) -> Imprint:
-        """Read what `to_json` wrote."""
+        """Read an imprint from JSON."""
         end, start, created, digest = form
         return cls(BinlogPosition.parse(end), start, created, digest)
 
 
 @dataclass(frozen=True, slots=True)
 class MySqlPosition:
-    """Everything up to a boundary between transactions, by file and offset, by GTIDs, or both.
+    """A position in the log: a boundary between transactions, by file and offset, GTIDs, or both.
 
     A low watermark on a MySQL server with GTIDs has no `binlog`; a server without GTIDs gives no
     `gtids`. At least one is present. Two positions at one place are equal, whatever is known of
@@ -155,18 +160,21 @@ class MySqlPosition:
 
     @property
     def server(self) -> str:
+        """Return the uuid of the server whose log the position is in."""
         return self.server_uuid
 
     @property
     def short(self) -> str:
+        """Return the file and offset as text, or the whole position if it has none."""
         return str(self.binlog or self)
 
     @property
     def exact(self) -> tuple[str, ...]:
+        """Return the position and its imprint as texts, which differ if anything does."""
         return str(self), str(self.imprint)
 
     def contains(self, point: TransactionPoint) -> bool:
-        """Tell whether `point` lies at or before this position.
+        """Tell whether a transaction is at or before this position.
 
         GTIDs decide where both sides have them, else file and offset of the same server.
         """
@@ -193,7 +201,7 @@ class MySqlPosition:
         raise _incomparable(str(self), str(other))
 
     def reaches(self, end: LogPosition) -> bool:
-        """Tell whether nothing is left to read up to `end`; False where that cannot be told.
+        """Tell whether this position is at or past `end` in one log; False where that is unknown.
 
         Only places in one server's log are compared: an end that was asked of another server may
         never come in this one's.
@@ -202,7 +210,7 @@ class MySqlPosition:
         return places is not None and places[0] >= places[1]
 
     def placed_by(self, passed: Iterable[LogPosition]) -> MySqlPosition:
-        """Return GTIDs alone with the place of the latest that they cover, in this server's log.
+        """Return this position with the latest file and offset, of `passed`, that its GTIDs cover.
 
         A position that has both has the names of all that lies before its place.
         """
@@ -223,18 +231,21 @@ class MySqlPosition:
         return replace(self, binlog=binlog, imprint=imprint)
 
     def may_be_purged(self, end: LogPosition) -> bool:
-        """Tell whether the log goes on in a later file at `end`; True where that is in doubt."""
+        """Tell whether `end` is in another log file, or that is unknown.
+
+        This file may be purged then.
+        """
         places = self._places(end)
         return places is None or places[0].file_number != places[1].file_number
 
     def _places(self, other: LogPosition) -> tuple[BinlogPosition, BinlogPosition] | None:
-        """Return both places if they are in one server's log."""
+        """Return both binlog positions if they are in one server's log, else None."""
         if not isinstance(other, MySqlPosition) or self.server_uuid != other.server_uuid:
             return None
         return None if self.binlog is None or other.binlog is None else (self.binlog, other.binlog)
 
     def meet(self, other: LogPosition) -> MySqlPosition:
-        """Return a position that both cover, as late as can be told."""
+        """Return the latest position that is known to be covered by both."""
         other = own(other)
         places = self._places(other)
         binlog = None if places is None else min(places)
@@ -264,7 +275,7 @@ class MySqlPosition:
         raise _incomparable(str(self), str(other))
 
     def after(self, point: MySqlPoint) -> MySqlPosition:
-        """Return the position just behind `point`, which follows this one in the log."""
+        """Return the position just after a transaction that follows this position."""
         gtids = self.gtids
         if isinstance(gtids, GtidSet) and isinstance(point.gtid, Gtid):  # noqa: SIM114 - as above
             gtids = gtids.add(point.gtid)
@@ -275,7 +286,7 @@ class MySqlPosition:
     def before(
         self, point: TransactionPoint, passed: Iterable[TransactionPoint], end: LogPosition
     ) -> MySqlPosition:
-        """Return the position just before `point`, which `end` contains."""
+        """Return the position just before a transaction that `end` contains."""
         point, end = own_point(point), own(end)
         imprint = self.imprint if self.server_uuid == end.server_uuid else None
         if isinstance(end.gtids, GtidSet) and isinstance(point.gtid, Gtid):
@@ -288,10 +299,11 @@ class MySqlPosition:
         return replace(reached, server_uuid=point.server_uuid, binlog=point.start, imprint=imprint)
 
     def bare(self) -> MySqlPosition:
+        """Return the position without its imprint."""
         return replace(self, imprint=None)
 
     def to_json(self) -> dict[str, Any]:
-        """Write it; absent parts are left out, and the system too, as in the first release."""
+        """Return the position as JSON; absent parts and the system are left out."""
         form: dict[str, Any] = {"server": self.server_uuid}
         if self.binlog is not None:
             form["binlog"] = str(self.binlog)
@@ -305,7 +317,7 @@ class MySqlPosition:
 
     @classmethod
     def from_json(cls, form: Any) -> MySqlPosition:
-        """Read what `to_json` wrote."""
+        """Read a position from JSON."""
         gtids: Gtids | None = None
         if "gtids" in form:
             gtids = GtidSet.parse(form["gtids"])
@@ -316,7 +328,7 @@ class MySqlPosition:
         return cls(form["server"], binlog, gtids, imprint)
 
     def facts(self) -> Mapping[str, Fact]:
-        """Return what an envelope tells of rows that were read here, by Debezium's names."""
+        """Return the file and offset by Debezium's names, for envelopes of rows read here."""
         if self.binlog is None:
             return {"file": "", "pos": 0}
         return {"file": self.binlog.file, "pos": self.binlog.offset}
@@ -331,20 +343,21 @@ read_position = MySqlPosition.from_json
 
 
 def own(position: LogPosition) -> MySqlPosition:
-    """Return a position as this system's; one of another cannot be compared with its own."""
+    """Return a position as MySQL's; another system's cannot be compared and is an error."""
     if isinstance(position, MySqlPosition):
         return position
     raise _incomparable("one of MySQL or MariaDB", str(position))
 
 
 def own_point(point: TransactionPoint) -> MySqlPoint:
-    """Return a transaction's place as this system's."""
+    """Return a transaction's point as MySQL's; another system's is an error."""
     if isinstance(point, MySqlPoint):
         return point
     raise _incomparable("one of MySQL or MariaDB", point.where)
 
 
 def _incomparable(left: str, right: str) -> IncomparablePositionsError:
+    """Return the error for positions that cannot be compared."""
     return IncomparablePositionsError(
         f"positions cannot be compared: {left} and {right}",
         risk="none yet: nothing was skipped or applied on a guess",

@@ -29,7 +29,7 @@ _NUMBERS = ("start_file", "start", "end_file", "end", "committed_us")
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """Points of one server's log or of several."""
+    """The points of transactions as columns, of one server's log or several."""
 
     servers: Sequence[tuple[str, str]]
     """Each with the base of its log's file names."""
@@ -40,6 +40,7 @@ class _Columns:
 
     @classmethod
     def of(cls, points: Sequence[TransactionPoint]) -> _Columns:
+        """Return the points of transactions as columns."""
         if isinstance(points, TransactionPoints):
             one = [(points.server_uuid, points.base)]
             return cls(one, np.zeros(len(points), np.int64), points)
@@ -64,7 +65,7 @@ class _Columns:
 
 
 class MySqlTransactionIndex:
-    """The transactions of a batch, made ready once; `MySqlPosition.contains` for many."""
+    """The transactions of a batch, prepared to be compared with positions many at a time."""
 
     def __init__(self, points: Sequence[TransactionPoint]) -> None:
         self._points = points
@@ -82,7 +83,7 @@ class MySqlTransactionIndex:
         return len(self._points)
 
     def within(self, position: LogPosition, chosen: IntArray) -> BoolArray:
-        """Tell which of the chosen transactions lie at or before a position."""
+        """Tell which of the chosen transactions are at or before a position."""
         ours = own(position)
         has_set = isinstance(ours.gtids, GtidSet)
         if isinstance(ours.gtids, GtidSet) and self._named:
@@ -97,6 +98,7 @@ class MySqlTransactionIndex:
         return np.array(answers, np.bool_)[back]
 
     def _in_set(self, gtids: GtidSet, chosen: IntArray) -> BoolArray:
+        """Tell which of the chosen transactions a GTID set contains."""
         origin, number = self._gtids.origin[chosen], self._gtids.number[chosen]
         inside = np.zeros(len(chosen), np.bool_)
         for place, source in self._sources:
@@ -113,7 +115,7 @@ index_of = MySqlTransactionIndex
 
 
 def to_columns(points: Sequence[TransactionPoint]) -> pa.RecordBatch:
-    """Write transactions, a row each; servers and origins, which are few, go beside them."""
+    """Return transactions as a record batch; servers and origins are in its metadata."""
     columns = _Columns.of(points)
     gtids = columns.points.gtids
     beside = {"servers": columns.servers, "origins": [_origin_form(each) for each in gtids.origins]}
@@ -129,7 +131,7 @@ def to_columns(points: Sequence[TransactionPoint]) -> pa.RecordBatch:
 
 
 def from_columns(columns: pa.RecordBatch) -> Sequence[TransactionPoint]:
-    """Read what `to_columns` wrote; records are made only when they are asked for."""
+    """Read transactions from the record batch of `to_columns`."""
     beside = json.loads(columns.schema.metadata[b"beside"])
     of = {name: as_numpy(columns.column(name)) for name in columns.schema.names}
     servers = beside["servers"]
@@ -154,7 +156,7 @@ def from_columns(columns: pa.RecordBatch) -> Sequence[TransactionPoint]:
 
 
 def facts_of(points: Sequence[TransactionPoint]) -> Mapping[str, pa.Array]:
-    """Return what envelopes tell of transactions, by Debezium's names."""
+    """Return the facts of transactions by Debezium's names, for envelopes."""
     records = [own_point(point) for point in points]
     return {
         "gtid": texts_of([None if p.gtid is None else str(p.gtid) for p in records]),
@@ -164,10 +166,12 @@ def facts_of(points: Sequence[TransactionPoint]) -> Mapping[str, pa.Array]:
 
 
 def _ints(values: Sequence[int]) -> IntArray:
+    """Return 64-bit integers as an array."""
     return np.array(values, np.int64)
 
 
 def _names(gtids: Sequence[AnyGtid | None], committed_us: IntArray) -> GtidColumns:
+    """Return GTIDs as columns of origins and numbers."""
     origins: dict[GtidOrigin, int] = {}
     origin, number = [], []
     for gtid in gtids:
@@ -183,12 +187,14 @@ def _names(gtids: Sequence[AnyGtid | None], committed_us: IntArray) -> GtidColum
 
 
 def _origin_form(origin: GtidOrigin) -> list[str | int] | None:
+    """Return a GTID's origin as JSON."""
     if isinstance(origin, GtidSource):
         return [origin.uuid, origin.tag]
     return None if origin is None else list(origin)
 
 
 def _origin_of(form: list[str | int] | None) -> GtidOrigin:
+    """Read a GTID's origin from JSON."""
     if form is None:
         return None
     first, second = form

@@ -34,7 +34,7 @@ _SMALL_PACKET = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """What preflight knows of the sink server."""
+    """The sink server as preflight sees it: connection, capabilities and its name in findings."""
 
     connection: ServerConnection
     capabilities: Capabilities
@@ -44,7 +44,7 @@ class Sink:
 def sink_findings(
     sink: Sink, source: Capabilities, plans: Sequence[TablePlan]
 ) -> Iterator[Finding]:
-    """Yield what is to be said about the sink and the tables rows go to."""
+    """Yield the findings about the sink server and the tables that rows are copied to."""
     yield from server_findings(sink, source)
     yield from _same_tables(sink, source, plans)
     targets = [plan.sink_table for plan in plans]
@@ -61,7 +61,7 @@ def sink_findings(
 
 
 def server_findings(sink: Sink, source: Capabilities) -> Iterator[Finding]:
-    """Yield what is to be said about the sink's server, whatever its tables are."""
+    """Yield the findings about the sink's server that do not depend on tables."""
     there = sink.capabilities
     yield Finding(
         Code.SINK_SERVER, Level.INFO, sink.subject, f"{there.flavour} {there.version_text}"
@@ -100,6 +100,7 @@ def server_findings(sink: Sink, source: Capabilities) -> Iterator[Finding]:
 
 
 def _same_tables(sink: Sink, source: Capabilities, plans: Sequence[TablePlan]) -> Iterator[Finding]:
+    """Yield a finding for each sink table that is itself a captured table of the same server."""
     if sink.capabilities.server_uuid != source.server_uuid:
         return
     captured = {plan.schema.table for plan in plans}
@@ -117,6 +118,7 @@ def _same_tables(sink: Sink, source: Capabilities, plans: Sequence[TablePlan]) -
 
 
 def _clashing_names(sink: Sink, targets: Sequence[TableId]) -> Iterator[Finding]:
+    """Yield a finding for each sink table whose name differs from another's by case alone."""
     if not sink.capabilities.names_fold_case:
         return
     folded = Counter(str(target).casefold() for target in targets)
@@ -134,6 +136,7 @@ def _clashing_names(sink: Sink, targets: Sequence[TableId]) -> Iterator[Finding]
 
 
 def _creatable(sink: Sink, plan: TablePlan) -> Iterator[Finding]:
+    """Yield a finding if the sink cannot have the table's definition."""
     if not plan.schema.create_statement:
         return
     flavour = sink.capabilities.flavour.value
@@ -152,7 +155,7 @@ def _creatable(sink: Sink, plan: TablePlan) -> Iterator[Finding]:
 
 
 def _unique_texts(plan: TablePlan, flavour: str) -> Iterator[Finding]:
-    """Yield the unique keys over texts that the sink's family compares by another collation."""
+    """Yield findings for unique keys over texts whose collation the sink's family lacks."""
     schema = plan.schema.as_copied
     types = {column.name: column.type for column in schema.columns}
     for key in schema.unique_keys:
@@ -178,6 +181,7 @@ def _unique_texts(plan: TablePlan, flavour: str) -> Iterator[Finding]:
 def _existing(
     plan: TablePlan, there: TableSchema, firing: Mapping[TableId, tuple[str, ...]]
 ) -> Iterator[Finding]:
+    """Yield the findings about an existing sink table: mismatches, triggers, extra columns."""
     subject = str(plan.sink_table)
     for mismatch in mismatches(plan.schema, there):
         code, why = _OF_MISMATCH[mismatch.kind]
@@ -245,6 +249,7 @@ _OF_MISMATCH = {
 
 
 def _fix(plan: TablePlan, mismatch: Mismatch) -> str:
+    """Return the statement or advice that mends a mismatch of a sink table."""
     table = f"ALTER TABLE {quote_table(plan.sink_table)}"
     match mismatch.kind:
         case MismatchKind.ENGINE:

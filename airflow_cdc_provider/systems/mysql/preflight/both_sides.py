@@ -49,7 +49,7 @@ _GB = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """A server's clock, and when it was read."""
+    """A server's clock as it was read, with the time of the reading."""
 
     server_s: Decimal
     read_at_s: float
@@ -58,14 +58,14 @@ class Clock:
     """The answer may be early or late by this much."""
 
     def ahead_of(self, other: Clock) -> float:
-        """Return how far this clock is ahead, 0 if that cannot be told for sure."""
+        """Return how many seconds this clock is ahead of another; 0 within the uncertainty."""
         ahead = float(self.server_s - other.server_s) - (self.read_at_s - other.read_at_s)
         surely = max(0.0, abs(ahead) - self.unsure_s - other.unsure_s)
         return surely if ahead > 0 else -surely
 
 
 def read_clock(connection: ServerConnection, *, role: Role = Role.SOURCE) -> Clock:
-    """Ask a server for its time."""
+    """Query a server's clock."""
     asked = time.monotonic()
     now = query(connection, "SELECT UNIX_TIMESTAMP(NOW(6))", role=role)[0][0]
     answered = time.monotonic()
@@ -73,7 +73,7 @@ def read_clock(connection: ServerConnection, *, role: Role = Role.SOURCE) -> Clo
 
 
 def clock_findings(sink: Sink, clock: Clock, source_clock: Clock) -> Iterator[Finding]:
-    """Yield what is to be said about the two servers' clocks."""
+    """Yield a finding if the clocks of source and sink differ by too much."""
     ahead = clock.ahead_of(source_clock)
     if abs(ahead) > _CLOCK_S:
         yield Finding(
@@ -89,13 +89,13 @@ def clock_findings(sink: Sink, clock: Clock, source_clock: Clock) -> Iterator[Fi
 
 
 def copied_bytes(connection: ServerConnection, plans: Sequence[TablePlan]) -> int:
-    """Return the engine's estimate of how many bytes the tables' rows take."""
+    """Return the engine's estimate of how many bytes the tables' rows have."""
     facts = table_facts(connection, [plan.schema.table for plan in plans])
     return sum(fact.estimated_bytes for fact in facts.values())
 
 
 def retention_findings(capabilities: Capabilities, subject: str, size: int) -> Iterator[Finding]:
-    """Yield whether the log may be purged before the snapshot of so many bytes is handed off."""
+    """Yield findings if the log may be purged before a snapshot of `size` bytes is handed off."""
     kept_s = capabilities.retention_s
     snapshot_s = size / _BYTES_A_SECOND
     if 0 < kept_s < 2 * snapshot_s:
@@ -128,7 +128,7 @@ def retention_findings(capabilities: Capabilities, subject: str, size: int) -> I
 
 
 def disk_findings(sink: Sink, size: int) -> Iterator[Finding]:
-    """Yield whether the sink has room for so many bytes, where the server lets us see it.
+    """Yield a finding if the sink's disk lacks room for `size` bytes, where that can be seen.
 
     MariaDB shows it in a plugin of its own, to accounts with the privilege FILE.
     """
@@ -152,6 +152,7 @@ def disk_findings(sink: Sink, size: int) -> Iterator[Finding]:
 
 
 def _little_room(sink: Sink, disks: Sequence[tuple[str, int]], *, wanted: int) -> Iterator[Finding]:
+    """Yield a finding if the mount of the sink's data has fewer bytes than wanted."""
     folder = str(query(sink.connection, "SELECT @@datadir", role=Role.SINK)[0][0])
     free = free_of(folder, disks)
     if free is not None and free < wanted:
@@ -168,7 +169,7 @@ def _little_room(sink: Sink, disks: Sequence[tuple[str, int]], *, wanted: int) -
 
 
 def _disks(connection: ServerConnection) -> Look[list[tuple[str, int]]]:
-    """Look at each mount's free kilobytes; the list is empty, without an error, without FILE."""
+    """Query each mount's free kilobytes, which only MariaDB's DISKS plugin shows."""
     plugin = query(
         connection,
         "SELECT 1 FROM information_schema.TABLES "
@@ -188,7 +189,10 @@ def _disks(connection: ServerConnection) -> Look[list[tuple[str, int]]]:
 
 
 def free_of(folder: str, disks: Sequence[tuple[str, int]]) -> int | None:
-    """Return the free bytes of the innermost mount that `folder` is on; disks are (path, kB)."""
+    """Return the free bytes of a folder's innermost mount, or None.
+
+    `disks`: paths and kilobytes.
+    """
     inside = [
         (len(path.rstrip("/")), kilobytes)
         for path, kilobytes in disks
@@ -200,7 +204,7 @@ def free_of(folder: str, disks: Sequence[tuple[str, int]]) -> int | None:
 def reference_findings(
     sink: Sink, keys: Sequence[ForeignKey], plans: Sequence[TablePlan]
 ) -> Iterator[Finding]:
-    """Yield whether the foreign keys among the source's `keys` can be made at the sink.
+    """Yield findings if the source's foreign keys cannot be made at the sink for lack of rights.
 
     MySQL asks for REFERENCES on the table that is referred to; MariaDB asks for nothing.
     """

@@ -6,7 +6,7 @@ from airflow_cdc_provider.core.findings import FindingCode
 
 
 class Code(FindingCode):
-    """A code, its levels, and what it says."""
+    """The codes of preflight findings for MySQL and MariaDB: name, levels and meaning."""
 
     SOURCE_SERVER = ("source.server", "info", "family, version and identity of the server")
     SOURCE_VERSION = ("source.version", "block", "older than MySQL 8.0 or MariaDB 10.5")

@@ -49,7 +49,7 @@ _LAST_SMALL = "\uffff"
 def definition_findings(
     connection: ServerConnection, schemas: Sequence[TableSchema]
 ) -> Iterator[Finding]:
-    """Yield the tables whose definition lost a character on its way, or may have."""
+    """Yield findings for definitions in which the server prints a character as `?`, or may."""
     for schema in schemas:
         for column in schema.columns:
             if column.type.charset not in _LARGE_CHARSETS:
@@ -60,12 +60,14 @@ def definition_findings(
 
 
 def _doubtful(column: Column) -> bool:
+    """Tell whether an ENUM or SET column has a member with a `?`, maybe for another character."""
     return any("?" in member for member in column.type.members)
 
 
 def _members(
     connection: ServerConnection, schema: TableSchema, column: Column
 ) -> Iterator[Finding]:
+    """Yield findings for a column whose members are printed with a `?` for another character."""
     members = column.type.members
     unproven = []
     for number, member in enumerate(members):
@@ -96,7 +98,7 @@ def _members(
 def _member_of_a_row(
     connection: ServerConnection, schema: TableSchema, column: Column, number: int
 ) -> str | None:
-    """Return the text of a member from a row that has it; None if none was found in time."""
+    """Return a member's real text from a row that has it; None if no row was found in time."""
     name, is_set = quote_identifier(column.name), column.type.name == "set"
     wanted = f"{name} & {1 << number}" if is_set else f"{name} = {number + 1}"
     select = f"CONVERT({name} USING utf8mb4), {name} + 0 FROM {quote_table(schema.table)} WHERE"
@@ -117,6 +119,7 @@ def _member_of_a_row(
 
 
 def _defaults(connection: ServerConnection, schema: TableSchema) -> Iterator[Finding]:
+    """Yield findings for text columns whose default is printed with a `?`."""
     if not schema.create_statement:
         return
     try:
@@ -132,6 +135,7 @@ def _defaults(connection: ServerConnection, schema: TableSchema) -> Iterator[Fin
 
 
 def _default(connection: ServerConnection, schema: TableSchema, column: str) -> Iterator[Finding]:
+    """Yield a finding if a column's real default has a character that is printed as `?`."""
     name, table = quote_identifier(column), quote_table(schema.table)
     sql = (
         f"SELECT CONVERT(DEFAULT(t.{name}) USING utf8mb4) "
@@ -160,6 +164,7 @@ def _default(connection: ServerConnection, schema: TableSchema, column: str) -> 
 
 
 def _lost(schema: TableSchema, column: Column, what: str) -> Finding:
+    """Return the finding for a definition that lost a character."""
     return Finding(
         Code.TABLE_DEFINITION,
         Level.BLOCK,
@@ -172,6 +177,7 @@ def _lost(schema: TableSchema, column: Column, what: str) -> Finding:
 
 
 def _remedy(schema: TableSchema) -> str:
+    """Return the advice for a definition that cannot be printed."""
     return (
         "use characters of at most three bytes there (no emoji), or put "
         f'"{schema.table}" into source.exclude'

@@ -38,7 +38,7 @@ _RULES = {
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
-    """A foreign key of `table` (the child) to `referenced` (the parent)."""
+    """A foreign key of `table`, the child, which refers to `referenced`, the parent."""
 
     name: str
     table: TableId
@@ -50,25 +50,26 @@ class ForeignKey:
 
     @property
     def cascades(self) -> bool:
-        """Tell whether a change of the parent changes rows of the child."""
+        """Tell whether a change of the parent's row changes rows of the child."""
         return not {self.on_update, self.on_delete} <= {NO_RULE, "RESTRICT"}
 
 
 def foreign_keys(
     connection: ServerConnection, tables: Iterable[TableId], *, role: Role = Role.SOURCE
 ) -> tuple[ForeignKey, ...]:
-    """Return the foreign keys these tables, which are there, have as children."""
+    """Return the foreign keys of existing tables, as children."""
     statements = create_statements(connection, sorted(set(tables)), role=role)
     return tuple(key for table, text in statements.items() for key in keys_in(table, text))
 
 
 def keys_in(table: TableId, create_statement: str) -> tuple[ForeignKey, ...]:
-    """Return the foreign keys that a table's definition names."""
+    """Return the foreign keys in a table's definition."""
     keys = parse_keys(create_statement)
     return tuple(_key(table, key) for key in keys if key.form is KeyForm.FOREIGN)
 
 
 def _key(table: TableId, key: ParsedKey) -> ForeignKey:
+    """Return a parsed key as a foreign key."""
     parts = key.tokens
     at = next((i for i, token in enumerate(parts) if token.is_word("REFERENCES")), len(parts))
     names, lists = parts[at + 1 :], [*_lists(parts)]
@@ -102,7 +103,7 @@ def _lists(parts: Sequence[Token]) -> Iterator[tuple[str, ...]]:
 
 
 def _rule(key: ParsedKey, event: str) -> str:
-    """Return what follows `ON UPDATE` or `ON DELETE`; servers leave out what is the default."""
+    """Return the rule of `ON UPDATE` or `ON DELETE`; NO ACTION if it is not stated."""
     for on, kind, first, *rest in _windows(key.tokens):
         if not (on.is_word("ON") and kind.is_word(event)):
             continue
@@ -115,5 +116,6 @@ def _rule(key: ParsedKey, event: str) -> str:
 
 
 def _windows(parts: Sequence[Token]) -> Iterator[Sequence[Token]]:
+    """Yield each token with up to three tokens that follow it."""
     for at in range(len(parts) - 2):
         yield parts[at : at + 4]

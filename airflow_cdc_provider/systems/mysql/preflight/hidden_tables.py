@@ -19,7 +19,7 @@ from airflow_cdc_provider.systems.mysql.server.privileges import Grants
 def hidden_findings(
     grants: Grants, capabilities: Capabilities, subject: str, patterns: Iterable[Pattern]
 ) -> Iterator[Finding]:
-    """Yield the patterns that may fit tables which the account does not see."""
+    """Yield findings for patterns that may match tables which the account cannot see."""
     for pattern in patterns:
         if "*" not in pattern.database + pattern.table:
             continue  # a table that is named and not seen is refused by its name
@@ -28,6 +28,7 @@ def hidden_findings(
 
 
 def _sees_all(grants: Grants, capabilities: Capabilities, database: str) -> bool:
+    """Tell whether the account can see all tables of the databases of a pattern."""
     if "*" in database:
         return grants.holds_on_all("SELECT", database.replace("_", "\\_").replace("*", "%"))
     names = {database, database.lower() if capabilities.names_fold_case else database}
@@ -35,6 +36,7 @@ def _sees_all(grants: Grants, capabilities: Capabilities, database: str) -> bool
 
 
 def _hidden(grants: Grants, subject: str, pattern: Pattern) -> Finding:
+    """Return the finding for a pattern that may match hidden tables."""
     every = "*" in pattern.database
     level = "*" if every else quote_identifier(pattern.database)
     return Finding(

@@ -39,7 +39,7 @@ _SHORT_RETENTION_S = 3 * 86400
 
 @dataclass(frozen=True, slots=True)
 class _Setting:
-    """One variable and what it has to be; a server that lacks it is not asked."""
+    """One server variable, its accepted values, and why they are needed."""
 
     name: str
     accepted: tuple[str, ...]
@@ -98,7 +98,7 @@ def log_findings(
     *,
     is_snapshot_done: bool = False,
 ) -> Iterator[Finding]:
-    """Yield what is to be said about the server and its log."""
+    """Yield the findings about the source server and its log."""
     yield from _server(capabilities, subject)
     yield _watermark(capabilities, subject)
     if not capabilities.has_log:
@@ -118,7 +118,7 @@ def log_findings(
 
 
 def statement_findings(capabilities: Capabilities, subject: str) -> Iterator[Finding]:
-    """Yield what keeps statements out of the log, for a sink that wants them."""
+    """Yield a finding if the server does not log the statements of row changes."""
     name = "binlog_rows_query_log_events"
     if capabilities.is_mariadb:
         name = "binlog_annotate_row_events"
@@ -137,7 +137,7 @@ def statement_findings(capabilities: Capabilities, subject: str) -> Iterator[Fin
 
 
 def set_statement(capabilities: Capabilities, name: str, value: str) -> str:
-    """Return the statement that sets a variable, and keeps it where the family can."""
+    """Return the statement that sets a variable, and persists it where the server can."""
     text = value if value.isdigit() else f"'{value}'"
     if capabilities.is_mariadb:
         return f"SET GLOBAL {name} = {text}; -- and {name} = {value} in the server's option file"
@@ -147,6 +147,7 @@ def set_statement(capabilities: Capabilities, name: str, value: str) -> str:
 def _wrong_setting(
     setting: _Setting, value: str, capabilities: Capabilities, subject: str
 ) -> Finding:
+    """Return the finding for a variable with a wrong value."""
     wanted = setting.accepted[0]
     return Finding(
         Code.of(f"source.{setting.name}"),
@@ -160,6 +161,7 @@ def _wrong_setting(
 
 
 def _server(capabilities: Capabilities, subject: str) -> Iterator[Finding]:
+    """Yield the findings about the server's family, version and identity."""
     yield Finding(
         Code.SOURCE_SERVER,
         Level.INFO,
@@ -180,6 +182,7 @@ def _server(capabilities: Capabilities, subject: str) -> Iterator[Finding]:
 
 
 def _watermark(capabilities: Capabilities, subject: str) -> Finding:
+    """Return the finding about how low watermarks are taken, or that they cannot be."""
     modes = capabilities.watermark_modes
     if modes:
         return Finding(
@@ -206,6 +209,7 @@ def _watermark(capabilities: Capabilities, subject: str) -> Finding:
 
 
 def _gtids(capabilities: Capabilities, subject: str) -> Iterator[Finding]:
+    """Yield a finding if a MySQL server has no GTIDs."""
     if capabilities.is_mariadb or capabilities.has_gtids:
         return
     yield Finding(
@@ -222,6 +226,7 @@ def _gtids(capabilities: Capabilities, subject: str) -> Iterator[Finding]:
 
 
 def _compression(capabilities: Capabilities, subject: str) -> Iterator[Finding]:
+    """Yield a finding if the log is compressed."""
     for name in ("binlog_transaction_compression", "log_bin_compress"):
         if capabilities.is_on(name):
             yield Finding(
@@ -234,6 +239,7 @@ def _compression(capabilities: Capabilities, subject: str) -> Iterator[Finding]:
 
 
 def _retention(capabilities: Capabilities, subject: str) -> Iterator[Finding]:
+    """Yield a finding if the log is kept for too short a time."""
     seconds = capabilities.retention_s
     if 0 < seconds < _SHORT_RETENTION_S:
         yield Finding(
@@ -250,6 +256,7 @@ def _retention(capabilities: Capabilities, subject: str) -> Iterator[Finding]:
 def _log_filters(
     connection: ServerConnection, capabilities: Capabilities, subject: str
 ) -> Iterator[Finding]:
+    """Yield findings about filters on the log, or that the account cannot see them."""
     privilege = to_see_the_logs_end(capabilities)
     match look(lambda: query_named(connection, capabilities.status_statement)):
         case Seen(rows):
@@ -272,6 +279,7 @@ def _log_filters(
 
 
 def _filters(row: dict[str, Any], subject: str) -> Iterator[Finding]:
+    """Yield a finding for each filter on the log."""
     for name in ("Binlog_Do_DB", "Binlog_Ignore_DB"):
         value = row.get(name)
         if value:

@@ -19,19 +19,19 @@ Sight = TypeVar("Sight")
 
 @dataclass(frozen=True, slots=True)
 class Seen(Generic[Sight]):
-    """The server answered, and this is there."""
+    """An answered query of a server, with what it found."""
 
     what: Sight
 
 
 @dataclass(frozen=True, slots=True)
 class NotThere:
-    """The server answered that there is nothing of the kind."""
+    """An answered query of a server that found nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class CannotTell:
-    """The server did not let the account look."""
+    """A query that the server denied to the account."""
 
     reason: str
     """What the server said."""
@@ -41,7 +41,7 @@ Look = Seen[Sight] | NotThere | CannotTell
 
 
 def look(ask: Callable[[], Sight]) -> Look[Sight]:
-    """Ask a server; an empty answer means that there is nothing, a denial that nobody can tell.
+    """Run a query; return its result, that there is none, or that the server denied it.
 
     Any other error is one: the look goes wrong, it does not end.
     """
@@ -54,7 +54,7 @@ def look(ask: Callable[[], Sight]) -> Look[Sight]:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """What a denied look leaves open."""
+    """What a denied query leaves unknown, what that may hide, and the grant that helps."""
 
     what: str
     """What cannot be told: `whether this server is a replica`."""
@@ -67,7 +67,7 @@ class Doubt:
 def unseen(
     code: FindingCode, level: Level, subject: str, denied: CannotTell, doubt: Doubt
 ) -> Finding:
-    """Say that something could not be looked at, what that may hide, and what would mend it."""
+    """Return the finding for a denied query: what it may hide, and which grant helps."""
     observed = f"cannot tell {doubt.what}: {denied.reason}"
     return Finding(
         code,
@@ -82,5 +82,5 @@ def unseen(
 
 
 def grant_everywhere(privilege: str, account: str) -> str:
-    """Return the statement that gives a privilege on the whole server."""
+    """Return the statement that grants a privilege on the whole server."""
     return f"GRANT {privilege} ON *.* TO {account};"

@@ -30,7 +30,7 @@ _PURPOSE = "the rights of the account"
 
 
 def needed_rights(endpoint: Endpoint, part: Part, databases: Sequence[str]) -> tuple[str, ...]:
-    """Return the GRANT statements for the account that the endpoint names."""
+    """Return the GRANT statements that the endpoint's account needs as a source or sink."""
     role = Role.SOURCE if part is Part.SOURCE else Role.SINK
     server = replace(endpoint, database="")
     with closing(connect(server, purpose=_PURPOSE, role=role)) as connection:
@@ -41,6 +41,7 @@ def needed_rights(endpoint: Endpoint, part: Part, databases: Sequence[str]) -> t
 
 
 def _at_source(capabilities: Capabilities, account: str, databases: Sequence[str]) -> Iterator[str]:
+    """Yield the GRANT statements that a source's account needs."""
     yield grant_everywhere(", ".join(source_privileges(capabilities)), account)
     if not capabilities.is_mariadb and capabilities.setting("gtid_mode") != "ON":
         yield grant_everywhere(f"{TO_SEE_PREPARED}, {TO_LOOK_AT_LOG_STATUS}", account)
@@ -50,10 +51,12 @@ def _at_source(capabilities: Capabilities, account: str, databases: Sequence[str
 
 
 def _at_sink(capabilities: Capabilities, account: str, databases: Sequence[str]) -> Iterator[str]:
+    """Yield the GRANT statements that a sink's account needs."""
     for database in databases:
         yield _grant_on(database, target_privileges(capabilities), account)
     yield _grant_on(LEDGER_DATABASE, SINK_PRIVILEGES, account)
 
 
 def _grant_on(database: str, privileges: Sequence[str], account: str) -> str:
+    """Return the statement that grants privileges on a database."""
     return f"GRANT {', '.join(privileges)} ON {quote_identifier(database)}.* TO {account};"

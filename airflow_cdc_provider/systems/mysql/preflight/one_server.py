@@ -44,11 +44,12 @@ _PURPOSE = "the test of the connection"
 
 
 def look_at_server(endpoint: Endpoint, part: Part) -> ServerLook:
-    """Look at a server for the part it is to play."""
+    """Return facts and findings of a server as a source or sink, without tables."""
     return _source(endpoint) if part is Part.SOURCE else _sink(endpoint)
 
 
 def _source(endpoint: Endpoint) -> ServerLook:
+    """Return facts and findings of a server as a source."""
     found = list(source_look(endpoint, PreflightQuestion(()), purpose=_PURPOSE).findings)
     with closing(connect(endpoint, purpose=_PURPOSE)) as connection:
         capabilities, grants = read_capabilities(connection), read_grants(connection)
@@ -63,6 +64,7 @@ def _source(endpoint: Endpoint) -> ServerLook:
 
 
 def _sink(endpoint: Endpoint) -> ServerLook:
+    """Return facts and findings of a server as a sink."""
     server = replace(endpoint, database="")  # which is made on first use
     with closing(connect(server, purpose=_PURPOSE, role=Role.SINK)) as connection:
         capabilities = read_capabilities(connection, role=Role.SINK)
@@ -76,6 +78,7 @@ def _sink(endpoint: Endpoint) -> ServerLook:
 
 
 def _unreadable(grants: Grants, endpoint: Endpoint) -> Iterator[Finding]:
+    """Yield a finding if the account may read no table."""
     reads = any({"SELECT", "ALL PRIVILEGES"} & grant.privileges for grant in grants.grants)
     if grants.holds("SELECT", endpoint.database) if endpoint.database else reads:
         return
@@ -92,17 +95,20 @@ def _unreadable(grants: Grants, endpoint: Endpoint) -> Iterator[Finding]:
 
 
 def _server(capabilities: Capabilities, endpoint: Endpoint) -> str:
+    """Return the server's family, version and address as text."""
     name = "MariaDB" if capabilities.is_mariadb else "MySQL"
     return f"{name} {capabilities.version_text} at {endpoint.host}:{endpoint.port}"
 
 
 def _gtids(capabilities: Capabilities) -> str:
+    """Return the server's GTID mode as text."""
     if capabilities.is_mariadb:
         return "GTIDs: MariaDB's own"
     return f"GTIDs: gtid_mode = {capabilities.setting('gtid_mode')}"
 
 
 def _log(capabilities: Capabilities) -> str:
+    """Return the log's settings as text."""
     if not capabilities.has_log:
         return "log: none"
     names = ("binlog_format", "binlog_row_image", "binlog_row_metadata")
@@ -112,7 +118,7 @@ def _log(capabilities: Capabilities) -> str:
 
 
 def _may(grants: Grants, wanted: Collection[str]) -> str:
-    """Tell which of the privileges that matter are held, and where."""
+    """Return the privileges that matter, and where the account has them, as text."""
     held = []
     for grant in grants.grants:
         names = [name for name in ("ALL PRIVILEGES", *wanted) if name in grant.privileges]

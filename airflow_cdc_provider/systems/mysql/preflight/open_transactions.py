@@ -32,7 +32,7 @@ _SHOWN_XA = 3
 def open_transactions(
     connection: ServerConnection, capabilities: Capabilities, subject: str, *, are_awaited: bool
 ) -> Iterator[Finding]:
-    """Yield what is to be said about transactions that are open now.
+    """Yield findings about prepared XA transactions and those that are open for long.
 
     `are_awaited` tells whether splits are to be read that wait for the prepared ones.
     """
@@ -43,6 +43,7 @@ def open_transactions(
 def _prepared(
     connection: ServerConnection, capabilities: Capabilities, subject: str, *, are_awaited: bool
 ) -> Iterator[Finding]:
+    """Yield a finding about prepared XA transactions, or that the account cannot see them."""
     level = Level.BLOCK if are_awaited else Level.WARN
     match look(lambda: prepared_transactions(connection, is_mariadb=capabilities.is_mariadb)):
         case Seen(prepared):
@@ -65,6 +66,7 @@ def _prepared(
 
 
 def _are_prepared(prepared: list[str], level: Level, subject: str) -> Finding:
+    """Return the finding for prepared XA transactions."""
     return Finding(
         Code.SOURCE_PREPARED_TRANSACTIONS,
         level,
@@ -81,6 +83,7 @@ def _are_prepared(prepared: list[str], level: Level, subject: str) -> Finding:
 
 
 def _long_transactions(connection: ServerConnection, subject: str) -> Iterator[Finding]:
+    """Yield a finding if transactions have been open for long."""
     sql = (
         "SELECT TIMESTAMPDIFF(SECOND, trx_started, NOW()) FROM information_schema.INNODB_TRX "
         f"WHERE trx_started < NOW() - INTERVAL {_LONG_TRANSACTION_S} SECOND"

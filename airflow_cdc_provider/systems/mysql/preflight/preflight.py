@@ -97,7 +97,7 @@ _NOT_AS_LISTED = {1054, 1146}
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """What a sink of the same protocol is compared by."""
+    """What preflight read from the source, for comparison with a sink of the same protocol."""
 
     capabilities: Capabilities
     clock: Clock
@@ -109,7 +109,7 @@ class SourceFacts:
 def source_look(
     source: Endpoint, question: PreflightQuestion, *, purpose: str = "preflight"
 ) -> SourceLook:
-    """Look at a source and the tables that are picked there; `purpose` is named in errors."""
+    """Return the findings and facts of a source and its tables; `purpose` is named in errors."""
     plans, subject = question.plans, str(source)
     found: list[Finding] = [
         *left_out_findings(question.picked),
@@ -135,7 +135,7 @@ def source_look(
 
 
 def sink_look(sink: Endpoint, plans: Sequence[TablePlan], source: object) -> tuple[Finding, ...]:
-    """Look at a sink, beside what was seen of the source."""
+    """Return the findings about a sink, given what was read from the source."""
     if not isinstance(source, SourceFacts):
         raise RefusedError(
             "preflight does not know this kind of source beside a MySQL or MariaDB sink",
@@ -162,6 +162,7 @@ def _source(
     question: PreflightQuestion,
     keys: Sequence[ForeignKey],
 ) -> Iterator[Finding]:
+    """Yield the findings about the source's tables, their definitions and privileges."""
     plans = question.plans
     schemas = [plan.schema for plan in plans]
     estimates = {plan.schema.table: plan.estimated_rows for plan in plans}
@@ -178,6 +179,7 @@ def _source_privileges(
     subject: str,
     plans: Sequence[TablePlan],
 ) -> Iterator[Finding]:
+    """Yield findings for privileges that the source's account lacks."""
     grants = read_grants(connection)
     if not grants.holds(TO_READ_THE_LOG):
         yield Finding(
@@ -207,7 +209,7 @@ def _source_privileges(
 
 
 def _readable(connection: ServerConnection, plan: TablePlan, grants: Grants) -> Iterator[Finding]:
-    """Try to read every column, rather than believe the grants: the star asks for hidden ones."""
+    """Yield a finding if the account may not SELECT all columns of a table, by trying it."""
     names = [quote_identifier(column.name) for column in plan.schema.copied_columns]
     columns = ", ".join(["t.*", *(f"t.{name}" for name in names)])
     sql = f"SELECT {columns} FROM {quote_table(plan.schema.table)} t LIMIT 0"
@@ -235,7 +237,7 @@ def _readable(connection: ServerConnection, plan: TablePlan, grants: Grants) -> 
 def _tried(
     connection: ServerConnection, sql: str, schema: TableSchema
 ) -> Look[Sequence[Sequence[Any]]]:
-    """Try a read; raise `SchemaMovedError` if the table is not what it was in the catalogue."""
+    """Try a query on a table; `SchemaMovedError` if its definition has just changed."""
     try:
         return look(lambda: query(connection, sql))
     except CdcError as error:
@@ -248,12 +250,13 @@ def _tried(
 
 
 def _is_another(connection: ServerConnection, before: TableSchema) -> bool:
-    """Tell whether a table is gone, or defined otherwise than when the catalogue was read."""
+    """Tell whether a table is gone, or has another definition than before."""
     now = read_schemas(connection, [before.table], with_statement=False).get(before.table)
     return now is None or now.fingerprint != before.fingerprint
 
 
 def _being_changed(connection: ServerConnection, table: TableId) -> SchemaMovedError:
+    """Return the error for a table that is being changed during preflight."""
     return SchemaMovedError(
         f"{table} is being changed right now: it is not as the catalogue had it a moment ago",
         f"preflight of {connection.host}:{connection.port}",
@@ -265,7 +268,7 @@ def _being_changed(connection: ServerConnection, table: TableId) -> SchemaMovedE
 def _foreign_keys(
     connection: ServerConnection, plans: Sequence[TablePlan]
 ) -> tuple[ForeignKey, ...]:
-    """Return the keys of all tables; of those whose definition is not known it is asked for."""
+    """Return the foreign keys of the plans' tables; unknown definitions are queried."""
     known = [plan.schema for plan in plans if plan.schema.create_statement]
     others = [plan.schema.table for plan in plans if not plan.schema.create_statement]
     keys = [key for schema in known for key in keys_in(schema.table, schema.create_statement)]
@@ -273,7 +276,7 @@ def _foreign_keys(
 
 
 def sink_privileges(sink: Sink, targets: Sequence[TableId]) -> Iterator[Finding]:
-    """Yield the privileges that lack on the tables rows go to, and on the ledger."""
+    """Yield findings for privileges that the account lacks on the sink's tables and the ledger."""
     grants = read_grants(sink.connection, role=Role.SINK)
     hides = not sink.capabilities.is_mariadb
     wanted = (*SINK_PRIVILEGES, *((TO_SEE_TRIGGERS,) if hides else ()))
@@ -302,6 +305,7 @@ def _server_ids(
     subject: str,
     question: PreflightQuestion,
 ) -> Iterator[Finding]:
+    """Yield findings if server ids of the readers are the source's own, or already in use."""
     server_ids = question.reader_ids
     if capabilities.server_id in server_ids:
         yield Finding(
@@ -349,6 +353,7 @@ def _server_ids(
 def _taken(
     readers: Sequence[Mapping[str, Any]], subject: str, question: PreflightQuestion
 ) -> Iterator[Finding]:
+    """Yield a finding if connected readers have server ids of the pipeline's range."""
     taken = {
         int(row["Server_Id" if "Server_Id" in row else "Server_id"]): str(row.get("Host") or "")
         for row in readers
@@ -374,6 +379,7 @@ def _taken(
 def _room(
     connection: ServerConnection, capabilities: Capabilities, subject: str, wanted: int
 ) -> Iterator[Finding]:
+    """Yield a finding if the source has too few free connections for the readers."""
     limit = int(capabilities.setting("max_connections", default="0"))
     used = int(query(connection, "SHOW GLOBAL STATUS LIKE 'Threads_connected'")[0][1])
     # each reader has one connection for rows and one for the log

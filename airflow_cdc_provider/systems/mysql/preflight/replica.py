@@ -33,7 +33,7 @@ _FAR_BEHIND_S = 60
 def replica_findings(
     connection: ServerConnection, capabilities: Capabilities, subject: str
 ) -> Iterator[Finding]:
-    """Yield what is wrong when the source is itself a replica of another server."""
+    """Yield findings about a source that is itself a replica."""
     match look(lambda: query_named(connection, capabilities.replica_status_statement)):
         case Seen(rows):
             yield from _silent(capabilities, subject)
@@ -49,7 +49,7 @@ def replica_findings(
 def _cannot_tell(
     connection: ServerConnection, capabilities: Capabilities, subject: str, denied: CannotTell
 ) -> Finding:
-    """Rows are at risk if it is a replica and set up as one that cannot be read from."""
+    """Return the finding that the account cannot see whether the source is a replica."""
     at_risk = [*_silent(capabilities, subject), *_out_of_order(capabilities, subject)]
     return unseen(
         Code.SOURCE_UNSEEN,
@@ -66,6 +66,7 @@ def _cannot_tell(
 
 
 def _silent(capabilities: Capabilities, subject: str) -> Iterator[Finding]:
+    """Yield a finding if a replica does not log what it replicates."""
     name = "log_slave_updates" if capabilities.is_mariadb else "log_replica_updates"
     if not capabilities.is_on("log_replica_updates", "log_slave_updates"):
         yield Finding(
@@ -80,6 +81,7 @@ def _silent(capabilities: Capabilities, subject: str) -> Iterator[Finding]:
 
 
 def _out_of_order(capabilities: Capabilities, subject: str) -> Iterator[Finding]:
+    """Yield a finding if a replica's workers commit in any order."""
     order = ("replica_preserve_commit_order", "slave_preserve_commit_order")
     workers = capabilities.setting("replica_parallel_workers", "slave_parallel_workers") or "0"
     if capabilities.setting(*order) and not capabilities.is_on(*order) and int(workers) > 1:
@@ -96,6 +98,7 @@ def _out_of_order(capabilities: Capabilities, subject: str) -> Iterator[Finding]
 
 
 def _replication(row: dict[str, Any], subject: str) -> Iterator[Finding]:
+    """Yield findings about a replica's filters, its state and its delay."""
     filters = {
         name: value
         for name, value in row.items()
@@ -128,7 +131,7 @@ def _replication(row: dict[str, Any], subject: str) -> Iterator[Finding]:
 
 
 def _replication_at_rest(row: dict[str, Any], subject: str) -> Iterator[Finding]:
-    """Yield what keeps a replica from following its own source; names differ by version."""
+    """Yield findings if a replica's own replication is stopped or far behind."""
 
     def told(*names: str) -> Any:
         return next((row[name] for name in names if name in row), None)

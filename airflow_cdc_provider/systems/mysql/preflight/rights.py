@@ -24,17 +24,17 @@ TO_SEE_TRIGGERS = "TRIGGER"
 
 
 def to_see_the_logs_end(capabilities: Capabilities) -> str:
-    """Return the privilege to ask where a server's log ends."""
+    """Return the privilege that is needed to query the end of a server's log."""
     return "BINLOG MONITOR" if capabilities.is_mariadb else "REPLICATION CLIENT"
 
 
 def to_see_a_replica(capabilities: Capabilities) -> str:
-    """Return the privilege to ask whether a server is itself a replica."""
+    """Return the privilege that is needed to see whether a server is a replica."""
     return "SLAVE MONITOR" if capabilities.is_mariadb else "REPLICATION CLIENT"
 
 
 def source_privileges(capabilities: Capabilities) -> tuple[str, ...]:
-    """Return what a source's account needs on the whole server."""
+    """Return the privileges that a source's account needs on the whole server."""
     wanted = (
         TO_READ_THE_LOG,
         to_see_the_logs_end(capabilities),
@@ -44,7 +44,7 @@ def source_privileges(capabilities: Capabilities) -> tuple[str, ...]:
 
 
 def target_privileges(capabilities: Capabilities) -> tuple[str, ...]:
-    """Return what a sink's account needs on the databases rows go to."""
+    """Return the privileges that a sink's account needs on the databases of its tables."""
     sees_triggers = () if capabilities.is_mariadb else (TO_SEE_TRIGGERS,)
     *others, drop = SINK_PRIVILEGES
     return (*others, TO_ADD_FOREIGN_KEYS, *sees_triggers, drop)

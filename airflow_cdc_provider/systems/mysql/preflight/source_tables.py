@@ -30,7 +30,7 @@ def table_findings(
     *,
     is_snapshot_done: bool = False,
 ) -> Iterator[Finding]:
-    """Yield what is to be said about the tables that are to be copied."""
+    """Yield the findings about the source's tables: engine, key, types and cascades."""
     keyless = [schema.table for schema in schemas if not schema.primary_key]
     # a stream stops one table and lets the others flow, so each has a finding of its own
     for tables in [[table] for table in keyless] if is_snapshot_done else [keyless]:
@@ -44,7 +44,7 @@ def table_findings(
 
 
 def left_out_findings(facts: Iterable[TableFacts]) -> Iterator[Finding]:
-    """Yield what is picked by a pattern and still not copied, because it is no plain table."""
+    """Yield findings for views and the like that a pattern picks, but that are not copied."""
     for fact in facts:
         if fact.kind is TableKind.BASE:
             continue
@@ -63,7 +63,7 @@ def left_out_findings(facts: Iterable[TableFacts]) -> Iterator[Finding]:
 
 
 def partition_findings(facts: Iterable[TableFacts]) -> Iterator[Finding]:
-    """Yield the tables whose partitions the sink's tables will not have."""
+    """Yield findings for partitioned tables, whose copies have no partitions."""
     for fact in facts:
         if fact.partitioned and fact.kind is TableKind.BASE:
             yield Finding(
@@ -78,7 +78,7 @@ def partition_findings(facts: Iterable[TableFacts]) -> Iterator[Finding]:
 
 
 def migration_findings(tables: Iterable[TableId]) -> Iterator[Finding]:
-    """Yield the tables that look like what gh-ost and pt-online-schema-change leave or work on."""
+    """Yield findings for tables that look like work tables of an online schema change."""
     everything = set(tables)
     for table in sorted(everything):
         match = _MIGRATION.fullmatch(table.table)
@@ -97,6 +97,7 @@ def migration_findings(tables: Iterable[TableId]) -> Iterator[Finding]:
 
 
 def _engine(schema: TableSchema) -> Iterator[Finding]:
+    """Yield a finding if a table's engine has no transactions."""
     if schema.engine in _ENGINES:
         return
     yield Finding(
@@ -112,7 +113,7 @@ def _engine(schema: TableSchema) -> Iterator[Finding]:
 
 
 def _keyless(tables: Sequence[TableId]) -> Iterator[Finding]:
-    """Yield one finding for tables without a key, with both ways out to be pasted."""
+    """Yield one finding for tables without a primary key, with statements that mend it."""
     if not tables:
         return
     alters = " ".join(
@@ -133,6 +134,7 @@ def _keyless(tables: Sequence[TableId]) -> Iterator[Finding]:
 
 
 def _key(schema: TableSchema, estimate: int) -> Iterator[Finding]:
+    """Yield findings about a table's primary key: generated, unsplittable or not comparable."""
     subject = str(schema.table)
     if not schema.primary_key:
         return
@@ -181,6 +183,7 @@ def _key(schema: TableSchema, estimate: int) -> Iterator[Finding]:
 
 
 def _types(schema: TableSchema) -> Iterator[Finding]:
+    """Yield findings for columns whose types cannot be copied."""
     for column in schema.copied_columns:
         try:
             require_known(column.type)
@@ -198,6 +201,7 @@ def _types(schema: TableSchema) -> Iterator[Finding]:
 
 
 def _cascades(keys: Sequence[ForeignKey]) -> Iterator[Finding]:
+    """Yield findings for foreign keys whose cascades the server does not log."""
     for key in keys:
         if not key.cascades:
             continue

@@ -72,14 +72,14 @@ _CASCADES_LOGGED = (9, 6, 0)
 
 
 class Flavour(StrEnum):
-    """The family of a server."""
+    """The family of a server: MySQL or MariaDB."""
 
     MYSQL = "mysql"
     MARIADB = "mariadb"
 
 
 class WatermarkMode(StrEnum):
-    """How a low watermark is taken (law 1); anything else is refused."""
+    """How a low watermark is taken on a server (law 1)."""
 
     GTID_EXECUTED = "gtid_executed"
     """MySQL with GTIDs: `@@global.gtid_executed` just before a fresh read view."""
@@ -109,11 +109,11 @@ class Capabilities:
         return self.flavour is Flavour.MARIADB
 
     def setting(self, *names: str, default: str = "") -> str:
-        """Return the first of these variables the server has."""
+        """Return the value of the first of these variables that the server has."""
         return next((self.settings[name] for name in names if name in self.settings), default)
 
     def is_on(self, *names: str) -> bool:
-        """Tell whether the first of these variables the server has is on."""
+        """Tell whether the first of these variables that the server has is on."""
         return self.setting(*names).upper() in {"ON", "1", "YES"}
 
     # --- identity and log ---------------------------------------------------------------------
@@ -129,7 +129,7 @@ class Capabilities:
 
     @property
     def retention_s(self) -> int:
-        """Seconds the log is kept; 0 keeps it for ever."""
+        """Return how many seconds the log is kept; 0 if for ever."""
         if self.setting("binlog_expire_logs_auto_purge", default="ON").upper() == "OFF":
             return 0
         seconds = int(float(self.setting("binlog_expire_logs_seconds", default="0")))
@@ -137,7 +137,7 @@ class Capabilities:
 
     @property
     def log_size_limit(self) -> tuple[str, int]:
-        """Return the setting that purges log by its size and its bytes; 0 if none does."""
+        """Return the variable that limits the log's size, and its bytes; 0 if there is no limit."""
         for name in ("max_binlog_total_size", "binlog_space_limit"):  # MariaDB's and Percona's
             if name in self.settings:
                 return name, int(self.settings[name])
@@ -145,14 +145,14 @@ class Capabilities:
 
     @property
     def logs_cascades(self) -> bool:
-        """Tell whether rows changed by a foreign key's cascade are in the log."""
+        """Tell whether rows changed by a foreign key's cascade are logged."""
         if self.is_mariadb or self.version < _CASCADES_LOGGED:
             return False
         return not self.is_on("innodb_native_foreign_keys")
 
     @property
     def watermark_modes(self) -> tuple[WatermarkMode, ...]:
-        """Return the safe ways to take L, best first; empty if there is none."""
+        """Return the safe ways to take low watermarks, best first; empty if there is none."""
         if not self.has_log or self.is_on("wsrep_on") or self.setting("aurora_version"):
             return ()
         if self.is_mariadb:
@@ -167,19 +167,19 @@ class Capabilities:
 
     @property
     def status_statement(self) -> str:
-        """Return the statement that tells the end of the log."""
+        """Return the statement that shows the end of the log."""
         renamed = not self.is_mariadb and self.version >= _RENAMED_STATUS
         return "SHOW BINARY LOG STATUS" if renamed else "SHOW MASTER STATUS"
 
     @property
     def replicas_statement(self) -> str:
-        """Return the statement that lists who reads the log."""
+        """Return the statement that lists the readers of the log."""
         renamed = not self.is_mariadb and self.version >= _RENAMED_REPLICA
         return "SHOW REPLICAS" if renamed else "SHOW SLAVE HOSTS"
 
     @property
     def replica_status_statement(self) -> str:
-        """Return the statement that tells what this server itself replicates."""
+        """Return the statement that shows what the server itself replicates."""
         if self.is_mariadb:
             return "SHOW ALL SLAVES STATUS"
         return "SHOW REPLICA STATUS" if self.version >= _RENAMED_REPLICA else "SHOW SLAVE STATUS"
@@ -188,7 +188,7 @@ class Capabilities:
 
     @property
     def max_allowed_packet(self) -> int:
-        """Bytes of the largest statement the server takes."""
+        """Return the bytes of the largest statement that the server takes."""
         return int(self.setting("max_allowed_packet", default="1048576"))
 
     @property
@@ -208,7 +208,7 @@ class Capabilities:
 
 
 def read_capabilities(connection: ServerConnection, *, role: Role = Role.SOURCE) -> Capabilities:
-    """Ask a server what it is and how it is set up."""
+    """Query a server's family, version, identity and settings."""
     names = ", ".join(f"'{name}'" for name in _NAMES)
     rows = query(connection, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})", role=role)
     settings = {str(name).lower(): str(value) for name, value in rows}

@@ -29,7 +29,7 @@ def picked_tables(
     include: Sequence[Pattern],
     exclude: Sequence[Pattern] = (),
 ) -> tuple[TableFacts, ...]:
-    """Return the tables, of whatever kind, that the patterns pick, by the server's case rule.
+    """Return the tables that the patterns pick, by the server's rule for case.
 
     Never the server's own, nor those of a ledger: it changes with every commit of its pipelines.
     """
@@ -58,7 +58,7 @@ def reserved_for(database: str, *, fold: bool) -> str:
 def table_facts(
     connection: ServerConnection, tables: Iterable[TableId], *, role: Role = Role.SOURCE
 ) -> dict[TableId, TableFacts]:
-    """Return what the catalogue lists of these tables; those that do not exist are left out."""
+    """Return the catalogue's facts on these tables; missing tables are left out."""
     wanted = set(tables)
     found: dict[TableId, TableFacts] = {}
     for condition in name_conditions("TABLE_SCHEMA", "TABLE_NAME", wanted):
@@ -92,7 +92,7 @@ def triggers(
 def stored_names(
     connection: ServerConnection, tables: Iterable[TableId], *, role: Role = Role.SOURCE
 ) -> dict[TableId, TableId]:
-    """Return each table's name as the server keeps it: in lower case where it folds names."""
+    """Return each table's name as the server stores it, in lower case where it folds names."""
     asked = set(tables)
     folded = {table: TableId(table.database.lower(), table.table.lower()) for table in asked}
     if all(table == name for table, name in folded.items()):
@@ -102,7 +102,7 @@ def stored_names(
 
 
 def name_conditions(database: str, table: str, wanted: Iterable[TableId]) -> list[str]:
-    """Return one SQL condition for each database, on the two columns that hold the names.
+    """Return SQL conditions on two name columns that pick these tables, one for each database.
 
     Constants compared to single columns are what both servers turn into catalogue look-ups.
     """
@@ -118,6 +118,7 @@ def name_conditions(database: str, table: str, wanted: Iterable[TableId]) -> lis
 def _facts(
     connection: ServerConnection, condition: str, *, role: Role = Role.SOURCE
 ) -> Iterable[TableFacts]:
+    """Yield the catalogue's facts on the tables that meet a condition."""
     rows = query(
         connection,
         "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE, TABLE_COLLATION, TABLE_ROWS, "

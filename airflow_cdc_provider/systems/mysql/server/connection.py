@@ -113,7 +113,7 @@ def connect(  # noqa: PLR0913 - each option is one a caller chooses by name
     raw_values: bool = False,
     many_statements: bool = False,
 ) -> ServerConnection:
-    """Open a session in autocommit mode, or raise an error sorted by remedy.
+    """Open a session in autocommit mode; errors say what to do.
 
     `purpose` is shown in the server's list of sessions. With `raw_values` cursors give every
     value as the bytes the server sent. `many_statements` permits several in one command.
@@ -164,7 +164,7 @@ def query(
 def query_named(
     connection: ServerConnection, sql: str, *, role: Role = Role.SOURCE
 ) -> list[dict[str, Any]]:
-    """Run one statement and return its rows by column name: for SHOW, whose columns vary."""
+    """Run one statement and return its rows as dictionaries by column name."""
     try:
         with connection.cursor() as cursor:
             cursor.execute(sql)
@@ -176,7 +176,7 @@ def query_named(
 
 
 def sink_session(connection: ServerConnection) -> None:
-    """Make a session write rows exactly as the source holds them, or refuse them.
+    """Set up a sink's session to store rows exactly as given, or refuse them.
 
     Foreign keys are not checked: the source has checked them, and rows arrive table by table.
     MariaDB's CHECKs are not checked either: rows that break one may be there, for whoever wrote
@@ -198,7 +198,7 @@ def sink_session(connection: ServerConnection) -> None:
 
 
 def _keep_warnings(connection: ServerConnection) -> None:
-    """Have the server keep the texts of warnings, if it would not and lets us.
+    """Have the server keep the texts of enough warnings, if the account may set that.
 
     MySQL asks for a privilege that nothing else here needs. Without it, whoever reads warnings
     sees fewer of them than were counted, and has to take what is not shown for the worst.
@@ -210,11 +210,12 @@ def _keep_warnings(connection: ServerConnection) -> None:
 
 
 def sql_mode_statement(*, strict: bool) -> str:
-    """Return what makes a sink's session strict again, or lets it store what strict refuses."""
+    """Return the statement that switches strict mode on or off in a sink's session."""
     return f"SET SESSION sql_mode = '{_SINK_SQL_MODE if strict else _LENIENT_SQL_MODE}'"
 
 
 def _state_session(connection: ServerConnection, role: Role) -> None:
+    """Set the variables that every session states for itself."""
     version = server_version_text(connection)
     is_mariadb = "mariadb" in version.lower()
     settings = dict(_EVERY_SESSION)
@@ -232,7 +233,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _tls(endpoint: Endpoint) -> dict[str, Any]:
-    """Choose TLS: as the DSN says, else verified off this machine and off on it."""
+    """Return the TLS options: as the DSN says, else verified unless on this machine."""
     wanted = bool(endpoint.ssl_ca or endpoint.ssl_cert)
     if endpoint.ssl_disabled:
         return {"ssl_disabled": True}

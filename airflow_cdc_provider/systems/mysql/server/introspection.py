@@ -7,7 +7,7 @@ part of a schema's fingerprint.
 
 MySQL takes that text for utf8mb3 and converts it for the session, so a character of four bytes in
 an expression arrives as `????`, and the sink would compute other values. The text itself is right,
-and is asked for unconverted. What is lost before that is for `preflight_definitions` to find.
+and is asked for unconverted. What is lost before that is for `preflight.definitions` to find.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def read_schema(
     with_statement: bool = False,
     role: Role = Role.SOURCE,
 ) -> TableSchema:
-    """Return one table's definition, or say that the table is not there."""
+    """Return one table's definition; a missing table is refused."""
     found = read_schemas(connection, [table], with_statement=with_statement, role=role)
     if table not in found:
         raise RefusedError(
@@ -79,7 +79,7 @@ def read_schemas(
     with_statement: bool = True,
     role: Role = Role.SOURCE,
 ) -> dict[TableId, TableSchema]:
-    """Return the definitions of these tables; those that do not exist are left out.
+    """Return these tables' definitions; missing tables are left out.
 
     A table that is dropped between the catalogue's answers has columns and no key. So one without
     a key is read until the catalogue says the same twice.
@@ -102,7 +102,7 @@ def read_schemas(
 def _read(
     connection: ServerConnection, wanted: set[TableId], role: Role
 ) -> dict[TableId, TableSchema]:
-    """Return definitions without their statements, under the names that the server stores."""
+    """Read tables' definitions from the catalogue, by their stored names."""
     facts = table_facts(connection, wanted, role=role)
     parts = _Parts()
     for condition in name_conditions("TABLE_SCHEMA", "TABLE_NAME", wanted):
@@ -131,7 +131,7 @@ def _read(
 def create_statements(
     connection: ServerConnection, tables: Iterable[TableId], *, role: Role = Role.SOURCE
 ) -> dict[TableId, str]:
-    """Return what SHOW CREATE TABLE says of each, with no character of an expression lost."""
+    """Return the text of SHOW CREATE TABLE of each table, with no character lost."""
     query(connection, "SET SESSION character_set_results = NULL", role=role)
     try:
         return {table: create_statement(connection, table, role=role) for table in tables}
@@ -142,7 +142,7 @@ def create_statements(
 def create_statement(
     connection: ServerConnection, table: TableId, *, role: Role = Role.SOURCE
 ) -> str:
-    """Return what SHOW CREATE TABLE says, or refuse a text that is none.
+    """Return the text of SHOW CREATE TABLE; refuse a text that is no UTF-8.
 
     A table that is away for a moment, as between two RENAMEs, is looked for again.
     """
@@ -170,6 +170,7 @@ def create_statement(
 
 
 def _show_create(connection: ServerConnection, table: TableId, role: Role) -> list[tuple[Any, ...]]:
+    """Run SHOW CREATE TABLE, for a while again if the table is missing."""
     deadline = time.monotonic() + _AWAY_S
     while True:
         try:
@@ -183,7 +184,7 @@ def _show_create(connection: ServerConnection, table: TableId, role: Role) -> li
 
 @contextmanager
 def _undecoded(connection: ServerConnection) -> Iterator[None]:
-    """Get texts as the bytes the server sends: a failed decoding would break the session."""
+    """Get texts as undecoded bytes within the block: a failed decoding would break the session."""
     before, connection.use_unicode = connection.use_unicode, False
     try:
         yield
@@ -213,7 +214,7 @@ _IndexParts = list[tuple[str | None, int | None]]
 
 @dataclass(slots=True)
 class _Parts:
-    """The catalogue's answers, by table."""
+    """The catalogue's columns, unique indexes and JSON checks of tables."""
 
     columns: dict[TableId, list[tuple[Any, ...]]] = field(default_factory=lambda: defaultdict(list))
     indexes: dict[TableId, dict[str, _IndexParts]] = field(
@@ -222,15 +223,18 @@ class _Parts:
     json_texts: dict[TableId, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def add_columns(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Add rows of the catalogue's columns."""
         for database, table, *rest in rows:
             self.columns[TableId(database, table)].append(tuple(rest))
 
     def add_indexes(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Add rows of the catalogue's unique indexes."""
         for database, table, index, column, prefix in rows:
             part = (column, None if prefix is None else int(prefix))
             self.indexes[TableId(database, table)][index].append(part)
 
     def add_checks(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Add the columns that a JSON check makes JSON on MariaDB."""
         for database, table, clause in rows:
             match = _JSON_CHECK.fullmatch(clause)
             if match:
@@ -238,16 +242,20 @@ class _Parts:
                 self.json_texts[TableId(database, table)].add(name)
 
     def columns_of(self, table: TableId) -> tuple[Column, ...]:
+        """Return a table's columns, in table order."""
         return tuple(_column(row, self.json_texts[table]) for row in self.columns[table])
 
     def primary_key_of(self, table: TableId) -> tuple[str, ...]:
+        """Return the columns of a table's primary key, in index order."""
         return tuple(name or EXPRESSION for name, _ in self._index(table, "PRIMARY"))
 
     def prefixes_of(self, table: TableId) -> tuple[int, ...]:
+        """Return the prefix lengths of a table's primary key, empty if all columns are whole."""
         prefixes = tuple(prefix or 0 for _, prefix in self._index(table, "PRIMARY"))
         return prefixes if any(prefixes) else ()
 
     def unique_keys_of(self, table: TableId) -> tuple[UniqueKey, ...]:
+        """Return a table's secondary unique keys."""
         return tuple(
             UniqueKey(index, tuple(name or EXPRESSION for name, _ in parts))
             for index, parts in sorted(self._indexes(table).items())
@@ -255,13 +263,16 @@ class _Parts:
         )
 
     def _indexes(self, table: TableId) -> Mapping[str, _IndexParts]:
+        """Return a table's unique indexes, by name."""
         return self.indexes.get(table, {})
 
     def _index(self, table: TableId, name: str) -> _IndexParts:
+        """Return the columns and prefixes of a table's index."""
         return self._indexes(table).get(name, [])
 
 
 def _column(row: tuple[Any, ...], json_texts: set[str]) -> Column:
+    """Return a column from a row of the catalogue."""
     name, nullable, kind, full_type, length, digits, scale, fraction, charset, collation, extra = (
         row
     )
@@ -299,6 +310,7 @@ def _column_type(  # noqa: PLR0913 - one argument for each column of the catalog
     collation: str | None,
     is_json_text: bool,
 ) -> ColumnType:
+    """Return a column's type from the catalogue's values."""
     numbers = _NUMBERS.search(full_type) if kind not in _WITH_MEMBERS else None
     first = int(numbers[1]) if numbers else None
     precise = kind == "decimal" or (numbers is not None and numbers[2] is not None)
@@ -329,6 +341,7 @@ def _members(full_type: str) -> tuple[str, ...]:
 
 
 def _unescaped(match: re.Match[str]) -> str:
+    """Return the character of an escape in a member's text."""
     if match[1] is None:
         return "'"
     return _ESCAPES.get(match[1], match[1])

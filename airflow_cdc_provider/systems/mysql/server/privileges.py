@@ -29,14 +29,14 @@ _SYNONYMS = {
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Privileges on a database and table; `*` is all of them."""
+    """The privileges of one grant, on a database and table; `*` is all of them."""
 
     privileges: frozenset[str]
     database: str
     table: str
 
     def reaches(self, database: str, *, exact_names: bool = False) -> bool:
-        """Tell whether the grant is about a database; names of tables are no patterns."""
+        """Tell whether the grant applies to a database; with `exact_names` without wildcards."""
         if self.database == "*":
             return True
         if exact_names or self.table != "*":
@@ -46,7 +46,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Grants:
-    """All an account may do."""
+    """All grants and partial revokes of an account."""
 
     account: str
     """`'user'@'host'` as the server matched it, to be written into a GRANT."""
@@ -69,7 +69,7 @@ class Grants:
         return bool(holding)
 
     def holds_on_all(self, privilege: str, databases: str) -> bool:
-        """Tell whether a privilege reaches all databases of a name with wildcards."""
+        """Tell whether the account has a privilege on all databases that match a wildcard name."""
         wanted = {privilege, "ALL PRIVILEGES"}
         everywhere = not any(wanted & grant.privileges for grant in self.revoked)
         return any(
@@ -80,7 +80,7 @@ class Grants:
         )
 
     def _that_count(self, database: str) -> list[Grant]:
-        """Return the grants that the server looks at for a database.
+        """Return the grants that the server applies to a database.
 
         Of those to whole databases it takes only one, whose name has its first wildcard last.
         """
@@ -92,7 +92,7 @@ class Grants:
     def missing_on(
         self, privileges: Sequence[str], tables: Iterable[TableId]
     ) -> dict[str, set[str]]:
-        """Return, for each database, the privileges that lack on one of its tables."""
+        """Return, by database, the privileges that the account lacks on any of these tables."""
         lacking: dict[str, set[str]] = {}
         for table in tables:
             for privilege in privileges:
@@ -102,7 +102,7 @@ class Grants:
 
 
 def read_grants(connection: ServerConnection, *, role: Role = Role.SOURCE) -> Grants:
-    """Ask for the connected account's privileges, active roles included."""
+    """Query the connected account's privileges, active roles included."""
     roles = str(query(connection, "SELECT CURRENT_ROLE()", role=role)[0][0] or "NONE")
     statement = "SHOW GRANTS FOR CURRENT_USER()"
     if roles != "NONE" and "@" in roles:  # MySQL lists a role's rights only when told to
@@ -123,7 +123,7 @@ def account_name(connection: ServerConnection, *, role: Role = Role.SOURCE) -> s
 
 
 def parse_grants(lines: Iterable[str], account: str, *, exact_names: bool = False) -> Grants:
-    """Read the lines of SHOW GRANTS; those that grant roles are left out.
+    """Parse the lines of SHOW GRANTS; grants of roles are left out.
 
     With `exact_names` no `%` and `_` is a wildcard.
     """
@@ -138,6 +138,7 @@ def parse_grants(lines: Iterable[str], account: str, *, exact_names: bool = Fals
 
 
 def _grant(parts: Sequence[Token]) -> Grant | None:
+    """Parse one line of SHOW GRANTS; None if it grants a role."""
     on = next((at for at, token in enumerate(parts) if token.is_word("ON")), None)
     if on is None:
         return None
@@ -150,7 +151,7 @@ def _grant(parts: Sequence[Token]) -> Grant | None:
 
 
 def _privileges(parts: Sequence[Token]) -> Iterable[str]:
-    """Yield the privileges of a comma-separated list; those on columns are left out."""
+    """Yield the privileges in a grant's list; those on single columns are left out."""
     words: list[str] = []
     depth, on_columns = 0, False
     for token in parts:
@@ -167,18 +168,19 @@ def _privileges(parts: Sequence[Token]) -> Iterable[str]:
 
 
 def _privilege(words: Sequence[str]) -> str:
+    """Return a privilege's name, the same for both families."""
     name = " ".join(words)
     return _SYNONYMS.get(name, name)
 
 
 def _literal_length(pattern: str) -> int:
-    """Return how much of a database's name stands before its first wildcard."""
+    """Return the length of a database name before its first wildcard."""
     wildcard = re.search(r"(?<!\\)[%_]", pattern)
     return _MAX_NAME if wildcard is None else wildcard.start()
 
 
 def _like(pattern: str, name: str) -> bool:
-    """Match a database name the way grants do: `%` and `_` are wildcards unless escaped."""
+    """Tell whether a database name matches a grant's pattern: `%` and `_`, unless escaped."""
     regex, at = "", 0
     while at < len(pattern):
         if pattern[at] == "\\" and at + 1 < len(pattern):

@@ -67,7 +67,7 @@ class FieldDescriptor:
 
 @dataclass(frozen=True, slots=True)
 class StatementOutcome:
-    """What the server said at the end of a statement without a result."""
+    """The server's answer to a statement without rows: affected rows, warnings, message."""
 
     affected_rows: int
     warnings: int
@@ -77,7 +77,7 @@ class StatementOutcome:
 
 @dataclass(slots=True)
 class PreparedStatement:
-    """A statement the server holds ready, on the connection that prepared it."""
+    """A prepared statement on the connection that prepared it."""
 
     number: int
     """The server's name for it."""
@@ -87,7 +87,7 @@ class PreparedStatement:
 
 
 class _Payload:
-    """A packet that PyMySQL does not look into."""
+    """A packet whose payload PyMySQL does not parse, an error packet too."""
 
     __slots__ = ("data",)
 
@@ -95,11 +95,12 @@ class _Payload:
         self.data = data
 
     def is_error_packet(self) -> bool:
-        """Leave it to who reads the payload."""
+        """Return False, so that PyMySQL leaves an error packet to the reader."""
         return False
 
 
 def _payload_of(data: bytes, _encoding: str) -> _Payload:
+    """Return a packet of PyMySQL's with its payload unparsed."""
     return _Payload(data)
 
 
@@ -110,7 +111,7 @@ def refuse_local_files(connection: Connection[Cursor]) -> None:
 
 
 def shut(connection: Connection[Cursor]) -> None:
-    """End a connection that another thread may be waiting on; it is told that it is lost."""
+    """Shut a connection's socket down, which wakes a thread that waits on it with an error."""
     inner: Any = connection
     held = inner._sock
     if isinstance(held, socket.socket):
@@ -120,13 +121,13 @@ def shut(connection: Connection[Cursor]) -> None:
 
 
 def server_version_text(connection: Connection[Cursor]) -> str:
-    """Return the version the server greeted with."""
+    """Return the version that the server sent in its greeting."""
     greeted: Any = connection
     return str(greeted.server_version)
 
 
 class RawConnection:
-    """A PyMySQL connection's socket in both directions."""
+    """The socket of a PyMySQL connection, in terms of the client/server protocol."""
 
     def __init__(
         self, connection: Connection[Cursor], *, where: str = "", role: Role = Role.SOURCE
@@ -139,7 +140,7 @@ class RawConnection:
         self._sent = b""
 
     def start_query(self, sql: str | bytes) -> tuple[FieldDescriptor, ...]:
-        """Send a query and read its column descriptors; its rows are left on the socket.
+        """Send a query and read its column descriptors; rows stay on the socket.
 
         The tuple is empty for a statement that has no result.
         """
@@ -163,7 +164,7 @@ class RawConnection:
         )
 
     def recv_into(self, buffer: memoryview) -> int:
-        """Read what has arrived, at least one byte, into `buffer`; returns how many.
+        """Receive what has arrived, at least one byte, into `buffer`; return the number of bytes.
 
         A connection that ends here raises: the end of a result is a packet, never silence.
         """
@@ -179,6 +180,7 @@ class RawConnection:
         return int(count)
 
     def _take_held(self, buffer: memoryview) -> int:
+        """Copy bytes that PyMySQL's reader has buffered already."""
         # PyMySQL's buffered reader may hold bytes behind the last packet it gave out.
         held = len(self._inner._rfile.peek())
         count = min(held, len(buffer))
@@ -187,11 +189,11 @@ class RawConnection:
         return count
 
     def finish_result(self) -> None:
-        """Tell that the result's last packet was seen, so the next statement may be sent."""
+        """Mark the result as read to its end, so that the next statement may be sent."""
         self._inner._next_seq_id = 0
 
     def error_of(self, packet: Buffer) -> CdcError:
-        """Return the error that an ERR packet (its payload, from the 0xFF on) holds."""
+        """Return the error in an ERR packet's payload."""
         payload = bytes(packet)
         number = int.from_bytes(payload[1:3], "little")
         text = payload[9:] if payload[3:4] == b"#" else payload[3:]
@@ -199,12 +201,12 @@ class RawConnection:
         return translated(error, self.where, role=self.role)
 
     def send_statement(self, parts: Sequence[Buffer]) -> None:
-        """Send one statement given as buffers; nothing is joined, the outcome is read later."""
+        """Send one statement given as buffers, without joining them; its outcome is read later."""
         self._remember(parts[0] if parts else b"")
         self._send_parts(COMMAND.COM_QUERY, parts)
 
     def prepare(self, sql: str | bytes) -> PreparedStatement:
-        """Have the server hold a statement without a result ready; `?` marks its parameters."""
+        """Prepare a statement without a result at the server; `?` marks its parameters."""
         self._remember(sql)
         try:
             self._inner._execute_command(COMMAND.COM_STMT_PREPARE, sql)
@@ -220,7 +222,7 @@ class RawConnection:
     def send_execution(
         self, statement: PreparedStatement, *, nulls: bytes, types: bytes, values: Sequence[Buffer]
     ) -> None:
-        """Send one execution; nothing is joined, the outcome is read later.
+        """Send one execution of a prepared statement; its outcome is read later.
 
         `nulls` has a bit for each parameter, `types` two bytes, and `values` are in the binary
         form the types ask for, NULLs left out.
@@ -232,11 +234,12 @@ class RawConnection:
         statement.knows_types = True
 
     def close_statement(self, statement: PreparedStatement) -> None:
-        """Let the server drop a prepared statement; it does not answer."""
+        """Have the server drop a prepared statement; there is no answer."""
         self._send_parts(COMMAND.COM_STMT_CLOSE, [struct.pack("<I", statement.number)])
         self._inner._next_seq_id = 0
 
     def _send_parts(self, command: int, parts: Sequence[Buffer]) -> None:
+        """Send a command given as buffers, cut into packets."""
         total = sum(len(part) for part in parts) + 1
         try:
             self._inner._next_seq_id = 0
@@ -247,7 +250,7 @@ class RawConnection:
         self._inner._next_seq_id = (total // LARGEST_PACKET + 1) % 256
 
     def read_outcome(self) -> StatementOutcome:
-        """Wait for the end of a statement that has no result."""
+        """Read the outcome of a statement that has no result."""
         try:
             packet = self._inner._read_packet()
         except pymysql.Error as error:
@@ -262,7 +265,7 @@ class RawConnection:
         return self.read_outcome()
 
     def load_rows(self, sql: str, buffers: Iterable[Buffer]) -> StatementOutcome:
-        """Run a LOAD DATA LOCAL statement and stream its file's bytes from `buffers`.
+        """Run a LOAD DATA LOCAL and send its rows from `buffers`.
 
         LOCAL turns errors into warnings: compare `warnings` with 0 and the records with the rows.
         If `buffers` fails, the connection is closed, so that the server keeps nothing.
@@ -284,6 +287,7 @@ class RawConnection:
         return self._outcome(packet)
 
     def _stream(self, buffers: Iterable[Buffer]) -> None:
+        """Send the bytes that the server asked for; close the connection if they fail."""
         completed = False
         try:
             for packet in _load_packets(buffers):
@@ -296,12 +300,13 @@ class RawConnection:
                 self.abandon()
 
     def _sequence(self) -> bytes:
+        """Return the next packet's sequence number as a byte."""
         number = self._inner._next_seq_id
         self._inner._next_seq_id = (number + 1) % 256
         return bytes([number])
 
     def command(self, number: int, request: bytes) -> None:
-        """Run a command of the protocol that is answered with OK."""
+        """Run a command of the protocol that the server answers with OK."""
         self._remember(b"")
         try:
             self._inner._execute_command(number, request)
@@ -310,18 +315,19 @@ class RawConnection:
             raise self._translated(error) from None
 
     def start_binlog_dump(self, *, file: str, offset: int, server_id: int, flags: int = 0) -> None:
-        """Ask for the log from a file and offset on."""
+        """Request the log from a file and offset on."""
         request = struct.pack("<IHI", offset, flags, server_id) + file.encode()
         self._start_dump(_COM_BINLOG_DUMP, request)
 
     def start_gtid_dump(
         self, *, executed: bytes, server_id: int, flags: int = DUMP_THROUGH_GTID
     ) -> None:
-        """Ask MySQL for all transactions but those in `executed`, a set in its binary form."""
+        """Request all transactions of MySQL's log but those in `executed`, an encoded GTID set."""
         request = struct.pack("<HIIQI", flags, server_id, 0, 4, len(executed)) + executed
         self._start_dump(_COM_BINLOG_DUMP_GTID, request)
 
     def _start_dump(self, command: int, request: bytes) -> None:
+        """Send the request for a binlog dump."""
         self._remember(b"")
         try:
             self._inner._execute_command(command, request)
@@ -330,14 +336,14 @@ class RawConnection:
         self._may_hold_bytes = True
 
     def read_packet(self) -> bytes:
-        """Read one whole packet's payload; an ERR packet raises."""
+        """Read one packet's payload; an ERR packet raises its error."""
         try:
             return bytes(self._inner._read_packet().get_all_data())
         except pymysql.Error as error:
             raise self._translated(error) from None
 
     def read_payload(self) -> bytes:
-        """Read one whole packet's payload, an ERR packet's too."""
+        """Read one packet's payload, even an ERR packet's."""
         try:
             payload: bytes = self._inner._read_packet(_payload_of).data
         except pymysql.Error as error:
@@ -345,11 +351,11 @@ class RawConnection:
         return payload
 
     def name_statement(self, sql: Buffer) -> None:
-        """Say which statement the next answer is to, to name it if the server refuses it."""
+        """Remember the statement that the next answer belongs to, for its error message."""
         self._sent = bytes(memoryview(sql)[:_REMEMBERED])
 
     def set_read_timeout(self, seconds: float | None) -> None:
-        """Change how long reads wait before the connection counts as lost."""
+        """Set how long reads wait before the connection counts as lost."""
         self._inner._read_timeout = seconds
         self._inner._current_timeout = seconds
         if self._inner._sock is not None:
@@ -360,10 +366,11 @@ class RawConnection:
         return int(self._inner._sock.fileno())
 
     def abandon(self) -> None:
-        """Close without a word; the server rolls back what is open."""
+        """Close the socket without a command; the server rolls back what is open."""
         self._inner._force_close()
 
     def _outcome(self, packet: Any) -> StatementOutcome:
+        """Return the outcome in an OK packet."""
         ok = OKPacketWrapper(packet)
         self._inner.server_status = ok.server_status
         message = bytes(ok.message)
@@ -374,21 +381,24 @@ class RawConnection:
         )
 
     def _translated(self, error: pymysql.Error) -> CdcError:
+        """Return an error of PyMySQL as ours, with the statement that was sent."""
         statement = self._sent.decode("utf-8", "replace")
         return translated(error, self.where, role=self.role, statement=statement)
 
     def _remember(self, sql: str | Buffer) -> None:
-        """Keep the beginning of a statement, to name it if the server refuses it."""
+        """Remember the beginning of a statement, for its error message."""
         if isinstance(sql, str):
             self._sent = sql[:_REMEMBERED].encode()
         else:
             self._sent = bytes(memoryview(sql)[:_REMEMBERED])
 
     def _lost(self, text: str) -> CdcError:
+        """Close the connection and return the error that it was lost."""
         self.abandon()
         return self._translated(pymysql.err.OperationalError(CR.CR_SERVER_LOST, text))
 
     def _unasked_file(self) -> CdcError:
+        """Close the connection and return the error for an unexpected request for a file."""
         self.abandon()
         return RefusedError(
             "the server asked for a file, or sent rows, where neither was due",
@@ -399,7 +409,7 @@ class RawConnection:
 
 
 def _packets(command: int, parts: Sequence[Buffer], total: int) -> Iterator[Buffer]:
-    """Yield a command's packet headers and slices of `parts` in wire order."""
+    """Yield a command's packets in wire order: headers and slices of `parts`."""
     left, sequence = total, 0
     room = min(left, LARGEST_PACKET)
     yield room.to_bytes(3, "little") + bytes([sequence, command])
@@ -418,7 +428,7 @@ def _packets(command: int, parts: Sequence[Buffer], total: int) -> Iterator[Buff
 
 
 def _coalesced(pieces: Iterable[Buffer]) -> Iterator[Buffer]:
-    """Join runs of small pieces; large ones pass uncopied."""
+    """Yield buffers with runs of small ones joined; large ones are not copied."""
     held = bytearray()
     for piece in pieces:
         if len(piece) >= _JOIN_BELOW:
@@ -436,7 +446,7 @@ def _coalesced(pieces: Iterable[Buffer]) -> Iterator[Buffer]:
 
 
 def _load_packets(buffers: Iterable[Buffer]) -> Iterator[Buffer]:
-    """Cut or join buffers to packets of about a megabyte."""
+    """Yield buffers cut or joined to packets of about a megabyte."""
     held = bytearray()
     for buffer in buffers:
         view = memoryview(buffer).cast("B")

@@ -27,21 +27,21 @@ _NUMBER_BYTES = {0xFC: 2, 0xFD: 3, 0xFE: 8}
 
 @dataclass(frozen=True, slots=True)
 class ScriptOutcome:
-    """What a server said to each statement of a script, up to one that failed."""
+    """The server's answers to a script's statements, up to the first that failed."""
 
     answers: tuple[StatementOutcome | Rows, ...]
     error: CdcError | None = None
     """Of the statement behind the last that is answered; those behind it were not run."""
 
     def rows(self, number: int) -> Rows:
-        """Return the rows of a statement that has some."""
+        """Return the rows of the script's statement with this number."""
         found = self.answers[number]
         if isinstance(found, StatementOutcome):
             raise TypeError(f"statement {number} of the script has no rows")
         return found
 
     def outcome(self, number: int) -> StatementOutcome:
-        """Return how a statement without rows ended."""
+        """Return the outcome of the script's statement with this number, which has no rows."""
         found = self.answers[number]
         if not isinstance(found, StatementOutcome):
             raise TypeError(f"statement {number} of the script has rows")
@@ -49,7 +49,7 @@ class ScriptOutcome:
 
 
 def run_script(raw: RawConnection, statements: Sequence[bytes]) -> ScriptOutcome:
-    """Run statements, none of which holds a semicolon outside its values."""
+    """Run statements as one command; none may hold a semicolon outside its values."""
     raw.send_statement([b";".join(statements)])
     answers: list[StatementOutcome | Rows] = []
     is_more = True
@@ -75,6 +75,7 @@ def run_script(raw: RawConnection, statements: Sequence[bytes]) -> ScriptOutcome
 
 
 def _outcome(payload: bytes) -> tuple[StatementOutcome, int]:
+    """Parse an OK packet: the outcome and the server's status."""
     affected, at = _packed(payload, 1)
     _, at = _packed(payload, at)  # the last inserted id
     status, warnings = payload[at : at + 2], payload[at + 2 : at + 4]
@@ -83,6 +84,7 @@ def _outcome(payload: bytes) -> tuple[StatementOutcome, int]:
 
 
 def _rows(raw: RawConnection, columns: int) -> tuple[Rows, int]:
+    """Read a result's rows; return them and the server's status."""
     for _ in range(columns + 1):  # the last one ends the columns' descriptions
         raw.read_payload()
     rows: Rows = []
@@ -96,6 +98,7 @@ def _rows(raw: RawConnection, columns: int) -> tuple[Rows, int]:
 
 
 def _row(payload: bytes, columns: int) -> tuple[str | None, ...]:
+    """Parse one row of a result."""
     at, cells = 0, list[str | None]()
     for _ in range(columns):
         if payload[at] == _NULL:
@@ -109,7 +112,7 @@ def _row(payload: bytes, columns: int) -> tuple[str | None, ...]:
 
 
 def _packed(payload: bytes, at: int) -> tuple[int, int]:
-    """Read a packed number; returns it and the place behind it."""
+    """Parse a length-encoded number; return it and the offset after it."""
     first = payload[at]
     if first < _NULL:
         return first, at + 1
@@ -118,6 +121,7 @@ def _packed(payload: bytes, at: int) -> tuple[int, int]:
 
 
 def _unasked(raw: RawConnection, what: str) -> RefusedError:
+    """Return the error for an answer that does not fit a script."""
     return RefusedError(
         f"the server {what} in answer to a transaction's statements",
         where=raw.where,

@@ -37,7 +37,7 @@ from airflow_cdc_provider.systems.mysql.dialect.sql_tokens import TokenKind, tok
 
 
 class Role(StrEnum):
-    """Which side of the copy a server is on."""
+    """The side of the copy that a server is on: source or sink."""
 
     SOURCE = "source"
     SINK = "sink"
@@ -167,7 +167,7 @@ _GRANTS_REMEDY = (
 def translated(
     error: pymysql.Error, where: str, *, role: Role = Role.SOURCE, statement: str = ""
 ) -> CdcError:
-    """Return the error whose remedy fits what the server, or the client library, said.
+    """Return an error of the server or client library as ours, with the remedy that fits.
 
     A statement that the server refused is named, without the values in it.
     """
@@ -196,7 +196,7 @@ def without_values(statement: str) -> str:
 
 @contextmanager
 def server_errors(endpoint: Endpoint, doing: str, *, role: Role = Role.SOURCE) -> Iterator[None]:
-    """Turn PyMySQL's errors raised inside into ours, without the password."""
+    """Raise PyMySQL's errors within the block as ours, without the password."""
     try:
         yield
     except pymysql.Error as error:
@@ -205,6 +205,7 @@ def server_errors(endpoint: Endpoint, doing: str, *, role: Role = Role.SOURCE) -
 
 
 def _number_and_text(error: pymysql.Error) -> tuple[int, str]:
+    """Return the number and text of a PyMySQL error."""
     arguments = error.args
     if arguments and isinstance(arguments[0], int):
         text = str(arguments[1]) if len(arguments) > 1 else ""
@@ -213,6 +214,7 @@ def _number_and_text(error: pymysql.Error) -> tuple[int, str]:
 
 
 def _kind(number: int, text: str, role: Role) -> tuple[type[CdcError], str]:
+    """Return the class and the remedy for a server's error number."""
     unreachable = SourceUnreachableError if role is Role.SOURCE else SinkUnreachableError
     if number in _LOG:
         return _log_error(text)
@@ -241,7 +243,7 @@ def _kind(number: int, text: str, role: Role) -> tuple[type[CdcError], str]:
 
 
 def _log_error(text: str) -> tuple[type[CdcError], str]:
-    """Sort the errors of a binlog dump, which share a number, by their words."""
+    """Return the class and the remedy for an error of a binlog dump, by its words."""
     words = text.lower()
     if "same server" in words or "same server_uuid" in words or "zombie" in words:
         return RetryableError, "another reader uses this server_id; give each its own"
@@ -263,12 +265,14 @@ def _log_error(text: str) -> tuple[type[CdcError], str]:
 
 
 def _risk(kind: type[CdcError]) -> str:
+    """Return the risk that errors of a class have, empty for harmless ones."""
     if issubclass(kind, RetryableError | AccessDeniedError | RefusedError):
         return ""
     return "going on could lose or change rows, so nothing of this step was kept"
 
 
 def _redacted(error: CdcError, password: str) -> CdcError:
+    """Return an error with the password replaced in its text."""
     # A short password is left alone: replacing it would garble ordinary words.
     if len(password) < 4 or password not in error.what:
         return error

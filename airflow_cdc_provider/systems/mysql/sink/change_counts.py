@@ -26,7 +26,7 @@ _ADDED = ", ".join(f"{each} = {each} + VALUES({each})" for each in _COUNTED)
 def count_changes(
     session: SinkSession, owner: Owner, changes: Mapping[TableId, int], position: LogPosition
 ) -> None:
-    """Add to what is counted, in the transaction that makes the changes."""
+    """Add numbers of changes by table to the ledger's counts, in the transaction of the rows."""
     if changes:
         rows = [
             f"{literal(str(table))}, {count}, 0, 0, 0, {NOW_US if count else 0}"
@@ -38,7 +38,7 @@ def count_changes(
 def counted_rows_sql(
     owner: Owner, rows: Mapping[TableId, RowCounts], position: LogPosition, committed_us: int
 ) -> str:
-    """Return the statement that counts row changes of the stream."""
+    """Return the statement that adds the stream's inserts, updates and deletes to the counts."""
     counted = [
         f"{literal(str(table))}, {each.total}, "
         f"{each.inserts}, {each.updates}, {each.deletes}, {committed_us}"
@@ -48,6 +48,7 @@ def counted_rows_sql(
 
 
 def _counted_sql(owner: Owner, counted: Sequence[str], position: LogPosition) -> str:
+    """Return the upsert that adds counts of changes by table to the ledger."""
     pipeline, at = literal(str(owner.pipeline)), position_literal(position)
     rows = ", ".join(f"({pipeline}, {at}, {each})" for each in counted)
     return (
@@ -59,7 +60,7 @@ def _counted_sql(owner: Owner, counted: Sequence[str], position: LogPosition) ->
 
 
 def read_changes(session: SinkSession, owner: Owner) -> dict[TableId, TableChangeCount]:
-    """Return what is counted."""
+    """Return the ledger's counts of changes of each table; tables without a change are left out."""
     rows = session.rows(
         f"SELECT table_name, position, changed_us, {', '.join(_COUNTED)} "
         f"FROM {LEDGER}.changed_table WHERE {pipeline_is(owner.pipeline)} AND changes > 0"
@@ -76,7 +77,7 @@ def read_changes(session: SinkSession, owner: Owner) -> dict[TableId, TableChang
 
 
 def read_last_changes(session: SinkSession, owner: Owner) -> dict[TableId, LogPosition]:
-    """Return where each table was changed last, or handed off, of those that are counted."""
+    """Return the position of each table's last change, or of its hand-off, as the ledger counts."""
     rows = session.rows(
         f"SELECT table_name, position FROM {LEDGER}.changed_table "
         f"WHERE {pipeline_is(owner.pipeline)}"

@@ -51,7 +51,7 @@ from airflow_cdc_provider.systems.mysql.sink.table_drift import require_as_plann
 
 
 class MySqlChangeSink:
-    """Applies batches of changes; one writer slot for each session."""
+    """Applies batches of changes to a MySQL-protocol sink; each writer slot has its own session."""
 
     def __init__(
         self,
@@ -88,19 +88,23 @@ class MySqlChangeSink:
                 self._let_go()
 
     def close(self) -> None:
-        """Let go of the connections; a transaction that is open is rolled back."""
+        """Close the writers' sessions; an open transaction is rolled back."""
         for session, lock in zip(self._sessions, self._locks, strict=True):
             writers.withdraw(session, lock)
         self._let_go()
 
     def _let_go(self) -> None:
+        """Close the thread pool and the sessions."""
         if self._pool is not None:
             self._pool.shutdown()
         for session in self._sessions:
             session.close()
 
     def stream(self) -> StreamSplit | None:
-        """Return the stream split as last committed: where to go on, and each table's progress."""
+        """Return the stream split as last committed, with each table's progress.
+
+        None if not stored.
+        """
         if self._stopped is None:
             return read_stream(self._sessions[0], self._owner)
         found = stopped_rows.stopped_tables(self._sessions[0], self._owner)
@@ -126,12 +130,16 @@ class MySqlChangeSink:
         )
 
     def _note_quiet(self, passed_over: IdleRange | None) -> None:
-        """Remember what a slot passed over; what is true of the log holds for every slot."""
+        """Remember an idle range of the log that a slot passed over, the same for every slot."""
         if passed_over is not None and self.quiet is not None:
             passed_over = self.quiet.then(passed_over)
         self.quiet = passed_over
 
     def _apply(self, selection: Selection) -> list[SlotOutcome | None]:
+        """Apply a batch's selected changes in all slots side by side.
+
+        Return each slot's outcome.
+        """
         if self._pool is None:
             return [slot.apply(selection) for slot in self._slots]
         running: list[Future[SlotOutcome | None]] = [
@@ -145,7 +153,7 @@ class MySqlChangeSink:
 
 
 def spread_over(session: SinkSession, owner: Owner, plans: Sequence[TablePlan], slots: int) -> None:
-    """Make the ledger hold exactly `slots` slots; nothing to do if it does already."""
+    """Rewrite the ledger's writer slots to exactly `slots`, unless there are that many already."""
     mine = pipeline_is(owner.pipeline)
 
     def spread() -> None:
@@ -166,7 +174,7 @@ def spread_over(session: SinkSession, owner: Owner, plans: Sequence[TablePlan], 
 
 
 def _collapsed(rows: Sequence[SlotRow], plans: Sequence[TablePlan]) -> StreamSplit:
-    """Return the stream at the smallest position of all slots."""
+    """Return the stream split at the smallest position of all writer slots."""
     stream = stream_of_slots(rows)
     if stream is None:
         raise ValueError("no slots")
@@ -183,6 +191,7 @@ def _collapsed(rows: Sequence[SlotRow], plans: Sequence[TablePlan]) -> StreamSpl
 
 
 def _later(one: LogPosition, other: LogPosition) -> LogPosition:
+    """Return the later of two positions, or the first where they cannot be compared."""
     try:
         return one.join(other)
     except CdcError:

@@ -33,7 +33,7 @@ _MOST_FAILURES = 3
 
 
 def is_small(tables: Sequence[TableWork]) -> bool:
-    """Tell whether rows are few enough to be written with all else in one command."""
+    """Tell whether a batch has few enough rows to be written and committed as one command."""
     if sum(len(table.merged) for table in tables) > MOST_ROWS:
         return False
     size = sum(table.merged.deletes.nbytes + table.merged.upserts.nbytes for table in tables)
@@ -50,12 +50,12 @@ class RowStatement:
 
     @classmethod
     def of(cls, statements: Iterable[TextStatement], *, counts_rows: bool) -> list[RowStatement]:
-        """Return statements as what a script holds of them."""
+        """Return text statements as the row statements of a commit script."""
         return [cls(each.text, each.count if counts_rows else None) for each in statements]
 
 
 class CommitScripts:
-    """Runs the scripts of one session, until the server has refused several in a row."""
+    """Commits small batches as one multi-statement command, until the server refuses several."""
 
     def __init__(self, session: SinkSession) -> None:
         self._session = session
@@ -63,7 +63,7 @@ class CommitScripts:
 
     @property
     def are_taken(self) -> bool:
-        """Tell whether the server takes scripts."""
+        """Tell whether the server runs commit scripts, and few in a row have failed."""
         return self._session.takes_scripts and self._failures < _MOST_FAILURES
 
     def commit(
@@ -76,7 +76,7 @@ class CommitScripts:
         claim: str,
         generation: int,
     ) -> bool:
-        """Do a transaction and commit it; False if nothing of it was kept.
+        """Send a whole sink transaction as one command and commit it; False if nothing was kept.
 
         `slot_row` locks and reads the slot's row, where this position and this name of the split
         are expected, `store` moves it, and `claim` asks which generation may commit.
@@ -104,13 +104,13 @@ class CommitScripts:
 
 
 def _is_at(said: ScriptOutcome, at: tuple[LogPosition, str]) -> bool:
-    """Tell whether the slot is where it was left, and its split the one it was."""
+    """Tell whether the script's answer shows the slot at the expected position and stream split."""
     position, split = at
     return bool(said.answers) and said.rows(0) == [(dumps(position_to_json(position)), split)]
 
 
 def _is_usual(said: ScriptOutcome, rows: Sequence[RowStatement], generation: int) -> bool:
-    """Tell whether everything was done, and without a warning, by who may commit."""
+    """Tell whether each statement of a script succeeded, without a warning, in our generation."""
     if said.error is not None:
         return False
     outcomes = [said.outcome(number) for number in range(1, len(said.answers) - 1)]

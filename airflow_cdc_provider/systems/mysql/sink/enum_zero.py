@@ -18,7 +18,7 @@ def enums_of(columns: Iterable[Column]) -> list[Column]:
 
 
 def no_members_of(rows: pa.RecordBatch, columns: Iterable[Column]) -> set[tuple[str, int]]:
-    """Return column and row, counted from 1, of each such value."""
+    """Return column and row (counted from 1) of each ENUM value of index 0, which is no member."""
     return {
         (column.name, int(number) + 1)
         for column in enums_of(columns)
@@ -29,7 +29,7 @@ def no_members_of(rows: pa.RecordBatch, columns: Iterable[Column]) -> set[tuple[
 def without_no_members(
     batches: Iterable[pa.RecordBatch], columns: Sequence[Column], apart: list[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows without such a value; those with one are put into `apart`."""
+    """Yield the rows without an ENUM value of index 0, and put those with one into `apart`."""
     enums = enums_of(columns)
     if not enums:
         yield from batches
@@ -49,5 +49,6 @@ def without_no_members(
 def _is_none(
     rows: pa.RecordBatch, column: Column
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Return which rows hold index 0 in an ENUM column, as a mask."""
     same = pc.equal(rows.column(column.name), column.type.no_member)
     return as_numpy(pc.fill_null(same, fill_value=False))

@@ -32,12 +32,12 @@ NoMembers = tuple[tuple[int, bytes], ...]
 
 
 class FewStatements:
-    """Writes few rows into one sink table."""
+    """Builds the SQL statements for a few changes of one sink table, value by value."""
 
     def __init__(
         self, session: SinkSession, plan: TablePlan, schema: pa.Schema, *, upserts: bool
     ) -> None:
-        """`schema` are the columns of the log's rows."""
+        """Prepare the statements' texts; `schema` is that of the log's rows."""
         columns, key = plan.schema.copied_columns, key_columns(plan.schema)
         mode = WriteMode.UPSERT if upserts else WriteMode.INSERT
         insert = InsertStatements(session, plan.sink_table, columns, key, mode)
@@ -56,7 +56,7 @@ class FewStatements:
         self._deletes = is_one or not (session.capabilities.is_mariadb and texts)
 
     def of(self, merged: FewMerged) -> list[RowStatement] | None:
-        """Return the statements that make changes; None if they are not for this way."""
+        """Return the statements for merged changes; None if they must be written by `RowWriter`."""
         deletes, upserts = merged
         if not self._upserts:
             places = [place for place, _ in self._key_cells]
@@ -76,6 +76,7 @@ class FewStatements:
         return statements
 
     def _delete(self, keys: Sequence[Row]) -> RowStatement:
+        """Return the DELETE of the rows with these keys."""
         texts = [text for _, text in self._key_cells]
         opening, closing = self._parted
         listed = b",".join(
@@ -89,6 +90,7 @@ class FewStatements:
         return RowStatement(self._delete_head + listed + b")")
 
     def _write(self, rows: Sequence[Row]) -> RowStatement:
+        """Return the INSERT or upsert of these rows."""
         values = b",".join(
             [
                 b"(" + b",".join([cell(text, row[place]) for place, text in self._cells]) + b")"
@@ -100,7 +102,7 @@ class FewStatements:
 
 
 def _no_members(columns: Sequence[Column], places: Iterable[int]) -> NoMembers:
-    """Return what stands for no member in each ENUM, by its place in a row: it has no SQL text."""
+    """Return each ENUM's place in a row and its text for index 0, which SQL cannot write."""
     return tuple(
         (place, column.type.no_member.encode())
         for place, column in zip(places, columns, strict=True)
@@ -109,10 +111,12 @@ def _no_members(columns: Sequence[Column], places: Iterable[int]) -> NoMembers:
 
 
 def _hold(rows: Sequence[Row], no_members: NoMembers) -> bool:
+    """Tell whether any row holds index 0 of an ENUM."""
     return any(row[place] == name for place, name in no_members for row in rows)
 
 
 def _cells(schema: pa.Schema, columns: Sequence[Column]) -> Cells:
+    """Return, for each column to write, its place in the log's rows and its writer of SQL text."""
     return tuple(
         (schema.get_field_index(column.name), text_of(column, schema.field(column.name).type))
         for column in columns

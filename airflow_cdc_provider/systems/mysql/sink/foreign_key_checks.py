@@ -38,7 +38,7 @@ _BETWEEN_LOOKS_S = 1.0
 
 
 def add_foreign_key(session: SinkSession, plan: TablePlan, key: LaterKey) -> str | None:
-    """Add a foreign key, or raise what the server says; returns which rows break it, if any do."""
+    """Add a foreign key to a sink table; return a remark on rows that break it, None if none do."""
     reference = key.reference
     is_checked = reference is not None and _is_unique(session, reference)
     remark: str | None = None
@@ -59,7 +59,7 @@ def add_foreign_key(session: SinkSession, plan: TablePlan, key: LaterKey) -> str
 
 
 def orphans_query(child: TableId, key: Sequence[str], reference: Reference) -> str:
-    """Write the query for a few rows that refer to none; a NULL refers to nothing."""
+    """Return the query for some child rows whose foreign key, without NULLs, refers to no row."""
     pairs = [
         (f"child.{quote_identifier(column)}", f"parent.{quote_identifier(referenced)}")
         for column, referenced in zip(reference.columns, reference.referenced, strict=True)
@@ -77,7 +77,7 @@ def orphans_query(child: TableId, key: Sequence[str], reference: Reference) -> s
 def _orphans(
     session: SinkSession, plan: TablePlan, key: LaterKey, reference: Reference
 ) -> str | None:
-    """Return a remark on rows that refer to none and go on doing so, None if there are none."""
+    """Query a few times for rows that break a foreign key; return a remark on them or None."""
     names = (*plan.schema.primary_key, *reference.columns)
     query = orphans_query(plan.sink_table, plan.schema.primary_key, reference)
     found: list[tuple[Any, ...]] = []
@@ -96,6 +96,7 @@ def _orphans(
 
 
 def _shown(names: Sequence[str], row: Sequence[object]) -> str:
+    """Return a row as text, a name and a value each."""
     parts = dict(zip(names, row, strict=True))
     return ", ".join(f"{name}={value!r}" for name, value in parts.items())
 

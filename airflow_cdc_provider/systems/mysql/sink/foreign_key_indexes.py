@@ -27,7 +27,7 @@ _Name = tuple[str, str, str]
 def execute_without(
     session: SinkSession, statement: str, plan: TablePlan, plans: Sequence[TablePlan]
 ) -> None:
-    """Run a statement that takes unique keys off a plan's table; they come back with `finish`.
+    """Run an ALTER that drops unique keys; if refused, first drop foreign keys that need these.
 
     `plans` are the pipeline's tables, as far as they are known here.
     """
@@ -47,7 +47,7 @@ def execute_without(
 
 
 def _needing(session: SinkSession, plan: TablePlan) -> set[_Name]:
-    """Return the foreign keys over columns with which a unique key of the source's begins."""
+    """Return the sink's foreign keys whose columns begin a unique key of the source's table."""
     target = plan.sink_table
     here = f"_schema = {literal(target.database)}", f"_name = {literal(target.table)}"
     own, referenced = (
@@ -62,6 +62,7 @@ def _needing(session: SinkSession, plan: TablePlan) -> set[_Name]:
 
 
 def _columns(session: SinkSession, side: str, condition: str) -> dict[_Name, tuple[str, ...]]:
+    """Return the columns, in lower case, of each foreign key that meets a condition."""
     found: dict[_Name, tuple[str, ...]] = defaultdict(tuple)
     for database, table, name, column in session.rows(
         f"SELECT table_schema, table_name, constraint_name, {side} "
@@ -73,12 +74,13 @@ def _columns(session: SinkSession, side: str, condition: str) -> dict[_Name, tup
 
 
 def _begins_one(columns: tuple[str, ...], keys: Collection[tuple[str, ...]]) -> bool:
+    """Tell whether the columns are the first ones of any key, whatever their case."""
     folded = [tuple(name.lower() for name in key) for key in keys]
     return any(key[: len(columns)] == columns for key in folded)
 
 
 def _returning(session: SinkSession, plans: Sequence[TablePlan]) -> set[_Name]:
-    """Return the foreign keys that `finish` adds."""
+    """Return the foreign keys that `MySqlTableBuilder.finish` will add again."""
     flavour = "mariadb" if session.capabilities.is_mariadb else "mysql"
     routes = {plan.schema.table: plan.sink_table for plan in plans}
 

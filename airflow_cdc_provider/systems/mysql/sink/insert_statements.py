@@ -69,28 +69,29 @@ class WriteMode(Enum):
 
 
 class Statement(Protocol):
-    """One statement, and the rows it holds."""
+    """An INSERT or DELETE to be sent to the sink, and the rows it holds."""
 
     @property
     def count(self) -> int:
         """The number of rows."""
 
     def rows(self) -> pa.RecordBatch:
-        """Return the rows; asked for only to name the one that was refused."""
+        """Return the statement's rows; called only to name a row that the server refused."""
 
     def send(self, session: SinkSession) -> None:
-        """Send it; the outcome is read later."""
+        """Send the statement; its outcome is read later."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextStatement:
-    """A statement as SQL text."""
+    """A statement as SQL text, in parts, and the rows it holds."""
 
     parts: tuple[bytes | memoryview, ...]
     held: pa.RecordBatch
 
     @property
     def count(self) -> int:
+        """Return the number of rows in the statement."""
         return int(self.held.num_rows)
 
     @property
@@ -99,6 +100,7 @@ class TextStatement:
         return b"".join(self.parts)
 
     def rows(self) -> pa.RecordBatch:
+        """Return the rows that the statement holds."""
         return self.held
 
     def send(self, session: SinkSession) -> None:
@@ -107,7 +109,7 @@ class TextStatement:
 
 @dataclass(frozen=True, slots=True)
 class RowValues:
-    """Rows as the values of a prepared statement."""
+    """Rows encoded as parameters of a prepared statement, and a way to decode them to Arrow."""
 
     parameters: RowParameters
     decoded: Callable[[], pa.RecordBatch]
@@ -116,7 +118,7 @@ class RowValues:
 
 @dataclass(frozen=True, slots=True)
 class _RowRange:
-    """Some of the rows of `values`."""
+    """A range of rows, from `first` to `end`, of encoded row values."""
 
     values: RowValues
     first: int
@@ -124,25 +126,29 @@ class _RowRange:
 
     @property
     def count(self) -> int:
+        """Return the number of rows in the range."""
         return self.end - self.first
 
     @property
     def body(self) -> memoryview:
+        """Return the encoded parameters of the range's rows."""
         return self.values.parameters.run(self.first, self.end)
 
     def nulls(self, columns: int) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+        """Return which values of the range are NULL, as a mask of rows by columns."""
         found = self.values.parameters.nulls
         if found is None:
             return np.zeros((self.count, columns), np.bool_)
         return found[self.first : self.end]
 
     def rows(self) -> pa.RecordBatch:
+        """Return the rows of the range, decoded to Arrow."""
         return self.values.decoded().slice(self.first, self.count)
 
 
 @dataclass(frozen=True, slots=True)
 class _Execution:
-    """One execution of a prepared statement."""
+    """One execution of a prepared INSERT."""
 
     sql: bytes
     types: bytes
@@ -150,12 +156,15 @@ class _Execution:
 
     @property
     def count(self) -> int:
+        """Return the number of rows in the execution."""
         return sum(run.count for run in self.runs)
 
     def rows(self) -> pa.RecordBatch:
+        """Return the rows of the execution, decoded to Arrow."""
         return pa.concat_batches([run.rows() for run in self.runs])
 
     def send(self, session: SinkSession) -> None:
+        """Send the execution's NULLs, types and values."""
         columns = len(self.types) // 2
         if all(run.values.parameters.nulls is None for run in self.runs):
             nulls = bytes((self.count * columns + 7) // 8)
@@ -172,19 +181,20 @@ class _Execution:
 
 @dataclass(slots=True)
 class _Filling:
-    """Rows that wait to fill an execution."""
+    """Row ranges that are collected until they fill one execution of a prepared INSERT."""
 
     runs: list[_RowRange] = field(default_factory=list)
     count: int = 0
     size: int = 0
 
     def add(self, run: _RowRange) -> None:
+        """Add a range of rows to those that wait for an execution."""
         self.runs.append(run)
         self.count += run.count
         self.size += len(run.body)
 
     def take(self, count: int) -> tuple[_RowRange, ...]:
-        """Take the first `count` rows out."""
+        """Remove the first `count` rows and return them as row ranges."""
         taken: list[_RowRange] = []
         while count:
             run = self.runs[0]
@@ -201,7 +211,7 @@ class _Filling:
 
 
 class InsertStatements:
-    """The INSERTs that write rows of some columns into one table."""
+    """Builds the INSERTs of rows into one table, as SQL text or as prepared statements."""
 
     def __init__(
         self,
@@ -225,10 +235,11 @@ class InsertStatements:
 
     @property
     def around(self) -> tuple[bytes, bytes]:
-        """Return what stands before the rows of a statement, and behind them."""
+        """Return the SQL text before and after the rows of an INSERT."""
         return self._head, self._tail
 
     def _upsert_clause(self) -> bytes:
+        """Return the ON DUPLICATE KEY UPDATE clause that sets every column to its new value."""
         has_alias = self._session.capabilities.has_row_alias
         shape = "{0}=`cdc_new`.{0}" if has_alias else "{0}=VALUES({0})"
         sets = ",".join(shape.format(quote_identifier(c.name)) for c in self._columns)
@@ -238,7 +249,7 @@ class InsertStatements:
     # --- text ---------------------------------------------------------------------------------
 
     def text(self, batches: Iterable[pa.RecordBatch]) -> Iterator[TextStatement]:
-        """Yield statements of SQL text."""
+        """Yield INSERTs as SQL text, each filled up to the server's packet size."""
         capabilities, around = self._session.capabilities, len(self._head) + len(self._tail)
         limit = capabilities.statement_bytes - around
         largest = capabilities.largest_statement - around
@@ -260,6 +271,7 @@ class InsertStatements:
                 step = max(1, limit // (bytes_a_row + bytes_a_row // 32 + 1))
 
     def _too_large(self, rows: pa.RecordBatch, size: int, largest: int) -> RowRefusedError:
+        """Return the error for a row that does not fit into the sink's largest statement."""
         return RowRefusedError(
             f"a row is {size} bytes as SQL, the sink takes {largest}",
             where=f"table {self._table} on {self._session.where}, "
@@ -271,7 +283,7 @@ class InsertStatements:
     # --- prepared -----------------------------------------------------------------------------
 
     def can_be_prepared(self) -> bool:
-        """Have the server hold the statement of full size ready; False if it does not want to.
+        """Prepare the INSERT of full size at the server; False if the server refuses.
 
         Nothing may be running on the connection.
         """
@@ -289,11 +301,11 @@ class InsertStatements:
         return True
 
     def values_of(self, rows: pa.RecordBatch) -> RowValues:
-        """Write Arrow rows as values."""
+        """Encode Arrow rows as the parameters of a prepared statement."""
         return RowValues(row_parameters(rows, self._columns), lambda: rows)
 
     def prepared(self, values: Iterable[RowValues]) -> Iterator[Statement]:
-        """Yield executions, as text those rows that are too large for one."""
+        """Yield prepared executions for rows; a row too large for one is sent as SQL text."""
         filling = _Filling()
         for some in values:
             at = 0
@@ -313,25 +325,25 @@ class InsertStatements:
             yield self._execution(filling)
 
     def _reach(self, values: RowValues, at: int, filling: _Filling) -> int:
-        """Return up to where rows still fit beside those that wait."""
+        """Return up to which row the values from `at` on still fit into the execution."""
         room = self._full_rows - filling.count
         size = self._session.capabilities.statement_bytes - filling.size
         size -= self._overhead(self._full_rows)
         return values.parameters.reach(at, rows=room, size=size)
 
     def _overhead(self, rows: int) -> int:
-        """Return the bytes of an execution beside its values."""
+        """Return the bytes of an execution of so many rows, beside its values."""
         parameters = rows * len(self._columns)
         return _EXECUTION_HEAD + (parameters + 7) // 8 + 2 * parameters
 
     def _execution(self, filling: _Filling) -> _Execution:
-        """Take rows out for one execution: as many as a size that is used often, else all."""
+        """Take collected rows for one execution: a full size, an eighth of that, or the rest."""
         often = (size for size in (self._full_rows, self._full_rows // 8) if size)
         count = next((size for size in often if size <= filling.count), filling.count)
         return _Execution(self._sql(count), self._types, filling.take(count))
 
     def _single(self, run: _RowRange) -> Iterator[Statement]:
-        """Send a row that is larger than statements are filled up to by itself."""
+        """Yield the statement for one row that is larger than an execution is usually filled to."""
         size = self._overhead(1) + len(run.body)
         if size > self._session.capabilities.largest_statement:
             yield from self.text([run.rows()])
@@ -339,11 +351,12 @@ class InsertStatements:
             yield _Execution(self._sql(1), self._types, (run,))
 
     def _sql(self, rows: int) -> bytes:
+        """Return the INSERT with placeholders for so many rows."""
         return self._head + b",".join([self._row] * rows) + self._tail
 
 
 def delete_head(table: TableId, key: Sequence[Column]) -> bytes:
-    """Return what stands before the keys of the rows to be deleted; a bracket ends them."""
+    """Return a DELETE's text before the list of keys; the caller closes the bracket."""
     names = ", ".join(quote_identifier(column.name) for column in key)
     if len(key) > 1:
         names = f"({names})"
@@ -351,5 +364,5 @@ def delete_head(table: TableId, key: Sequence[Column]) -> bytes:
 
 
 def shown_key(rows: pa.RecordBatch, row: int, key: Sequence[Column]) -> str:
-    """Write the key of a row, counted from the end if negative."""
+    """Return the key of a row as text; a negative row number counts from the end."""
     return "/".join(str(part) for part in key_at(rows, row % rows.num_rows, key))

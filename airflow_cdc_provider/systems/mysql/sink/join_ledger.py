@@ -43,7 +43,7 @@ _IS_SPLIT = f"number < {_EPOCH}"
 def begin_epoch(
     session: SinkSession, owner: Owner, request: str, tables: Collection[TableId]
 ) -> int:
-    """Begin a request, or go on with it; returns the epoch under which its splits join now.
+    """Begin a request, or resume it, in the ledger; return the new epoch of its joins.
 
     Joins that are under way come first.
     """
@@ -75,7 +75,7 @@ def begin_epoch(
 def require_epoch(
     session: SinkSession, owner: Owner, request: str, split: SnapshotSplit, epoch: int
 ) -> None:
-    """Refuse a join of an older epoch; until the commit no newer one begins."""
+    """Refuse a join under an older epoch, and hold a new epoch off until the commit."""
     found = session.rows(
         f"SELECT split FROM {LEDGER}.joined_split WHERE {_of(owner, request)} "
         f"AND table_name = {literal(str(split.table))} AND number = {_EPOCH} "
@@ -111,7 +111,7 @@ def joined_splits(session: SinkSession, owner: Owner, request: str) -> tuple[Joi
 def joined_at(
     session: SinkSession, owner: Owner, request: str, split: SnapshotSplit
 ) -> LogPosition | None:
-    """Return where a split has joined for a request, None if it has not.
+    """Return the position at which a split joined the stream for a request, None if it did not.
 
     A number says nothing of which rows these were: another range under it is an error.
     """
@@ -136,7 +136,7 @@ def joined_at(
 def freed_keys(
     session: SinkSession, owner: Owner, request: str, table: TableId
 ) -> Iterator[pa.Table]:
-    """Yield the keys of rows that a request's splits took away, as they were stored with them."""
+    """Yield the keys of rows that a request's joins deleted to free unique values."""
     rows = session.rows(
         f"SELECT split FROM {LEDGER}.joined_split "
         f"WHERE {_of(owner, request)} AND table_name = {literal(str(table))} AND {_IS_SPLIT} "
@@ -153,10 +153,7 @@ def store_joined(
     joined: JoinedSplit,
     freed: Sequence[pa.Table] = (),
 ) -> None:
-    """Store that a split has joined, in the transaction of its rows.
-
-    With it the keys of rows elsewhere that had to go for it.
-    """
+    """Store a split as joined, with the keys of rows deleted for it, in its transaction."""
     form = split_to_json(joined.split)
     if freed:
         form[_FREED] = [keys_to_text(keys) for keys in freed]
@@ -178,9 +175,10 @@ def store_joined(
 
 
 def forget_joined(session: SinkSession, owner: Owner, request: str) -> None:
-    """Drop what is remembered of a request."""
+    """Delete a request's joined splits from the ledger."""
     session.execute(f"DELETE FROM {LEDGER}.joined_split WHERE {_of(owner, request)}")
 
 
 def _of(owner: Owner, request: str) -> str:
+    """Return the condition that picks a request's rows in the ledger."""
     return f"{pipeline_is(owner.pipeline)} AND request = {literal(request)}"

@@ -56,7 +56,7 @@ _MOST_KEYS = 1_000_000
 
 @dataclass(slots=True)
 class _Joining:
-    """One split on its way in."""
+    """One split of a request that is being joined to the stream, and its rows at a position."""
 
     request: str
     epoch: int
@@ -67,7 +67,7 @@ class _Joining:
     _at: tuple[LogPosition, JoinedRows] | None = field(default=None)
 
     def at(self, position: LogPosition) -> JoinedRows:
-        """Return the rows at a position; those of the last one are kept."""
+        """Return the split's rows brought to a position; the last result is kept."""
         if self._at is None or self._at[0] != position:
             self._at = None  # not held beside the new ones
             self._at = position, self.rows_at(position)
@@ -75,7 +75,7 @@ class _Joining:
 
 
 class MySqlJoinSink:
-    """Joins splits over one session."""
+    """Joins re-read splits to the stream, over one session to the sink."""
 
     def __init__(
         self,
@@ -90,16 +90,16 @@ class MySqlJoinSink:
         self._rows = SplitRowWriter(session, owner, plans, zero_dates)
 
     def close(self) -> None:
-        """Let go of the connection; a transaction that is open is rolled back."""
+        """Close the connection; an open transaction is rolled back."""
         self._rows.close()
 
     def freed_keys(self, request: str, table: TableId) -> pa.Table:
-        """Return the keys of a table's rows that joins of a request took away for their values."""
+        """Return the keys of a table's rows that a request's joins deleted for unique values."""
         freed = join_ledger.freed_keys(self._session, self._owner, request, table)
         return pa.concat_tables([no_keys(self._rows.plan_of_table(table)), *freed])
 
     def begin(self, request: str, tables: Collection[TableId]) -> int:
-        """Begin a request, or go on with it; returns the epoch that its joins are made under."""
+        """Begin a request, or resume it, in a transaction; return the epoch for its joins."""
 
         def begin() -> int:
             epoch = join_ledger.begin_epoch(self._session, self._owner, request, tables)
@@ -109,11 +109,11 @@ class MySqlJoinSink:
         return self._session.transaction(begin)
 
     def joined(self, request: str) -> tuple[JoinedSplit, ...]:
-        """Return the splits that have joined for a request, of all its tables."""
+        """Return the splits, of all tables, that have joined the stream for a request."""
         return join_ledger.joined_splits(self._session, self._owner, request)
 
     def forget(self, request: str) -> None:
-        """Drop what is remembered of a request that is done."""
+        """Delete what the ledger holds of a request that is done."""
 
         def forget() -> None:
             join_ledger.forget_joined(self._session, self._owner, request)
@@ -131,7 +131,10 @@ class MySqlJoinSink:
         epoch: int,
         within: Sequence[KeyRange] = WHOLE_TABLE,
     ) -> LogPosition | None:
-        """Replace all the sink holds in the split's range by its rows at the stream's position."""
+        """Replace the sink's rows of a split by its rows at the stream's position.
+
+        None if it is too early: the split cannot join yet.
+        """
         joining = _Joining(request, epoch, split, report.high, rows_at, within)
         if (done := self._joined_at(joining)) is not None:
             return done
@@ -144,7 +147,7 @@ class MySqlJoinSink:
             return self._session.transaction(lambda: self._join(joining, LoadMethod.AGAIN))
 
     def _look_ahead(self, joining: _Joining) -> bool:
-        """Bring the rows to where the stream is now, and hold up nobody; False if it is too early.
+        """Bring a split's rows to the stream's position, unlocked; False if too early.
 
         Slots that are apart are likely to come together: the lock waits for them.
         """
@@ -156,6 +159,7 @@ class MySqlJoinSink:
         return bool(slots)
 
     def _join(self, joining: _Joining, way: LoadMethod) -> LogPosition | None:
+        """Join a split within a transaction: lock the slots, write the rows, and store the join."""
         split = joining.split
         ledger.check_generation(self._session, self._owner)
         slots = slot_rows(self._session, self._owner, lock="FOR UPDATE")
@@ -175,13 +179,13 @@ class MySqlJoinSink:
         return position
 
     def _joined_at(self, joining: _Joining) -> LogPosition | None:
-        """Return where the split has joined, None if it has not; refuse who is not to join it."""
+        """Return the position at which the split joined, or None; refuse an older epoch."""
         request, split = joining.request, joining.split
         join_ledger.require_epoch(self._session, self._owner, request, split, joining.epoch)
         return join_ledger.joined_at(self._session, self._owner, request, split)
 
     def _may_join(self, joining: _Joining, slots: Sequence[SlotRow], position: LogPosition) -> bool:
-        """Tell whether the stream has the table, and has passed all that it must, at a position."""
+        """Tell whether the stream has the split's table and is past what a join needs."""
         stream = stream_of_slots(slots)
         table = joining.split.table
         progress = None if stream is None else stream.passed(position).progress_of(table)
@@ -196,7 +200,7 @@ class MySqlJoinSink:
     def _replace(
         self, joining: _Joining, joined: JoinedRows, way: LoadMethod
     ) -> Sequence[pa.Table]:
-        """Make the joined rows all there is in the range, and of the touched keys.
+        """Make the joined rows the only ones in the split's range and of the touched keys.
 
         Returns the keys of rows elsewhere that had to go for their unique values.
         """
@@ -219,6 +223,7 @@ class MySqlJoinSink:
         return freed
 
     def _free(self, joining: _Joining, joined: JoinedRows, *kept: KeyRange) -> Sequence[pa.Table]:
+        """Delete rows elsewhere that hold unique values of the joined rows; return their keys."""
         ranges = [*kept, *self._joined_ranges(joining)]
         plan = self._rows.plan_of(joining.split)
         return free_values(self._session, plan, joined.rows, within=joining.within, kept=ranges)
@@ -226,7 +231,7 @@ class MySqlJoinSink:
     def _replace_keys(
         self, joining: _Joining, joined: JoinedRows, way: LoadMethod
     ) -> Sequence[pa.Table]:
-        """Make the joined rows all there is of their keys, and of the touched ones."""
+        """Make the joined rows the only ones of their keys and of the touched keys."""
         split, plan = joining.split, self._rows.plan_of(joining.split)
         writer, key = self._rows.writer_of(split), list(plan.schema.primary_key)
         if joined.touched is not None:  # first: what is deleted here may be another spelling
@@ -246,7 +251,7 @@ class MySqlJoinSink:
         return freed
 
     def held_keys(self, split: SnapshotSplit) -> pa.Table:
-        """Return the keys that the sink holds of a split; too many are a `SplitTooBigError`."""
+        """Return the keys of a split's rows in the sink; too many raise `SplitTooBigError`."""
         plan = self._rows.plan_of(split)
         condition = f"{split_predicate(split)} LIMIT {_MOST_KEYS + 1}"
         keys = keys_where(self._session, plan, condition)
@@ -260,6 +265,7 @@ class MySqlJoinSink:
         return keys
 
     def _joined_ranges(self, joining: _Joining) -> Iterator[KeyRange]:
+        """Yield the key ranges of the table's splits that have joined for the same request."""
         for each in self.joined(joining.request):
             if each.split.table == joining.split.table and each.split.is_whole_range:
                 yield each.split.keys
@@ -273,4 +279,5 @@ def _without(keys: pa.RecordBatch, rows: SplitRows, key: list[str]) -> pa.Record
 
 
 def _are_together(slots: Sequence[SlotRow]) -> bool:
+    """Tell whether all writer slots are at one position."""
     return bool(slots) and all(slot.position == slots[0].position for slot in slots)

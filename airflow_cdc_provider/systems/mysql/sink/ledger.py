@@ -93,7 +93,7 @@ _OF_A_PLAN = (
 
 
 def generation_query(owner: Owner, lock: str) -> str:
-    """Return what asks which generation may commit, and for which plan."""
+    """Return the query for the pipeline's generation and plan id in the ledger."""
     return (
         f"SELECT generation, plan_id FROM {LEDGER}.pipeline "
         f"WHERE {pipeline_is(owner.pipeline)} {lock}"
@@ -101,7 +101,10 @@ def generation_query(owner: Owner, lock: str) -> str:
 
 
 def check_generation(session: SinkSession, owner: Owner, *, lock: str = "") -> str:
-    """Refuse unless `owner` may commit; return the plan id. `lock` holds until the commit."""
+    """Refuse unless the owner's generation may commit; return the plan id.
+
+    `lock`, a locking clause such as FOR UPDATE, holds until the commit.
+    """
     found = session.rows(generation_query(owner, lock))
     generation, plan_id = (int(found[0][0]), str(found[0][1])) if found else (0, "")
     if generation != owner.generation:
@@ -115,12 +118,15 @@ def check_generation(session: SinkSession, owner: Owner, *, lock: str = "") -> s
 
 
 def claim_commit(session: SinkSession, owner: Owner) -> str:
-    """Make sure, as the last statement before COMMIT, that `owner` may commit; return the plan."""
+    """Lock the generation, as the last statement before COMMIT, and refuse an older owner.
+
+    Returns the plan id.
+    """
     return check_generation(session, owner, lock=session.capabilities.share_lock)
 
 
 class MySqlLedger:
-    """A pipeline's ledger over a session of its own."""
+    """One pipeline's ledger in the sink, over a session of its own."""
 
     def __init__(self, session: SinkSession, owner: Owner) -> None:
         self._session = session
@@ -129,13 +135,13 @@ class MySqlLedger:
         create_ledger(session)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._session.close()
 
     # --- ownership ----------------------------------------------------------------------------
 
     def take_over(self, generation: int) -> None:
-        """Make `generation` the only one that may commit; a smaller one is `FencedError`."""
+        """Make `generation` the only one that may commit; `FencedError` if a newer one is there."""
 
         def move() -> None:
             self._session.execute(
@@ -160,25 +166,26 @@ class MySqlLedger:
         writers.end_older(self._session, self._owner)
 
     def _locked_generation(self) -> int:
+        """Lock the pipeline's row until the commit; return its generation, 0 for none."""
         found = self._session.rows(
             f"SELECT generation FROM {LEDGER}.pipeline WHERE {self._mine} FOR UPDATE"
         )
         return int(found[0][0]) if found else 0
 
     def generation(self) -> int:
-        """Return the generation that may commit, 0 for a pipeline never seen."""
+        """Return the generation that may commit, 0 for a pipeline that the ledger does not know."""
         found = self._session.rows(f"SELECT generation FROM {LEDGER}.pipeline WHERE {self._mine}")
         return int(found[0][0]) if found else 0
 
     # --- plan and splits ----------------------------------------------------------------------
 
     def plan_id(self) -> str:
-        """Return the plan whose splits are in the ledger, empty for none."""
+        """Return the id of the plan whose splits are in the ledger, empty for none."""
         found = self._session.rows(f"SELECT plan_id FROM {LEDGER}.pipeline WHERE {self._mine}")
         return str(found[0][0]) if found else ""
 
     def start_plan(self, plan_id: str) -> None:
-        """Forget the finished splits and the stream of older plans, once, for this plan."""
+        """Delete the splits and the stream of older plans, unless this plan is current."""
 
         def start() -> None:
             # FOR UPDATE: a reader that publishes for the old plan commits before, or not at all
@@ -201,7 +208,7 @@ class MySqlLedger:
         return {split_id(*row) for row in rows}
 
     def reports(self, *, but: AbstractSet[str] = frozenset()) -> Sequence[Report]:
-        """Return every finished split of the current plan with its report, `but` those of ids."""
+        """Return the current plan's finished splits and reports, except the ids in `but`."""
         rows = self._session.rows(
             f"SELECT split, report, table_name, number FROM {LEDGER}.finished_split "
             f"WHERE {self._mine} ORDER BY table_name, number"
@@ -219,7 +226,7 @@ class MySqlLedger:
         return read_stream(self._session, self._owner)
 
     def counts(self) -> StreamCounts:
-        """Return what the stream has committed since the hand-off.
+        """Return the numbers of batches, changes and transactions since the hand-off, and the lag.
 
         Each writer slot counts every change of a batch, so the largest is the number.
         """
@@ -232,17 +239,17 @@ class MySqlLedger:
         return StreamCounts(batches, changes, transactions, lag_us)
 
     def table_changes(self) -> Mapping[TableId, TableChangeCount]:
-        """Return how much of each source table was changed."""
+        """Return the counts of changes of each source table."""
         return change_counts.read_changes(self._session, self._owner)
 
     def last_changes(self) -> Mapping[TableId, LogPosition]:
-        """Return where each table was changed last, or handed off."""
+        """Return the position of each table's last change, or of its hand-off."""
         return change_counts.read_last_changes(self._session, self._owner)
 
     def pass_over(self, quiet: IdleRange) -> None:
-        """Move every writer slot over log that holds nothing for the sink; never back.
+        """Move every writer slot to the end of an idle range of the log, never back.
 
-        The time of the last commit stays: with it the lag of the last change is told.
+        The time of the last commit stays: the lag of the last change is worked out from it.
         """
 
         def move() -> None:
@@ -259,7 +266,7 @@ class MySqlLedger:
         self._session.transaction(move)
 
     def store_stream(self, stream: StreamSplit, begun: Sequence[SchemaChange] = ()) -> None:
-        """Store the stream split at hand-off; refused if the ledger already streams further."""
+        """Store the stream split at hand-off; refused if the ledger's stream is further already."""
         self._session.transaction(lambda: self._store_stream(stream, begun))
 
     def change_tables(
@@ -269,7 +276,7 @@ class MySqlLedger:
         removed: Collection[TableId] = (),
         read: Collection[TableId] = (),
     ) -> StreamSplit:
-        """Let the stream own more tables, each from a position on, or fewer, in one transaction."""
+        """Add tables to the stream, each from a position on, and remove others, at once."""
 
         def change() -> StreamSplit:
             check_generation(self._session, self._owner, lock="FOR UPDATE")
@@ -284,7 +291,7 @@ class MySqlLedger:
         return self._session.transaction(change)
 
     def go_on_from(self, position: LogPosition, begun: Collection[TableId]) -> StreamSplit:
-        """Put the stream at a position, also before its own, and let tables begin anew there."""
+        """Set the stream to a position, even an earlier one, from which some tables begin anew."""
 
         def go_on() -> StreamSplit:
             check_generation(self._session, self._owner, lock="FOR UPDATE")
@@ -303,11 +310,11 @@ class MySqlLedger:
         return self._session.transaction(go_on)
 
     def open_changes(self) -> tuple[SchemaChange, ...]:
-        """Return the changes of definitions that were begun and not ended, oldest first."""
+        """Return the schema changes that were begun and not ended, oldest first."""
         return schema_change_rows.open_changes(self._session, self._owner.pipeline)
 
     def begin_changes(self, changes: Sequence[SchemaChange]) -> None:
-        """Remember changes before anything is done about them; all or none."""
+        """Store schema changes as begun, before anything is done about them; all or none."""
 
         def begin() -> None:
             check_generation(self._session, self._owner, lock="FOR UPDATE")
@@ -317,7 +324,7 @@ class MySqlLedger:
         self._session.transaction(begin)
 
     def end_change(self, change: SchemaChange) -> StreamSplit:
-        """Let the stream go on behind a change that was made, and note that it is done."""
+        """End a schema change: let the stream pass it, and store that it is done."""
 
         def end() -> StreamSplit:
             check_generation(self._session, self._owner, lock="FOR UPDATE")
@@ -341,13 +348,13 @@ class MySqlLedger:
         return self._session.transaction(end)
 
     def stopped(self) -> tuple[StoppedTable, ...]:
-        """Return the tables that the stream leaves alone."""
+        """Return the tables that were taken out of the stream, each with its own position."""
         return stopped_rows.stopped_tables(self._session, self._owner)
 
     def stop_tables(
         self, tables: Collection[TableId], error: StoredError = NO_ERROR
     ) -> StreamSplit:
-        """Take tables out of the stream where they stand; an `error` stopped them, or a person."""
+        """Take tables out of the stream at their positions, for an `error` or a person."""
 
         def stop() -> StreamSplit:
             check_generation(self._session, self._owner, lock="FOR UPDATE")
@@ -364,7 +371,7 @@ class MySqlLedger:
         return self._session.transaction(stop)
 
     def say_of_stopped(self, table: TableId, error: StoredError) -> None:
-        """Note what keeps a table from coming back; empty: a person wants it so."""
+        """Store the error that keeps a stopped table stopped; empty: a person stopped it."""
 
         def say() -> None:
             stopped_rows.say(self._session, self._owner, table, error)
@@ -373,7 +380,7 @@ class MySqlLedger:
         self._session.transaction(say)
 
     def rejoin(self, table: TableId) -> StreamSplit:
-        """Give a table back to the stream, which it has come up with."""
+        """Put a stopped table back into the stream, whose position it has reached."""
 
         def join() -> StreamSplit:
             check_generation(self._session, self._owner, lock="FOR UPDATE")
@@ -389,7 +396,7 @@ class MySqlLedger:
         return self._session.transaction(join)
 
     def _rewrite(self, change: Callable[[StreamSplit], StreamSplit]) -> StreamSplit:
-        """Change the stream split of each slot; returns what they stand for together."""
+        """Change the stored stream split of every slot; return the changed stream of all."""
         slots = slot_rows(self._session, self._owner, lock="FOR UPDATE")
         stream = stream_of_slots(slots)
         if stream is None:
@@ -405,7 +412,7 @@ class MySqlLedger:
         return change(stream)
 
     def _own_tables(self, stream: StreamSplit) -> None:
-        """Store which tables are the stream's; what was read of others is forgotten.
+        """Store which tables the stream owns, and delete the splits read of all other tables.
 
         The stream leaves their changes out from here on, so none of it stays right. Nor does what
         the snapshot has read of tables that are unread. Those that it leaves alone are its own.
@@ -430,6 +437,7 @@ class MySqlLedger:
             )
 
     def _store_stream(self, stream: StreamSplit, begun: Sequence[SchemaChange]) -> None:
+        """Store the stream split at hand-off, and schema changes begun by then."""
         check_generation(self._session, self._owner, lock="FOR UPDATE")
         stored = self.stream()
         if stored == stream:
@@ -449,7 +457,7 @@ class MySqlLedger:
 
 
 def finished_report(session: SinkSession, owner: Owner, split: SnapshotSplit) -> Report | None:
-    """Return what the ledger holds of a split."""
+    """Return a split as finished in the ledger, with its report; None if it is not."""
     rows = session.rows(
         f"SELECT split, report FROM {LEDGER}.finished_split WHERE {pipeline_is(owner.pipeline)} "
         f"AND table_name = {literal(str(split.table))} AND number = {split.number}"
@@ -468,7 +476,7 @@ def stream_owns(session: SinkSession, owner: Owner, table: TableId) -> bool:
 
 
 def holds_rows(session: SinkSession, owner: Owner, table: TableId) -> bool:
-    """Tell whether rows of the table were committed: a split of it, or its hand-off."""
+    """Tell whether any rows of the table were committed: a split, or the hand-off of the table."""
     return stream_owns(session, owner, table) or bool(
         session.rows(
             f"SELECT 1 FROM {LEDGER}.finished_split WHERE {pipeline_is(owner.pipeline)} "
@@ -509,5 +517,6 @@ def no_stream(owner: Owner, where: str) -> CdcError:
 
 
 def _report_of(row: Sequence[str]) -> Report:
+    """Decode a finished split and its report from a row of the ledger."""
     split = split_from_json(json.loads(row[0]))
     return split, report_from_json(json.loads(row[1]))

@@ -143,12 +143,12 @@ _TABLES = {
 
 
 def pipeline_is(name: PipelineName) -> str:
-    """Return the condition that picks one pipeline's rows."""
+    """Return the SQL condition that picks one pipeline's rows."""
     return f"pipeline = {literal(str(name))}"
 
 
 def ledger_version(session: SinkSession) -> int:
-    """Return the version of the ledger that is there, 0 for none; a newer one is an error."""
+    """Return the version of the sink's ledger, 0 if there is none; a newer one is refused."""
     found = session.rows(
         "SELECT COUNT(*) FROM information_schema.tables "
         "WHERE table_schema = 'airflow_cdc' AND table_name = 'ledger_version'"
@@ -167,7 +167,7 @@ def ledger_version(session: SinkSession) -> int:
 
 
 def create_ledger(session: SinkSession) -> None:
-    """Create what of the ledger is missing; safe to run by several at once."""
+    """Create the ledger's tables that are missing; several processes may do so at once."""
     if ledger_version(session) == VERSION:
         return
     session.execute(f"CREATE DATABASE IF NOT EXISTS {LEDGER} CHARACTER SET utf8mb4")
@@ -181,7 +181,7 @@ def create_ledger(session: SinkSession) -> None:
 
 
 def _add_counts(session: SinkSession, table: str, counts: Sequence[str]) -> None:
-    """Add the counts that a table lacks, unless another session adds them at the same time."""
+    """Add the count columns that a ledger table lacks, unless another session just added them."""
     lacking = _lacking(session, table, counts)
     if not lacking:
         return
@@ -194,6 +194,7 @@ def _add_counts(session: SinkSession, table: str, counts: Sequence[str]) -> None
 
 
 def _lacking(session: SinkSession, table: str, counts: Sequence[str]) -> list[str]:
+    """Return which of the count columns a ledger table lacks."""
     found = session.rows(
         "SELECT column_name FROM information_schema.columns "
         f"WHERE table_schema = {literal(LEDGER_DATABASE)} AND table_name = {literal(table)}"

@@ -35,7 +35,7 @@ _MORE_ROWS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class UnlikeRows:
-    """What is to be done so that the rows of a range are those that are wanted."""
+    """The rows to delete and to insert, which make the sink's range equal to the wanted rows."""
 
     stale: pa.RecordBatch
     """Keys of rows that are not to be there, or not like that."""
@@ -50,7 +50,7 @@ def unlike_rows(
     wanted: SplitRows,
     zero_dates: ZeroDates,
 ) -> UnlikeRows | None:
-    """Compare the rows that meet a condition with those wanted; None if all are to be written."""
+    """Compare the sink's rows that meet a condition with the wanted rows; None: rewrite all."""
     columns = plan.schema.copied_columns
     if any(comes_as_bytes(column.type) for column in columns):
         return None  # the sink's column may be of another charset, where these bytes mean others
@@ -80,6 +80,7 @@ def unlike_rows(
 def _unlike(
     wanted: pa.RecordBatch, held: pa.RecordBatch, key: tuple[str, ...]
 ) -> UnlikeRows | None:
+    """Return the differing rows by their copied values; None if more than a third differ."""
     if wanted.schema != held.schema:
         return None
     codes = row_codes([wanted.columns, held.columns])
@@ -96,5 +97,6 @@ def _unlike(
 
 
 def _together(rows: pa.Table) -> pa.RecordBatch:
+    """Return a table as one record batch."""
     batches = rows.combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=rows.schema)

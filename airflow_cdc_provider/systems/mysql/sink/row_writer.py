@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 
 
 class LoadDoubtedError(IntegrityError):
-    """LOAD DATA LOCAL did not store exactly what it was sent; do the same by INSERT."""
+    """LOAD DATA LOCAL may have stored other than what was sent; the caller repeats by INSERT."""
 
 
 class RowWriter:
@@ -88,11 +88,11 @@ class RowWriter:
         self._name = quote_table(table)
 
     def delete_keys(self, keys: pa.RecordBatch) -> None:
-        """Delete the rows with these keys, if they are there."""
+        """Delete the rows with these keys; a missing row is no error."""
         self._run(self.delete_statements(keys), counts_rows=False)
 
     def delete_statements(self, keys: pa.RecordBatch) -> Iterator[TextStatement]:
-        """Yield the statements that delete rows."""
+        """Yield the DELETEs of the rows with these keys."""
         self._refuse_no_member(keys)
         head = delete_head(self._table, self._key)
         capabilities = self._session.capabilities
@@ -112,7 +112,7 @@ class RowWriter:
     def write(
         self, batches: Iterable[pa.RecordBatch], mode: WriteMode, *, load: bool = True
     ) -> int:
-        """Write rows and return how many; `load` permits LOAD DATA where the sink allows it."""
+        """Write rows and return their number; `load` permits LOAD DATA where allowed."""
         apart: list[pa.RecordBatch] = []
         usual = without_no_members(batches, self._columns, apart)
         total = self._write(usual, mode, load=load)
@@ -121,12 +121,13 @@ class RowWriter:
     def write_statements(
         self, rows: pa.RecordBatch, mode: WriteMode
     ) -> Iterator[TextStatement] | None:
-        """Return the statements of SQL text that write rows; None if some are written apart."""
+        """Return the INSERTs as SQL text; None if some rows hold index 0 of an ENUM."""
         apart: list[pa.RecordBatch] = []
         usual = list(without_no_members([rows], self._columns, apart))
         return None if apart else self._inserts(mode).text(usual)
 
     def _write(self, batches: Iterable[pa.RecordBatch], mode: WriteMode, *, load: bool) -> int:
+        """Write rows by LOAD DATA where the sink allows it and there are enough, else by INSERT."""
         if not (load and self._session.capabilities.takes_local_files):
             return self._insert(batches, mode)
         total = 0
@@ -138,6 +139,7 @@ class RowWriter:
     # --- index 0 of an ENUM -------------------------------------------------------------------
 
     def _write_no_members(self, batches: Sequence[pa.RecordBatch], mode: WriteMode) -> int:
+        """Write the rows with index 0 of an ENUM, without strict mode, a few at a time."""
         if not batches:
             return 0
         for batch in batches:
@@ -154,6 +156,7 @@ class RowWriter:
         return total
 
     def _refuse_no_member(self, rows: pa.RecordBatch) -> None:
+        """Refuse rows whose key holds index 0 of an ENUM."""
         for name, number in no_members_of(rows, self._key):
             what = f"key column {name} holds index 0, a value that is no member of its ENUM"
             raise self._refused(f"{what}, at row {number}", rows)
@@ -161,7 +164,7 @@ class RowWriter:
     # --- LOAD DATA LOCAL ----------------------------------------------------------------------
 
     def load(self, texts: Iterable[LoadText], mode: WriteMode = WriteMode.INSERT) -> int:
-        """Stream texts, one statement for each run with the same clause; return the rows."""
+        """Send rows by LOAD DATA, one statement for each run of one clause; return their number."""
         verb = "" if mode is WriteMode.INSERT else "REPLACE "
         total = 0
         pending = iter(texts)
@@ -179,6 +182,7 @@ class RowWriter:
         return total
 
     def _check_load(self, outcome: StatementOutcome, rows: int) -> None:
+        """Raise `LoadDoubtedError` unless LOAD DATA stored all rows without a warning."""
         match = _LOADED.search(outcome.message)
         records, skipped = (int(match[1]), int(match[3])) if match else (-1, -1)
         if (records, skipped, outcome.warnings) != (rows, 0, 0):
@@ -188,6 +192,7 @@ class RowWriter:
             )
 
     def _doubted(self, what: str) -> LoadDoubtedError:
+        """Return the error at which the caller undoes a LOAD DATA and repeats it by INSERT."""
         return LoadDoubtedError(
             what,
             where=f"table {self._table} on {self._session.where}",
@@ -205,7 +210,7 @@ class RowWriter:
         size: int,
         otherwise: Callable[[], Iterable[pa.RecordBatch]],
     ) -> int:
-        """Insert rows that are there as values; as text if they are few, or none can be prepared.
+        """Insert encoded rows by a prepared statement, or as SQL text if they are few.
 
         `rows` is their number, `size` their bytes, `otherwise` gives the same rows as Arrow.
         """
@@ -216,6 +221,7 @@ class RowWriter:
         return self._run(inserts.text(otherwise()), counts_rows=True)
 
     def _insert(self, batches: Iterable[pa.RecordBatch], mode: WriteMode) -> int:
+        """Insert rows by a prepared statement if they are many, else as SQL text."""
         counts_rows, inserts = mode is WriteMode.INSERT, self._inserts(mode)
         few: list[pa.RecordBatch] = []
         many = _joined_large(_sliced(batches), few, _PREPARE_FROM_ROWS)
@@ -231,9 +237,11 @@ class RowWriter:
         return total + self._run(inserts.text(few), counts_rows=counts_rows)
 
     def _inserts(self, mode: WriteMode) -> InsertStatements:
+        """Return the builder of the INSERTs for this table."""
         return InsertStatements(self._session, self._table, self._columns, self._key, mode)
 
     def _run(self, statements: Iterable[Statement], *, counts_rows: bool) -> int:
+        """Send statements, each built while the server runs the last; return the number of rows."""
         raw, total = self._session.raw, 0
         running: Statement | None = None
         try:
@@ -260,7 +268,7 @@ class RowWriter:
         counts_rows: bool,
         expected: Collection[tuple[str, int]] = (),
     ) -> None:
-        """Read a statement's outcome; a refused row is named.
+        """Read a statement's outcome and check its warnings and its count; name a refused row.
 
         `expected` are the column and row of values that the server may warn of.
         """
@@ -275,6 +283,7 @@ class RowWriter:
     def _check_count(
         self, outcome: StatementOutcome, statement: Statement, *, counts_rows: bool
     ) -> None:
+        """Raise an error unless the server stored as many rows as were sent."""
         if counts_rows and outcome.affected_rows != statement.count:
             raise IntegrityError(
                 f"the sink stored {outcome.affected_rows} of {statement.count} rows",
@@ -286,6 +295,7 @@ class RowWriter:
     def _check_warnings(
         self, statement: Statement, counted: int, expected: Collection[tuple[str, int]]
     ) -> None:
+        """Refuse rows unless each warning is a note or about an expected ENUM index 0."""
         shown = self._session.rows("SHOW WARNINGS")
         for level, number, text in shown:
             is_note = str(level) == "Note"
@@ -299,6 +309,7 @@ class RowWriter:
             raise self._unshown(counted, len(shown))
 
     def _unshown(self, counted: int, shown: int) -> IntegrityError:
+        """Return the error for warnings that the server counted and does not show."""
         return IntegrityError(
             f"the sink counted {counted} warnings and shows the texts of {shown}",
             where=f"table {self._table} on {self._session.where}",
@@ -308,6 +319,7 @@ class RowWriter:
         )
 
     def _refused(self, what: str, rows: pa.RecordBatch) -> RowRefusedError:
+        """Return the error for a refused row, with its key if the message names its number."""
         match = _AT_ROW.search(what)
         number = int(match[1]) - 1 if match else -1
         if 0 <= number < rows.num_rows:
@@ -328,7 +340,7 @@ class RowWriter:
 
 
 class _LoadedTexts:
-    """Texts that go into one LOAD statement: as long as the clause stays the same."""
+    """A run of texts with the same clause, which go into one LOAD DATA statement."""
 
     def __init__(self, first: LoadText, pending: Iterator[LoadText]) -> None:
         self._first = first
@@ -337,7 +349,7 @@ class _LoadedTexts:
         self.following: LoadText | None = None
 
     def bodies(self) -> Iterator[memoryview]:
-        """Yield the bytes; `rows` and `following` are known once this has ended."""
+        """Yield the texts' bytes; `rows` and `following` are known once this has ended."""
         text: LoadText | None = self._first
         while text is not None and text.clause == self._first.clause:
             self.rows += text.rows
@@ -347,13 +359,13 @@ class _LoadedTexts:
 
 
 def _cell(text: str) -> tuple[str, int] | None:
-    """Return the column and row that a warning names."""
+    """Return the column and the row number that a warning names, None if it names none."""
     match = _CELL.search(text)
     return (match[1], int(match[2])) if match else None
 
 
 def _sliced(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Cut batches, so that the server stores the first rows while later ones are written out."""
+    """Cut batches into slices, so that the server stores some rows while the next are encoded."""
     for batch in batches:
         for at in range(0, batch.num_rows, _LOAD_SLICE):
             yield batch.slice(at, _LOAD_SLICE)
@@ -362,7 +374,7 @@ def _sliced(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _joined_large(
     batches: Iterable[pa.RecordBatch], small: list[pa.RecordBatch], from_rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches if they are `from_rows` rows or many bytes; if not, put them into `small`."""
+    """Yield the batches if they are many rows or bytes together, else put them into `small`."""
     held, rows, size, loading = [], 0, 0, False
     for batch in batches:
         if loading:

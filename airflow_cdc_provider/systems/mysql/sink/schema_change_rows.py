@@ -22,7 +22,7 @@ _OPEN, _DONE = "open", "done"
 
 
 def open_changes(session: SinkSession, name: PipelineName) -> tuple[SchemaChange, ...]:
-    """Return the changes that were begun and not ended, oldest first."""
+    """Return the schema changes that were begun and not ended, oldest first."""
     rows = session.rows(
         f"SELECT body FROM {LEDGER}.schema_change WHERE {pipeline_is(name)} AND state = '{_OPEN}' "
         "ORDER BY number"
@@ -31,7 +31,7 @@ def open_changes(session: SinkSession, name: PipelineName) -> tuple[SchemaChange
 
 
 def begin(session: SinkSession, owner: Owner, change: SchemaChange) -> None:
-    """Store a change, unless it stands there as it is."""
+    """Store a schema change as begun, unless the same change is stored and open already."""
     if change in open_changes(session, owner.pipeline):
         return
     name = literal(str(owner.pipeline))
@@ -53,7 +53,7 @@ def begin(session: SinkSession, owner: Owner, change: SchemaChange) -> None:
 
 
 def end(session: SinkSession, owner: Owner, table: TableId) -> None:
-    """Note that what was begun for a table is done."""
+    """Store the open schema change of a table as done."""
     session.execute(
         f"UPDATE {LEDGER}.schema_change SET state = '{_DONE}' WHERE {pipeline_is(owner.pipeline)} "
         f"AND table_name = {literal(str(table))} AND state = '{_OPEN}'"

@@ -36,13 +36,13 @@ class SinkCapabilities:
 
     @property
     def share_lock(self) -> str:
-        """Return how a SELECT locks a row against change until the end of the transaction."""
+        """Return the locking clause with which a SELECT shares a row until the transaction ends."""
         renamed = not self.is_mariadb and self.version >= _FOR_SHARE
         return "FOR SHARE" if renamed else "LOCK IN SHARE MODE"
 
     @property
     def statement_bytes(self) -> int:
-        """Bytes a multi-row statement is filled up to.
+        """Return up to how many bytes a multi-row statement is filled.
 
         Beyond a few megabytes a larger statement only takes more memory on both sides.
         """
@@ -50,7 +50,7 @@ class SinkCapabilities:
 
     @property
     def largest_statement(self) -> int:
-        """Bytes of the largest statement the server takes.
+        """Return the bytes of the largest statement that the server takes.
 
         The packet counts its command's byte, and has to be smaller than the limit, not equal.
         """
@@ -58,7 +58,7 @@ class SinkCapabilities:
 
 
 def ask_capabilities(connection: ServerConnection, *, local_files: bool) -> SinkCapabilities:
-    """Ask a sink; `local_files` tells whether LOAD DATA LOCAL may be used if it is allowed."""
+    """Query a sink's version and limits; `local_files` permits LOAD DATA LOCAL where allowed."""
     ask = "SELECT VERSION(), @@max_allowed_packet, @@global.local_infile"
     text, packet, allowed = query(connection, ask, role=Role.SINK)[0]
     match = _VERSION.search(str(text))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def keys_where(session: SinkSession, plan: TablePlan, condition: str) -> pa.Table:
-    """Return the keys of the sink's rows that meet a condition, and of nothing else."""
+    """Return the primary keys of the sink's rows that meet a condition, as a table."""
     decoder = _decoder(plan)
     sql = f"SELECT {decoder.select_list} FROM {quote_table(plan.sink_table)} WHERE {condition}"
     chunks = chunks_of(session.raw, sql, decoder) or ()
@@ -27,12 +27,12 @@ def keys_where(session: SinkSession, plan: TablePlan, condition: str) -> pa.Tabl
 
 
 def no_keys(plan: TablePlan) -> pa.Table:
-    """Return the keys of no row."""
+    """Return an empty table with the columns of the primary key."""
     return _decoder(plan).schema.empty_table()
 
 
 def keys_to_text(keys: pa.Table) -> str:
-    """Write keys, whatever their types."""
+    """Encode keys as text: a base64 Arrow stream, whatever their types."""
     stream = pa.BufferOutputStream()
     with pa.ipc.new_stream(stream, keys.schema) as writer:
         writer.write_table(keys)
@@ -40,10 +40,11 @@ def keys_to_text(keys: pa.Table) -> str:
 
 
 def keys_from_text(text: str) -> pa.Table:
-    """Read what `keys_to_text` wrote."""
+    """Decode keys from the text of `keys_to_text`."""
     with pa.ipc.open_stream(base64.b64decode(text)) as reader:
         return reader.read_all()
 
 
 def _decoder(plan: TablePlan) -> TextDecoder:
+    """Return the decoder of a SELECT of the table's key columns."""
     return TextDecoder(replace(plan.schema, columns=key_columns(plan.schema)))

@@ -47,7 +47,7 @@ _PREPARED_PARAMETERS = 32_768
 
 
 class SinkSession:
-    """A session that writes rows exactly as the source holds them."""
+    """A session on a MySQL-protocol sink: its statements, transactions and prepared statements."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class SinkSession:
     def open(
         cls, endpoint: Endpoint, *, purpose: str, local_files: bool = True, scripts: bool = False
     ) -> SinkSession:
-        """Connect; `local_files` permits LOAD DATA LOCAL where the server allows it.
+        """Connect to the sink; `local_files` permits LOAD DATA LOCAL where the server allows it.
 
         `scripts` permits several statements in one command, where the server takes such.
         """
@@ -94,7 +94,7 @@ class SinkSession:
                 connection.close()
 
     def _runs_scripts(self) -> bool:
-        """Try: what stands between us and the server may not know such."""
+        """Tell whether the server, and any proxy before it, runs two statements in one command."""
         found = run_script(self._raw, [b"DO 0", b"DO 0"])
         if found.error is not None:
             log.warning("statements are sent one by one: sink=%s cause=%s", self.where, found.error)
@@ -107,11 +107,12 @@ class SinkSession:
 
     @property
     def where(self) -> str:
+        """Return the server's host and port, for an error message."""
         return self._raw.where
 
     @property
     def raw(self) -> RawConnection:
-        """The connection's socket; a connection that was lost is an error at once."""
+        """Return the raw connection; `SinkUnreachableError` if it was lost."""
         if self.is_lost:
             raise SinkUnreachableError(
                 "the connection to the sink was lost",
@@ -129,8 +130,9 @@ class SinkSession:
         return self.raw.execute(sql)
 
     def prepared(self, sql: bytes) -> PreparedStatement:
-        """Return the statement ready for execution; nothing may be running on the connection.
+        """Return a prepared statement, from the cache or from the server.
 
+        Nothing may be running on the connection.
         Those used last are kept.
         """
         found = self._prepared.pop(sql, None) or self.raw.prepare(sql)
@@ -159,7 +161,10 @@ class SinkSession:
         self.execute("COMMIT")
 
     def rollback(self) -> None:
-        """Undo what is open; a session that cannot even do that is closed, which undoes it too."""
+        """Roll back the open transaction.
+
+        A session that cannot is closed, which has the same effect.
+        """
         if not self.in_transaction:
             return
         self.in_transaction = False
@@ -169,7 +174,7 @@ class SinkSession:
             self.close()
 
     def transaction(self, work: Callable[[], Outcome]) -> Outcome:
-        """Run `work` and commit, as a whole again if the server chose it as a deadlock's victim."""
+        """Run `work` in a transaction and commit it, again as a whole if a deadlock undid it."""
         attempt = 0
         while True:
             attempt += 1
@@ -191,7 +196,7 @@ class SinkSession:
 
     @contextmanager
     def lenient(self) -> Iterator[None]:
-        """Let the server store what strict mode refuses; who asks for it reads every warning."""
+        """Leave strict mode within the block; the caller must check every warning."""
         is_strict = False
         self.execute(sql_mode_statement(strict=False))
         try:
@@ -206,5 +211,5 @@ class SinkSession:
                     self.close()
 
     def close(self) -> None:
-        """Let go; a transaction that is open is rolled back by the server."""
+        """Close the connection; the server rolls an open transaction back."""
         self._raw.abandon()

@@ -22,7 +22,7 @@ from airflow_cdc_provider.systems.mysql.sink.sink_session import SinkSession
 
 @dataclass(frozen=True, slots=True)
 class SinkTable:
-    """One table as the sink has it."""
+    """What a sink table has: columns, secondary unique keys, triggers, foreign keys."""
 
     exists: bool = False
     columns: frozenset[str] = frozenset()
@@ -34,11 +34,11 @@ class SinkTable:
     """It refers to a table, or one refers to it."""
 
     def upserts(self, plan: TablePlan) -> bool:
-        """Tell whether the primary key is the only unique key on both sides."""
+        """Tell whether an upsert is right: the primary key is the only unique key on both sides."""
         return not self.unique_keys and not plan.schema.unique_keys
 
     def replaces(self, plan: TablePlan) -> bool:
-        """Tell whether writing a row as delete and insert is the same as an upsert."""
+        """Tell whether REPLACE equals an upsert: no trigger, foreign key or extra column."""
         written = {column.name.lower() for column in plan.schema.copied_columns}
         whole = self.columns <= written
         return self.exists and whole and not self.has_triggers and not self.has_foreign_keys
@@ -46,7 +46,7 @@ class SinkTable:
 
 @dataclass(slots=True)
 class _Facts:
-    """Facts about one table while they are gathered."""
+    """Facts of one sink table, while they are collected from several queries."""
 
     columns: set[str] = field(default_factory=set)
     unique_keys: set[str] = field(default_factory=set)
@@ -55,7 +55,7 @@ class _Facts:
 
 
 def sink_tables(session: SinkSession, tables: Sequence[TableId]) -> dict[TableId, SinkTable]:
-    """Ask the sink about tables: one query a kind of fact."""
+    """Query what sink tables have, by one query for each kind of fact."""
     facts = {_folded(table): _Facts() for table in tables}
     if not facts:
         return {}
@@ -91,11 +91,13 @@ def sink_tables(session: SinkSession, tables: Sequence[TableId]) -> dict[TableId
 
 
 def _folded(table: TableId) -> tuple[str, str]:
+    """Return a table's database and name in lower case."""
     # A server may give names back in another case than they were asked for.
     return table.database.lower(), table.table.lower()
 
 
 def _frozen(facts: _Facts) -> SinkTable:
+    """Return collected facts as a `SinkTable`."""
     return SinkTable(
         exists=bool(facts.columns),
         columns=frozenset(facts.columns),

@@ -22,14 +22,17 @@ from airflow_cdc_provider.systems.mysql.sink.stored_splits import split_named, s
 
 @dataclass(frozen=True, slots=True)
 class SlotRow:
-    """One writer slot as committed."""
+    """One writer slot's row of the ledger: its position and the stream split stored with it."""
 
     position: LogPosition
     stored: StreamSplit
 
 
 def slot_rows(session: SinkSession, owner: Owner, *, lock: str = "") -> list[SlotRow]:
-    """Return the slots in order: they count from 0."""
+    """Return the rows of a stream's writer slots, in order from slot 0.
+
+    `lock` is a locking clause.
+    """
     rows = session.rows(
         f"SELECT position, split FROM {LEDGER}.stream "
         f"WHERE {pipeline_is(owner.pipeline)} ORDER BY slot {lock}"
@@ -46,7 +49,7 @@ def read_stream(session: SinkSession, owner: Owner) -> StreamSplit | None:
 
 
 def stream_of_slots(slots: Sequence[SlotRow]) -> StreamSplit | None:
-    """Return the stream split that the slots' positions stand for."""
+    """Return the stream split at the smallest position of the slots, None if there are no slots."""
     if not slots:
         return None
     position = smallest(slot.position for slot in slots)
@@ -58,7 +61,7 @@ def stream_of_slots(slots: Sequence[SlotRow]) -> StreamSplit | None:
 
 
 def moved_to(session: SinkSession, end: LogPosition, stored: StreamSplit, owner: Owner) -> str:
-    """Write what a slot's row becomes when its position moves.
+    """Return the assignments that move a slot's row in the ledger to a position.
 
     The split is stored anew when half of its tables, or the last ones, have become consistent: of
     2,000 tables with many ranges each it takes seconds, and it follows from the position.
@@ -73,7 +76,7 @@ def moved_to(session: SinkSession, end: LogPosition, stored: StreamSplit, owner:
 
 
 def is_stored_anew(end: LogPosition, stored: StreamSplit) -> bool:
-    """Tell whether a split is to be stored as it is at a later position."""
+    """Tell whether enough tables became consistent that the stream split is worth storing again."""
     left = sum(progress.is_inconsistent_at(end) for progress in stored.tables)
     before = len(stored.inconsistent)
     return left < before and 2 * left <= before
@@ -82,7 +85,7 @@ def is_stored_anew(end: LogPosition, stored: StreamSplit) -> bool:
 def insert_slot(
     session: SinkSession, owner: Owner, stream: StreamSplit, *, slot: int = 0, slots: int = 1
 ) -> None:
-    """Begin a slot at the stream's start."""
+    """Insert a writer slot's row into the ledger, at the stream's start."""
     session.execute(
         f"INSERT INTO {LEDGER}.stream (pipeline, slot, slots, generation, position, split, "
         f"committed_us) VALUES ({literal(str(owner.pipeline))}, {slot}, {slots}, "
@@ -92,5 +95,5 @@ def insert_slot(
 
 
 def position_literal(position: LogPosition) -> str:
-    """Write a position as an SQL literal."""
+    """Return a position as an SQL literal of its JSON."""
     return text_literal(dumps(position_to_json(position)))

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SlotOutcome:
-    """What a slot has committed of a batch."""
+    """What a slot has committed of a batch: its end, its counts and the error that ends it."""
 
     end: LogPosition
     changes_of: Mapping[TableId, RowCounts] = field(default_factory=dict)
@@ -68,13 +68,13 @@ class SlotOutcome:
 
     @property
     def changes(self) -> int:
-        """Return how many row changes it had, before they were merged."""
+        """Return the number of row changes in the batch, before changes of one key were merged."""
         return sum(counts.total for counts in self.changes_of.values())
 
 
 @dataclass(frozen=True, slots=True)
 class _Committed:
-    """The slot's row of the ledger."""
+    """The slot's row of the ledger: its position, and its stream split."""
 
     position: LogPosition
     split: str
@@ -84,7 +84,7 @@ class _Committed:
 
 
 class SlotWriter:
-    """Applies batches over one session, as one of `slots` writers."""
+    """Applies batches of changes over one session, as one of `slots` writer slots."""
 
     def __init__(
         self,
@@ -118,15 +118,15 @@ class SlotWriter:
 
     @property
     def _is_stopped_table(self) -> bool:
-        """Tell whether one table is brought further, which is to say where it is."""
+        """Tell whether this writer applies a stopped table's changes, not the stream's."""
         return self._ledger != "stream"
 
     def close(self) -> None:
-        """Let go of the connection; a transaction that is open is rolled back."""
+        """Close the connection; an open transaction is rolled back."""
         self.session.close()
 
     def apply(self, selection: Selection) -> SlotOutcome | None:
-        """Apply one batch, or a part of one; None while its transaction stays open."""
+        """Apply a batch, or a part of one, and commit; None while its transaction stays open."""
         if self._is_broken:
             raise SinkUnreachableError(
                 "this sink failed in the middle of a source transaction",
@@ -152,7 +152,7 @@ class SlotWriter:
                 self.session.rollback()
 
     def _apply_at_once(self, selection: Selection, left: _Committed | None) -> SlotOutcome | None:
-        """Apply a small batch by a script; None if nothing was done."""
+        """Apply a small batch as one commit script; None if it must be applied by statements."""
         if left is None or left.stream.inconsistent or not self._scripts.are_taken:
             return None
         if selection.is_contained(left.position) or not selection.follows(left.position):
@@ -175,6 +175,7 @@ class SlotWriter:
         return outcome
 
     def _apply_whole(self, selection: Selection) -> SlotOutcome:
+        """Apply a whole batch, within a transaction, from the slot's position on."""
         committed = self._committed()
         if selection.is_contained(committed.position):
             return SlotOutcome(committed.position)
@@ -187,6 +188,7 @@ class SlotWriter:
         return self._store(selection, committed, _outcome(committed.position, work))
 
     def _apply_part(self, selection: Selection) -> SlotOutcome | None:
+        """Apply a part of a source transaction; commit with the last part, else return None."""
         if self._open is None:
             self.session.begin()
             self._open = self._committed()
@@ -210,7 +212,10 @@ class SlotWriter:
     # --- the ledger's row ---------------------------------------------------------------------
 
     def _committed(self) -> _Committed:
-        """Lock and read the slot's row; its split is read once as long as it stays."""
+        """Lock and read the slot's row, and its stream split unless that is known.
+
+        The split is read again only when the row names another one.
+        """
         ledger.check_generation(self.session, self._owner)
         found = self.session.rows(self._slot_row())
         if not found:
@@ -222,13 +227,13 @@ class SlotWriter:
         return self._reached
 
     def _slot_row(self) -> str:
-        """Return what locks the slot's row, and reads its position and the name of its split."""
+        """Return the query that locks the slot's row and reads its position and split's name."""
         return f"SELECT position, split FROM {LEDGER}.{self._ledger} WHERE {self._row} FOR UPDATE"
 
     def _store(
         self, selection: Selection, committed: _Committed, outcome: SlotOutcome
     ) -> SlotOutcome:
-        """Store the position, then check the generation as the last thing before COMMIT."""
+        """Store the batch's end as the slot's position, and check the generation last."""
         end, stopped_by = selection.end_within(committed.stream)
         if end is None:
             raise ValueError("a part of a transaction is not stored")
@@ -240,7 +245,7 @@ class SlotWriter:
         return outcome
 
     def _store_statements(self, committed: _Committed, outcome: SlotOutcome) -> list[str]:
-        """Return what moves the slot to the end of a batch, and counts the batch."""
+        """Return the statements that move the slot to the batch's end and count its changes."""
         moved = moved_to(self.session, outcome.end, committed.stream, self._owner)
         statements = [
             f"UPDATE {LEDGER}.{self._ledger} SET {moved}, "
@@ -259,6 +264,7 @@ class SlotWriter:
     # --- rows ---------------------------------------------------------------------------------
 
     def _write(self, work: TableBatch) -> None:
+        """Write the rows of a batch that fall to this slot."""
         for table in work.tables:
             mine = part_of(table, self._slot, self._slots)
             if not len(mine.merged):
@@ -269,7 +275,7 @@ class SlotWriter:
     def _statements_of(
         self, selection: Selection, left: _Committed
     ) -> tuple[TableBatch | FewWork, list[RowStatement] | None]:
-        """Return what a batch leaves to do, and the statements that do it, if there are such."""
+        """Return a batch's work and the statements that write its rows, None if there are none."""
         few = selection.few_work(left.position, left.stream) if self._slots == 1 else None
         rows = None if few is None else self._few_statements(few)
         if few is not None and rows is not None:
@@ -278,6 +284,10 @@ class SlotWriter:
         return work, self._row_statements(work)
 
     def _few_statements(self, work: FewWork) -> list[RowStatement] | None:
+        """Return the statements for few changes, value by value.
+
+        None if a table needs another way.
+        """
         statements: list[RowStatement] = []
         for table in work.tables:
             found = self._few.get(table.plan.schema.table)
@@ -292,7 +302,7 @@ class SlotWriter:
         return statements
 
     def _row_statements(self, work: TableBatch) -> list[RowStatement] | None:
-        """Return what writes the rows as SQL text; None if that is not the way for them."""
+        """Return the statements that write a small batch's rows as SQL text, or None."""
         mine = [part_of(table, self._slot, self._slots) for table in work.tables]
         if not is_small(mine):
             return None
@@ -306,7 +316,7 @@ class SlotWriter:
         return statements
 
     def _table_statements(self, work: TableWork) -> list[RowStatement] | None:
-        """Return what does the same as `_write_table`."""
+        """Return the statements, as SQL text, of what `_write_table` does; None if not possible."""
         writer, merged = self._writer(work), work.merged
         upserts = self._upserts(work.plan)
         mode = WriteMode.UPSERT if upserts else WriteMode.INSERT
@@ -320,7 +330,7 @@ class SlotWriter:
         return statements + RowStatement.of(written, counts_rows=not upserts)
 
     def _write_in_one_way(self, work: TableWork) -> None:
-        """Load the rows where that is allowed; by INSERT if what became of them is in doubt."""
+        """Write a table's rows by LOAD DATA if allowed, and by INSERT if LOAD DATA is in doubt."""
         if not self.session.capabilities.takes_local_files:
             self._write_table(work, load=False)
             return
@@ -332,7 +342,7 @@ class SlotWriter:
             self._write_table(work, load=False)
 
     def _write_table(self, work: TableWork, *, load: bool) -> None:
-        """Delete first, then write: so no row meets the one it takes the place of."""
+        """Delete a table's keys first, then write its rows, none of which meets an old one."""
         writer, merged = self._writer(work), work.merged
         writer.delete_keys(merged.deletes)
         if self._upserts(work.plan):
@@ -343,14 +353,17 @@ class SlotWriter:
         writer.write([merged.upserts], WriteMode.INSERT, load=load)
 
     def _writer(self, work: TableWork) -> RowWriter:
+        """Return the row writer of the work's sink table."""
         plan = work.plan
         columns = plan.schema.copied_columns
         return RowWriter(self.session, plan.sink_table, columns, key_columns(plan.schema))
 
     def _table(self, plan: TablePlan) -> SinkTable:
+        """Return what the plan's sink table has, as it was queried when the sink was opened."""
         return self._tables.get(plan.sink_table, SinkTable())
 
     def _upserts(self, plan: TablePlan) -> bool:
+        """Tell whether rows of the plan's table may be written by upsert."""
         return self._table(plan).upserts(plan)
 
     def _keys(self, work: TableWork) -> pa.RecordBatch:
@@ -359,11 +372,12 @@ class SlotWriter:
 
 
 def _outcome(position: LogPosition, work: TableBatch | FewWork) -> SlotOutcome:
+    """Return the outcome of a batch's work: its changes, transactions and commit time."""
     return SlotOutcome(position, work.changes_of, work.transactions, work.committed_us)
 
 
 def _sum(one: SlotOutcome, other: SlotOutcome) -> SlotOutcome:
-    """Count two parts together; the parts of one transaction count it once."""
+    """Add the outcomes of two parts of a batch; a transaction in both is counted once."""
     return replace(
         other,
         changes_of=added(one.changes_of, other.changes_of),
@@ -375,7 +389,7 @@ def _sum(one: SlotOutcome, other: SlotOutcome) -> SlotOutcome:
 
 
 def smallest_end(outcomes: Sequence[SlotOutcome]) -> LogPosition:
-    """Return the position that all slots have reached."""
+    """Return the largest position that all slots have reached."""
     reached = outcomes[0].end
     for outcome in outcomes[1:]:
         reached = reached.meet(outcome.end)

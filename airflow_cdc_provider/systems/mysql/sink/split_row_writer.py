@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class LoadMethod(Enum):
-    """How a split's rows are written."""
+    """How a split's rows are written: by LOAD DATA, by INSERT, or by INSERT after a refusal."""
 
     LOAD = auto()
     INSERT = auto()
@@ -45,7 +45,7 @@ class LoadMethod(Enum):
 
 
 class SplitRowWriter:
-    """Writes splits' rows over one session, as a writer that a newer owner may end."""
+    """Writes the rows of splits into the sink's tables, over one session."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class SplitRowWriter:
         self._looks = TableLooks(session, owner)
 
     def close(self) -> None:
-        """Let go of the connection; a transaction that is open is rolled back."""
+        """Close the connection; an open transaction is rolled back."""
         writers.withdraw(self._session, self._lock)
         self._session.close()
 
@@ -75,24 +75,27 @@ class SplitRowWriter:
         return self._plans[table]
 
     def require_as_planned(self, table: TableId) -> None:
-        """Refuse to write to a table that somebody has changed; it stays as it is to the commit."""
+        """Refuse to write to a sink table whose definition has drifted.
+
+        It is locked to the commit.
+        """
         self._looks.require_as_planned(self._plans[table])
 
     @property
     def first_way(self) -> LoadMethod:
-        """The way to try first; `LoadMethod.AGAIN` is the other one."""
+        """Return the method to try first: LOAD DATA where the sink allows it, else INSERT."""
         return (
             LoadMethod.LOAD if self._session.capabilities.takes_local_files else LoadMethod.INSERT
         )
 
     def writer_of(self, split: SnapshotSplit) -> RowWriter:
-        """Return what writes to a split's table."""
+        """Return the row writer of a split's table."""
         plan = self.plan_of(split)
         columns, key = plan.schema.copied_columns, key_columns(plan.schema)
         return RowWriter(self._session, plan.sink_table, columns, key)
 
     def write(self, split: SnapshotSplit, rows: SplitRows, way: LoadMethod) -> None:
-        """Write all rows, none of which is there; less than all is an error."""
+        """Write all rows of a split into a range that holds none; fewer rows are an error."""
         plan = self.plan_of(split)
         stored = self._write(split, rows, way)
         if stored != rows.rows:
@@ -104,6 +107,7 @@ class SplitRowWriter:
             )
 
     def _write(self, split: SnapshotSplit, rows: SplitRows, way: LoadMethod) -> int:
+        """Write a split's rows by the cheapest way that is right, and return their number."""
         columns = self.plan_of(split).schema.copied_columns
         writer = self.writer_of(split)
         # what is no member of an ENUM is found in columns only
@@ -128,6 +132,7 @@ class SplitRowWriter:
     def _values(
         self, chunk: TextChunk, columns: Sequence[Column], rows: SplitRows
     ) -> RowValues | None:
+        """Encode a chunk of source bytes as prepared values; None if that is not possible."""
         if not isinstance(rows, DecodesChunks):
             return None
         parameters = chunk_parameters(chunk, columns, self.zero_dates)
@@ -142,10 +147,10 @@ def _rewritten(
     of_chunk: Callable[[TextChunk], Rewritten | None],
     of_batch: Callable[[pa.RecordBatch], Rewritten],
 ) -> Iterator[Rewritten]:
-    """Rewrite chunks as they are; those that cannot be, or hold zero dates, go by way of Arrow.
+    """Yield chunks of source bytes rewritten for the sink; from Arrow where that is impossible.
 
-    So do those of another protocol. Rows that cannot decode a chunk by itself go by Arrow from
-    the first such chunk on.
+    From the first chunk of another protocol on, or the first one that must come from Arrow and
+    that `rows` cannot decode by itself, all rows come from Arrow.
     """
     done = 0
     for chunk in rows.native_chunks() or ():
@@ -164,7 +169,7 @@ def _rewritten(
 
 
 def _behind(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield what follows the first `rows` rows."""
+    """Yield the batches' rows after the first `rows` rows."""
     for batch in batches:
         if batch.num_rows <= rows:
             rows -= batch.num_rows

@@ -33,7 +33,7 @@ from airflow_cdc_provider.systems.mysql.sink.split_row_writer import LoadMethod,
 
 
 class MySqlSplitSink:
-    """Publishes splits over one session."""
+    """Publishes splits, each in one transaction, over one session."""
 
     def __init__(
         self,
@@ -48,16 +48,17 @@ class MySqlSplitSink:
         self._rows = SplitRowWriter(session, owner, plans, zero_dates)
 
     def close(self) -> None:
-        """Let go of the connection; a transaction that is open is rolled back."""
+        """Close the connection; an open transaction is rolled back."""
         self._rows.close()
 
     def publish(self, split: SnapshotSplit, rows: SplitRows, report: SplitReport) -> None:
-        """Replace all the sink holds in the split's range by `rows`, and store the report."""
+        """Replace the sink's rows in the split's range by `rows` and store the report."""
         report.require_rows(rows.rows, where=self._session.where)
         with writers.alone_with(self._session, self._owner, split):
             self._publish_alone(split, rows, report)
 
     def _publish_alone(self, split: SnapshotSplit, rows: SplitRows, report: SplitReport) -> None:
+        """Publish a split in a transaction, and once more by INSERT if a row is refused."""
         is_empty = [self._holds_nothing(split)]  # of the first try
 
         def publish(way: LoadMethod) -> None:
@@ -71,7 +72,7 @@ class MySqlSplitSink:
             self._session.transaction(lambda: publish(LoadMethod.AGAIN))
 
     def _holds_nothing(self, split: SnapshotSplit) -> bool:
-        """Tell whether a DELETE of the split's range would neither find a row nor wait for one."""
+        """Tell whether the split's range holds no row, committed or not: no DELETE is needed."""
         table = quote_table(self._rows.plan_of(split).sink_table)
         predicate = range_predicate(split.key_columns, split.keys)
         look = f"SELECT 1 FROM {table} WHERE {predicate} LIMIT 1"
@@ -89,6 +90,7 @@ class MySqlSplitSink:
         *,
         delete: bool,
     ) -> None:
+        """Publish a split within a transaction, unless the ledger has the very same report."""
         ledger.check_generation(self._session, self._owner)
         if ledger.finished_report(self._session, self._owner, split) == (split, report):
             return

@@ -26,7 +26,7 @@ from airflow_cdc_provider.systems.mysql.sink.stored_splits import split_named, s
 
 
 def stopped_tables(session: SinkSession, owner: Owner) -> tuple[StoppedTable, ...]:
-    """Return the tables that the stream leaves alone, in order."""
+    """Return the tables that were taken out of the stream, each with its own stream split."""
     rows = session.rows(
         f"SELECT position, split, error, since_us FROM {LEDGER}.stopped_table "
         f"WHERE {pipeline_is(owner.pipeline)} ORDER BY table_name"
@@ -39,12 +39,12 @@ def stopped_tables(session: SinkSession, owner: Owner) -> tuple[StoppedTable, ..
 
 
 def is_table(owner: Owner, table: TableId) -> str:
-    """Return the condition that picks one table's row."""
+    """Return the condition that picks a table's row in the pipeline's ledger."""
     return f"{pipeline_is(owner.pipeline)} AND table_name = {literal(str(table))}"
 
 
 def stop(session: SinkSession, owner: Owner, stream: StreamSplit, error: StoredError) -> None:
-    """Note that a table stands where its stream does."""
+    """Store a table as stopped, at the position of a stream split of its own."""
     values = (
         literal(str(owner.pipeline)),
         literal(str(stream.tables[0].table)),
@@ -61,7 +61,7 @@ def stop(session: SinkSession, owner: Owner, stream: StreamSplit, error: StoredE
 
 
 def say(session: SinkSession, owner: Owner, table: TableId, error: StoredError) -> None:
-    """Note what keeps a table from coming back."""
+    """Store the error that keeps a stopped table out of the stream."""
     session.execute(
         f"UPDATE {LEDGER}.stopped_table SET error = {literal(error.text)} "
         f"WHERE {is_table(owner, table)}"
@@ -71,7 +71,7 @@ def say(session: SinkSession, owner: Owner, table: TableId, error: StoredError) 
 def pass_change(
     session: SinkSession, owner: Owner, stream: StreamSplit, change: SchemaChange
 ) -> None:
-    """Let a table stand behind a change of its definition that was made."""
+    """Move a stopped table's position past a schema change that was made at the sink."""
     passed = replace(
         stream.changed(change.table, change.through, unread=False), start=change.through
     )
@@ -82,6 +82,6 @@ def pass_change(
 
 
 def forget(session: SinkSession, owner: Owner, tables: Collection[TableId]) -> None:
-    """Let tables be the stream's again, or nobody's."""
+    """Delete stopped tables from the ledger: they return to the stream, or leave the pipeline."""
     for table in tables:
         session.execute(f"DELETE FROM {LEDGER}.stopped_table WHERE {is_table(owner, table)}")

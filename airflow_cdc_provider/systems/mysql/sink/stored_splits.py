@@ -25,17 +25,19 @@ _KEPT = 16
 
 
 class _Cache:
-    """The splits that were read last, by digest."""
+    """The stream splits that were read last, by the digest of their texts; safe for threads."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, StreamSplit] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, digest: str) -> StreamSplit | None:
+        """Return the split with this digest, None if it is not cached."""
         with self._lock:
             return self._kept.get(digest)
 
     def read(self, digest: str, text: str) -> StreamSplit:
+        """Return the split of a text, decoded unless it is cached, and keep it."""
         found = self.get(digest) or stream_from_text(text)
         with self._lock:
             self._kept[digest] = found
@@ -48,7 +50,7 @@ _CACHE = _Cache()
 
 
 def split_named(session: SinkSession, owner: Owner, stored: str) -> StreamSplit:
-    """Return the split that a row of the ledger names; before version 6 the row held it itself."""
+    """Return the stream split that a row of the ledger names, or holds as an old version's text."""
     if not stored.startswith(_NAME):
         return _CACHE.read(_digest(stored), stored)
     digest = stored.removeprefix(_NAME)
@@ -68,7 +70,7 @@ def store_split(session: SinkSession, owner: Owner, split: StreamSplit) -> str:
 
 
 def has_untidy_splits(session: SinkSession, owner: Owner) -> bool:
-    """Tell whether rows hold splits themselves, or more splits are stored than rows can name."""
+    """Tell whether a ledger row holds a split's text, or more splits are stored than rows name."""
     mine = pipeline_is(owner.pipeline)
     rows = session.rows(
         f"SELECT COUNT(*), COALESCE(SUM(split NOT LIKE '{_NAME}%'), 0) FROM (SELECT split FROM "
@@ -81,7 +83,7 @@ def has_untidy_splits(session: SinkSession, owner: Owner) -> bool:
 
 
 def tidy_splits(session: SinkSession, owner: Owner) -> None:
-    """Have rows name what an older release stored in them, and drop what no row names."""
+    """Replace the splits' texts in ledger rows by names, and delete splits that no row names."""
     mine = pipeline_is(owner.pipeline)
     for table in ("stream", "stopped_table"):
         rows = session.rows(
@@ -102,6 +104,7 @@ def tidy_splits(session: SinkSession, owner: Owner) -> None:
 
 
 def _text(session: SinkSession, owner: Owner, digest: str) -> str:
+    """Read the text of a stream split from the ledger by its digest; a missing one is an error."""
     rows = session.rows(
         f"SELECT split FROM {LEDGER}.stream_split "
         f"WHERE {pipeline_is(owner.pipeline)} AND digest = '{digest}'"
@@ -119,4 +122,5 @@ def _text(session: SinkSession, owner: Owner, digest: str) -> str:
 
 
 def _digest(text: str) -> str:
+    """Return the SHA-256 of a split's text, in hexadecimal."""
     return hashlib.sha256(text.encode()).hexdigest()

@@ -58,7 +58,7 @@ _STATEMENT_TIMEOUT_S = 12 * 3600.0
 
 
 class MySqlTableBuilder:
-    """Makes and finishes tables over one session."""
+    """Creates, alters and finishes the sink's tables, over one session."""
 
     def __init__(self, session: SinkSession, owner: Owner, plans: Sequence[TablePlan] = ()) -> None:
         self._session = session
@@ -70,25 +70,25 @@ class MySqlTableBuilder:
         session.raw.set_read_timeout(_STATEMENT_TIMEOUT_S)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._session.close()
 
     def require_fit(self, plans: Sequence[TablePlan]) -> None:
-        """Refuse tables there are that cannot hold the source's rows; changes nothing."""
+        """Refuse the plans if an existing sink table cannot hold the source's rows."""
         self._refuse_unfit(plans, self._existing(plans))
 
     def require_creatable(self, plans: Sequence[TablePlan]) -> None:
-        """Refuse tables that cannot be made here, whatever is there now; changes nothing."""
+        """Refuse the plans if a table cannot be created at this sink; creates nothing."""
         for plan in plans:
             self._create_statement(plan)
 
     def missing(self, plans: Sequence[TablePlan]) -> tuple[TableId, ...]:
-        """Return the sink's tables of these plans that are not there; changes nothing."""
+        """Return the plans' sink tables that do not exist."""
         existing = self._existing(plans)
         return tuple(plan.sink_table for plan in plans if plan.sink_table not in existing)
 
     def create_missing(self, plans: Sequence[TablePlan]) -> Mapping[TableId, bool]:
-        """Create databases and tables that do not exist; returns which were created."""
+        """Create missing databases and tables, and return which tables were created."""
         existing = self._existing(plans)
         self._refuse_unfit(plans, existing)
         self._refuse_lost(plans, existing)
@@ -106,16 +106,16 @@ class MySqlTableBuilder:
         return created
 
     def drifted(self, plans: Sequence[TablePlan]) -> tuple[TableDrift, ...]:
-        """Return the tables that may alter or refuse rows by now: somebody has changed them."""
+        """Return the sink tables whose altered definitions may now refuse or alter rows."""
         return table_drift.drifted(self._session, self._owner, plans)
 
     def columns(self, plan: TablePlan) -> frozenset[str]:
-        """Return the columns that the sink's table has, in lower case; none without a table."""
+        """Return the names of the sink table's columns, in lower case; none without a table."""
         found = self._existing([plan]).get(plan.sink_table)
         return frozenset(column.name.lower() for column in found.columns) if found else frozenset()
 
     def change(self, change: SchemaChange) -> None:
-        """Make a change of the source's at the sink; making it twice is harmless."""
+        """Make a schema change of a source table at the sink; making it twice is harmless."""
         target = change.before.sink_table
         found = self._existing([change.before], with_statement=True).get(target)
         if found is None and not change.is_made_anew:
@@ -142,9 +142,11 @@ class MySqlTableBuilder:
             writers.withdraw(self._session, lock)
 
     def _create_statement(self, plan: TablePlan) -> str:
+        """Return the CREATE TABLE of the plan's sink table."""
         return sink_create_statement(plan.schema, plan.sink_table, sink_flavour=self._flavour)
 
     def _alter(self, change: SchemaChange, found: TableSchema) -> None:
+        """Alter a sink table as the source's was, and add unique keys unless it is read again."""
         statement = alter_statement(change, found, sink_flavour=self._flavour)
         if change.rereads:
             self._alter_leniently(change, found, statement)
@@ -156,7 +158,7 @@ class MySqlTableBuilder:
             self._session.execute(added)
 
     def _alter_leniently(self, change: SchemaChange, found: TableSchema, statement: str) -> None:
-        """Alter a table whose values are read again: whatever becomes of them now."""
+        """Alter a table that is read again, without strict mode: its values are replaced anyway."""
         if not statement:
             return
         with self._session.lenient():
@@ -167,7 +169,7 @@ class MySqlTableBuilder:
                 self._without_keys(again, change.after)
 
     def finish(self, plans: Sequence[TablePlan]) -> tuple[str, ...]:
-        """Add secondary unique and foreign keys; returns what is to be said of them."""
+        """Add the tables' unique and foreign keys that are missing; return remarks on them."""
         routes = {plan.schema.table: plan.sink_table for plan in plans}
         missing: list[tuple[TablePlan, LaterKey]] = []
         for plan in plans:
@@ -185,11 +187,13 @@ class MySqlTableBuilder:
 
     @property
     def _flavour(self) -> str:
+        """Return the sink's family, `mariadb` or `mysql`."""
         return "mariadb" if self._session.capabilities.is_mariadb else "mysql"
 
     def _existing(
         self, plans: Sequence[TablePlan], *, with_statement: bool = False
     ) -> Mapping[TableId, TableSchema]:
+        """Read the definitions of the plans' sink tables, as far as they exist."""
         return read_schemas(
             self._session.connection,
             [plan.sink_table for plan in plans],
@@ -200,6 +204,7 @@ class MySqlTableBuilder:
     def _refuse_unfit(
         self, plans: Sequence[TablePlan], existing: Mapping[TableId, TableSchema]
     ) -> None:
+        """Raise an error if an existing sink table cannot hold the source's rows."""
         unfit = {
             plan: [str(each) for each in mismatches(plan.schema, existing[plan.sink_table])]
             for plan in plans
@@ -218,7 +223,7 @@ class MySqlTableBuilder:
     def _refuse_lost(
         self, plans: Sequence[TablePlan], existing: Mapping[TableId, TableSchema]
     ) -> None:
-        """Refuse to make a table anew whose rows were committed: it would stay without them."""
+        """Refuse plans whose sink table is gone although rows were committed to it."""
         lost = [
             plan
             for plan in plans
@@ -236,6 +241,7 @@ class MySqlTableBuilder:
             ).about(*(plan.schema.table for plan in lost))
 
     def _drop_unique_keys(self, plan: TablePlan, found: TableSchema) -> None:
+        """Drop the unique keys that the source has, too, from a sink table that is to be filled."""
         wanted = {key.columns for key in plan.schema.unique_keys}
         drops = [
             f"DROP INDEX {quote_identifier(key.name)}"
@@ -247,6 +253,7 @@ class MySqlTableBuilder:
             self._without_keys(f"ALTER TABLE {table} {', '.join(drops)}", plan)
 
     def _without_keys(self, statement: str, plan: TablePlan) -> None:
+        """Run a statement, dropping the foreign keys that keep it from dropping unique keys."""
         foreign_key_indexes.execute_without(self._session, statement, plan, self._plans)
 
     def _constraints(self, table: TableId) -> set[str]:
@@ -260,6 +267,7 @@ class MySqlTableBuilder:
         return {str(row[0]).lower() for row in rows}
 
     def _add(self, plan: TablePlan, key: LaterKey) -> str | None:
+        """Add a unique or foreign key, and return a remark on it or None."""
         try:
             if key.kind is LaterKind.FOREIGN:
                 return add_foreign_key(self._session, plan, key)
@@ -278,11 +286,12 @@ class MySqlTableBuilder:
         return None
 
     def _has(self, table: TableId, key: LaterKey) -> bool:
+        """Tell whether the sink table has a key of that name."""
         return key.name.lower() in self._constraints(table)
 
 
 def _not_made(change: SchemaChange, error: CdcError) -> CdcError:
-    """Say which change the sink refused, and the way on."""
+    """Return the error for a schema change that the sink refused, and how to go on."""
     return type(error)(
         f"the sink's table cannot be changed as {change.table} was ({change.statement}): "
         f"{error.what}",

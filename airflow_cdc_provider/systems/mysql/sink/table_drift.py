@@ -31,7 +31,7 @@ _FRESH_S = 60.0
 def drifted(
     session: SinkSession, owner: Owner, plans: Sequence[TablePlan]
 ) -> tuple[TableDrift, ...]:
-    """Return the tables that are not as these plans need them.
+    """Return the sink tables whose definitions cannot hold the plans' rows as they are.
 
     To a newer owner they may be right: then this one is fenced.
     """
@@ -42,14 +42,14 @@ def drifted(
 
 
 def require_as_planned(session: SinkSession, owner: Owner, plans: Sequence[TablePlan]) -> None:
-    """Refuse tables that are not as these plans need them."""
+    """Refuse the plans if any sink table cannot hold their rows as they are."""
     found = drifted(session, owner, plans)
     if found:
         raise drift_error(found, f"sink {session.where}")
 
 
 class TableLooks:
-    """What one session that writes splits has seen of the tables."""
+    """Checks sink tables' definitions for a session that writes splits, at most once a minute."""
 
     def __init__(self, session: SinkSession, owner: Owner) -> None:
         self._session = session
@@ -57,7 +57,7 @@ class TableLooks:
         self._looked_s: dict[TableId, float] = {}
 
     def require_as_planned(self, plan: TablePlan) -> None:
-        """Refuse the table if it is not as planned; it stays as it is to the transaction's end."""
+        """Refuse a sink table that is not as planned; it cannot be altered until the commit."""
         table, now_s = plan.sink_table, time.monotonic()
         if now_s - self._looked_s.get(table, -_FRESH_S) < _FRESH_S:
             return
@@ -67,6 +67,7 @@ class TableLooks:
 
 
 def _drifted(session: SinkSession, plans: Sequence[TablePlan]) -> Iterator[TableDrift]:
+    """Yield the sink tables that are gone, unfit for the plan, or have a trigger."""
     targets = [plan.sink_table for plan in plans]
     found = read_schemas(session.connection, targets, with_statement=False, role=Role.SINK)
     firing = triggers(session.connection, targets, role=Role.SINK)

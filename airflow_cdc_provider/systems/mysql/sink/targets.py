@@ -44,14 +44,14 @@ _CHANGES_SINCE = 5
 
 @dataclass(frozen=True, slots=True)
 class _Holder:
-    """Who owns a table, and what it copies there."""
+    """The pipeline that owns a sink table, and the source table that it copies there."""
 
     pipeline: str
     source: str
 
 
 class MySqlTargets:
-    """The claims of one pipeline, over a session of its own."""
+    """The claims of one pipeline on tables of the sink, over a session of its own."""
 
     def __init__(self, session: SinkSession, owner: Owner) -> None:
         self._session = session
@@ -60,31 +60,31 @@ class MySqlTargets:
         self._folds = str(session.rows("SELECT @@lower_case_table_names")[0][0]) != "0"
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._session.close()
 
     def plan_id(self) -> str:
-        """Return the plan whose splits are in the ledger, empty for none; nothing is created."""
+        """Return the id of the plan whose splits are in the ledger, empty for none."""
         if not ledger_version(self._session):
             return ""
         found = self._session.rows(f"SELECT plan_id FROM {LEDGER}.pipeline WHERE {self._mine}")
         return str(found[0][0]) if found else ""
 
     def changing(self) -> frozenset[TableId]:
-        """Return the tables whose change was begun at the sink and not ended."""
+        """Return the source tables whose schema change was begun at the sink and not ended."""
         if ledger_version(self._session) < _CHANGES_SINCE:
             return frozenset()
         changes = open_changes(self._session, self._owner.pipeline)
         return frozenset(change.table for change in changes)
 
     def stopped(self) -> tuple[StoppedTable, ...]:
-        """Return the tables that the stream leaves alone; nothing is created."""
+        """Return the tables that were taken out of the stream; no ledger is created."""
         if ledger_version(self._session) < _CHANGES_SINCE:
             return ()
         return stopped_tables(self._session, self._owner)
 
     def routes(self) -> tuple[tuple[TableId, TableId], ...]:
-        """Return what this pipeline copies where, by its claims; nothing is created."""
+        """Return source and sink table of each of the pipeline's claims."""
         if not ledger_version(self._session):
             return ()
         rows = self._session.rows(
@@ -96,7 +96,7 @@ class MySqlTargets:
     def conflicts(
         self, plans: Sequence[TablePlan], *, known: Collection[TableId] = ()
     ) -> tuple[TargetConflict, ...]:
-        """Return what stands against writing to the plans' tables; nothing is created or locked.
+        """Return why the plans' tables may not be written to: another owner, or unknown rows.
 
         `known` are tables whose rows are known to be this pipeline's.
         """
@@ -111,7 +111,7 @@ class MySqlTargets:
         known: Collection[TableId] = (),
         replace_rows: bool = False,
     ) -> tuple[TableId, ...]:
-        """Own the plans' tables, all or none; return those taken with rows of others.
+        """Claim the plans' sink tables, all or none; return those taken with unknown rows.
 
         These are refused unless `replace_rows` is True.
         """
@@ -123,6 +123,7 @@ class MySqlTargets:
     def _claim(
         self, plans: Sequence[TablePlan], known: Collection[TableId], *, replace_rows: bool
     ) -> tuple[TableId, ...]:
+        """Claim the plans' sink tables within a transaction that holds the generation."""
         ledger.check_generation(self._session, self._owner, lock="FOR UPDATE")
         before = self._holders(plans)
         # in one order for all pipelines, or two could wait for each other
@@ -143,7 +144,7 @@ class MySqlTargets:
         return tuple(conflict.table for conflict in found)
 
     def release(self, *, keep: Sequence[TablePlan] = ()) -> None:
-        """Give back all tables but those of `keep`; their rows stay."""
+        """Delete the pipeline's claims on all tables except those of `keep`; their rows stay."""
         kept = {self._name(plan.sink_table) for plan in keep}
 
         def give_back() -> None:
@@ -160,14 +161,14 @@ class MySqlTargets:
         self._session.transaction(give_back)
 
     def rows(self, table: TableId) -> int | None:
-        """Count a table's rows; None if there is no such table."""
+        """Return the number of a sink table's rows; None if there is no table."""
         named = f"table_schema = {literal(table.database)} AND table_name = {literal(table.table)}"
         if not self._session.rows(f"SELECT 1 FROM information_schema.tables WHERE {named}"):
             return None
         return int(self._session.rows(f"SELECT COUNT(*) FROM {quote_table(table)}")[0][0])
 
     def drop(self, tables: Collection[TableId]) -> None:
-        """Drop tables that this pipeline owns, with their rows, or refuse them.
+        """Drop sink tables that this pipeline owns, with their rows; refuse those of others.
 
         Its claims keep other pipelines away until they are given back.
         """
@@ -178,6 +179,7 @@ class MySqlTargets:
         self._session.execute(f"DROP TABLE IF EXISTS {names}")
 
     def _require_mine(self, tables: Collection[TableId]) -> None:
+        """Refuse tables that this pipeline does not own."""
         ledger.check_generation(self._session, self._owner, lock="FOR UPDATE")
         for table in tables:
             holders = self._session.rows(
@@ -193,6 +195,7 @@ class MySqlTargets:
                 )
 
     def _insert(self, plan: TablePlan) -> None:
+        """Insert the claim on a plan's sink table, unless another pipeline has one."""
         database, table = self._name(plan.sink_table)
         source, sink = (str(each) for each in (plan.schema.table, plan.sink_table))
         values = (database, table, str(self._owner.pipeline), source, sink)
@@ -205,6 +208,7 @@ class MySqlTargets:
         )
 
     def _holders(self, plans: Sequence[TablePlan], *, lock: str = "") -> Mapping[_Name, _Holder]:
+        """Return the owners of the plans' sink tables, as far as these are claimed."""
         names = sorted({self._name(plan.sink_table) for plan in plans})
         if not names:
             return {}
@@ -222,6 +226,7 @@ class MySqlTargets:
         *,
         has_ledger: bool,
     ) -> tuple[TargetConflict, ...]:
+        """Return the conflicts of the plans' tables: claimed by others, or with unknown rows."""
         found = []
         existing = self._existing(plans)
         for plan in plans:
@@ -241,6 +246,7 @@ class MySqlTargets:
         return tuple(found)
 
     def _existing(self, plans: Sequence[TablePlan]) -> set[_Name]:
+        """Return the names of all tables in the databases of the plans' sink tables."""
         databases = sorted({literal(plan.sink_table.database) for plan in plans})
         if not databases:
             return set()
@@ -251,19 +257,23 @@ class MySqlTargets:
         return {self._name(TableId(database, table)) for database, table in rows}
 
     def _is_mine(self, holder: _Holder) -> bool:
+        """Tell whether the owner of a sink table is this pipeline."""
         return holder.pipeline == str(self._owner.pipeline)
 
     def _name(self, table: TableId) -> _Name:
+        """Return a table's name as the sink compares names: in lower case if it folds them."""
         if self._folds:
             return table.database.lower(), table.table.lower()
         return table.database, table.table
 
 
 def _is(name: _Name) -> str:
+    """Return the condition that picks a sink table's claim."""
     return f"database_name = {literal(name[0])} AND table_name = {literal(name[1])}"
 
 
 def _taken(plan: TablePlan, holder: _Holder) -> TargetConflict:
+    """Return the conflict of a sink table that another pipeline owns."""
     return TargetConflict(
         table=plan.sink_table,
         pipeline=holder.pipeline,
@@ -274,6 +284,7 @@ def _taken(plan: TablePlan, holder: _Holder) -> TargetConflict:
 
 
 def _filled(plan: TablePlan) -> TargetConflict:
+    """Return the conflict of a sink table that holds rows of unknown origin."""
     return TargetConflict(
         table=plan.sink_table,
         pipeline="",

@@ -57,10 +57,9 @@ def free_values(
     within: Sequence[KeyRange],
     kept: Sequence[KeyRange],
 ) -> list[pa.Table]:
-    """Delete the rows `within` that hold unique values of `rows`, which are not written yet.
+    """Delete rows in the ranges `within` that hold unique values of `rows`; return their keys.
 
-    Returns their keys. A holder elsewhere, or in one of the ranges that are to be `kept`, is an
-    error.
+    A holder elsewhere, or in one of the ranges that are to be `kept`, is an error.
     """
     freed: list[pa.Table] = []
     names = plan.schema.primary_key
@@ -87,11 +86,15 @@ def free_values(
 
 
 def _in_one_of(key: Sequence[str], ranges: Sequence[KeyRange]) -> str:
+    """Return the condition that a key is in one of the ranges."""
     return " OR ".join(f"({range_predicate(key, keys)})" for keys in ranges) or "FALSE"
 
 
 def _values(session: SinkSession, rows: SplitRows, index: UniqueIndex) -> Iterator[str]:
-    """Yield the rows' values as lists; a NULL meets no other value."""
+    """Yield lists of the rows' values for a unique key, as SQL text.
+
+    Values with a NULL are left out.
+    """
     capabilities = session.capabilities
     for batch in rows.batches():
         values = batch.select([column.name for column in index.columns]).drop_null()
@@ -103,6 +106,7 @@ def _values(session: SinkSession, rows: SplitRows, index: UniqueIndex) -> Iterat
 
 
 def _unique_indexes(session: SinkSession, plan: TablePlan) -> list[UniqueIndex]:
+    """Return the sink table's secondary unique keys over whole columns that are written."""
     written = {column.name.lower(): column for column in plan.schema.copied_columns}
     found: dict[str, list[Column | None]] = {}
     for index, column, prefix in session.rows(
@@ -121,12 +125,14 @@ def _unique_indexes(session: SinkSession, plan: TablePlan) -> list[UniqueIndex]:
 
 
 def _listed(columns: Iterable[Column]) -> str:
+    """Return the columns' quoted names, parted by commas."""
     return ", ".join(quote_identifier(column.name) for column in columns)
 
 
 def _refused(
     session: SinkSession, table: TableId, index: UniqueIndex, key: Sequence[object]
 ) -> RowRefusedError:
+    """Return the error for a unique value that is held by a row which is not read again."""
     shown = "/".join(part.hex() if isinstance(part, bytes) else str(part) for part in key)
     return RowRefusedError(
         f"unique key {index.name} of {table} has a value of a row that is read again in a row that "

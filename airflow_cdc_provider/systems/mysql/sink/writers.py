@@ -36,7 +36,7 @@ _OTHER_ATTEMPT_S = 60
 
 
 def announce(session: SinkSession, owner: Owner) -> str:
-    """Note that this session writes for `owner`; return the name of its lock."""
+    """Take a named lock that marks this session as a writer of the owner; return its name."""
     name = f"airflow_cdc_{secrets.token_hex(16)}"
     session.rows(f"SELECT GET_LOCK({literal(name)}, 0)")
     session.execute(
@@ -47,7 +47,7 @@ def announce(session: SinkSession, owner: Owner) -> str:
 
 
 def withdraw(session: SinkSession, name: str) -> None:
-    """Take the note back; a session that is gone already leaves it to the next owner."""
+    """Delete the note of a writer's lock, or leave it to the next owner if the session is lost."""
     if session.is_lost or session.in_transaction:
         return
     with suppress(RetryableError):
@@ -56,7 +56,7 @@ def withdraw(session: SinkSession, name: str) -> None:
 
 @contextmanager
 def alone_with(session: SinkSession, owner: Owner, split: SnapshotSplit) -> Iterator[None]:
-    """Keep the owner's other sessions from publishing this split meanwhile."""
+    """Hold a lock that keeps the owner's other sessions from publishing the same split."""
     whole = f"{owner.pipeline} {owner.generation} {split.table} {split.number}".encode()
     name = literal(f"airflow_cdc_{hashlib.sha256(whole).hexdigest()[:32]}")
     if session.rows(f"SELECT GET_LOCK({name}, {_OTHER_ATTEMPT_S})")[0][0] != 1:
@@ -75,7 +75,7 @@ def alone_with(session: SinkSession, owner: Owner, split: SnapshotSplit) -> Iter
 
 
 def end_older(session: SinkSession, owner: Owner) -> None:
-    """End the sessions that write for older generations of the owner's pipeline."""
+    """Kill the sessions of older generations that write for the owner's pipeline."""
     older = f"pipeline = {literal(str(owner.pipeline))} AND generation < {owner.generation}"
     found = session.rows(
         f"SELECT lock_name, IS_USED_LOCK(lock_name) FROM {LEDGER}.writer WHERE {older}"
@@ -92,6 +92,7 @@ def end_older(session: SinkSession, owner: Owner) -> None:
 
 
 def _end(session: SinkSession, connection: int) -> None:
+    """Kill a connection of the sink; a refusal is logged."""
     try:
         session.execute(f"KILL {connection}")
     except (AccessDeniedError, IntegrityError) as error:

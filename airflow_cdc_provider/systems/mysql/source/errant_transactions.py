@@ -69,7 +69,7 @@ def require_order(
     ours: Iterable[MySqlPosition],
     captured: Collection[TableId],
 ) -> None:
-    """Require that what the server `now` did to captured tables comes behind what we have.
+    """Refuse server `now` if transactions that we lack precede ones that we have in its log.
 
     What was read of one server is judged together: it is a prefix of that server's log.
     """
@@ -91,7 +91,7 @@ def require_order(
 
 @dataclass(slots=True)
 class _Lacking:
-    """A transaction that we lack."""
+    """A transaction of the server's log that our position lacks."""
 
     gtid: AnyGtid | None
     touches: bool = False
@@ -100,7 +100,7 @@ class _Lacking:
 
 @dataclass(slots=True)
 class _Search:
-    """What is looked for in the log, and what was found so far."""
+    """The search for errant transactions: our GTIDs, and those that the log has and we lack."""
 
     ours: Gtids
     names: Collection[str]
@@ -114,7 +114,7 @@ class _Search:
 
     @property
     def errant(self) -> str:
-        """The transactions that were looked for, in short."""
+        """Return the GTIDs of the errant transactions found that may touch captured tables."""
         touching = [each.gtid for each in self.found if each.touches]
         names = [gtid for gtid in touching if isinstance(gtid, Gtid)]
         if names:
@@ -122,7 +122,7 @@ class _Search:
         return ",".join(map(str, touching))
 
     def take(self, frames: Frames) -> None:
-        """Look at some events in log order."""
+        """Search some log events, in log order, for transactions that we lack."""
         opens = np.flatnonzero(np.isin(frames.types, _OPENS))
         names = read_gtids(frames, opens) if len(opens) else None
         number = {int(place): i for i, place in enumerate(opens)}
@@ -133,6 +133,7 @@ class _Search:
                 self.open.touches = self._touches(frames, place)
 
     def _begin(self, gtid: AnyGtid | None) -> None:
+        """Begin a transaction; one that we lack waits until one of ours follows it in the log."""
         if self._is_ours(gtid):
             self.still -= isinstance(self.ours, GtidSet) or gtid in self.ours.last.values()
             self.open = None
@@ -143,6 +144,7 @@ class _Search:
         self.waiting.append(self.open)
 
     def _is_ours(self, gtid: AnyGtid | None) -> bool:
+        """Tell whether our GTIDs contain a transaction."""
         if isinstance(gtid, Gtid) and isinstance(self.ours, GtidSet):
             return gtid in self.ours
         if isinstance(gtid, MariaDbGtid) and isinstance(self.ours, MariaDbGtidPosition):
@@ -151,12 +153,14 @@ class _Search:
         return False
 
     def _touches(self, frames: Frames, place: int) -> bool:
+        """Tell whether an event, a table map or a statement, may change a captured table."""
         if frames.types[place] == EventType.TABLE_MAP:
             return self._is_captured(read_table_id(frames.body(place)))
         readings = LoggedStatement.readings(frames.body(place))
         return judged(readings, self._is_captured, _any_database)[1] in _TOUCHING
 
     def _is_captured(self, table: TableId) -> bool:
+        """Tell whether a table is captured, whatever the case of its name."""
         return str(table).casefold() in self.names
 
 
@@ -166,7 +170,7 @@ _any_database: Callable[[str], bool] = bool
 def _look(
     endpoint: Endpoint, connection: ServerConnection, server_uuid: str, search: _Search
 ) -> None:
-    """Search the log from the first file that may hold something, to the last of ours."""
+    """Search the server's log for errant transactions, up to the last transaction of ours."""
     if isinstance(search.ours, GtidSet):
         file, search.still = _first_by_sets(connection, search.ours)
     else:
@@ -181,7 +185,7 @@ def _look(
 
 
 def _by_server(ours: Iterable[MySqlPosition], now: str) -> Mapping[str, Gtids]:
-    """Join what was read of each server but the one that answers."""
+    """Return, for each server read before this one, the GTIDs of all that was read there."""
     joined: dict[str, Gtids] = {}
     for position in ours:
         if position.gtids is None or position.server_uuid == now:
@@ -199,9 +203,9 @@ def _by_server(ours: Iterable[MySqlPosition], now: str) -> Mapping[str, Gtids]:
 
 
 def _first_by_sets(connection: ServerConnection, ours: GtidSet) -> tuple[str, int]:
-    """Return the last file with nothing before it that we lack, and how many of ours come then.
+    """Return the log file to search from, and how many of our transactions come then.
 
-    None where the server has nothing that we lack.
+    The last file with nothing before it that we lack; no file where the server has no such thing.
     """
     executed = GtidSet.parse(str(query(connection, "SELECT @@global.gtid_executed")[0][0]))
     if ours.covers(executed):
@@ -217,9 +221,9 @@ def _first_by_sets(connection: ServerConnection, ours: GtidSet) -> tuple[str, in
 
 
 def _first_by_domains(connection: ServerConnection, ours: MariaDbGtidPosition) -> tuple[str, int]:
-    """Return the last file with no unknown domain before it, and how many of ours come then.
+    """Return the log file to search from, and how many of our domains' last GTIDs come then.
 
-    Of ours, the last of each domain count. None where the server has no such domain.
+    The last file with no unknown domain before it; no file where the server has no such domain.
     """
     state = _listed(str(query(connection, "SELECT @@global.gtid_binlog_state")[0][0]))
     if all(gtid.domain in ours.last for gtid in state):
@@ -236,21 +240,23 @@ def _first_by_domains(connection: ServerConnection, ours: MariaDbGtidPosition) -
 
 
 def _listed(text: str) -> list[MariaDbGtid]:
+    """Parse a list of MariaDB GTIDs."""
     return [MariaDbGtid.parse(part) for part in text.split(",") if part.strip()]
 
 
 def _files(connection: ServerConnection) -> list[str]:
+    """Return the names of the server's log files, oldest first."""
     return [str(row[0]) for row in query(connection, "SHOW BINARY LOGS")]
 
 
 def _named_first(connection: ServerConnection, file: str, kind: str) -> str:
-    """Return what a file of the log names at its beginning: the transactions before it."""
+    """Return the GTIDs that a log file lists at its beginning, by an event of that kind."""
     rows = query(connection, f"SHOW BINLOG EVENTS IN '{file}' LIMIT 3")
     return next((str(row[5]) for row in rows if row[2] == kind), "")
 
 
 def _log_from(endpoint: Endpoint, start: MySqlPosition) -> Iterator[Frames]:
-    """Yield the events of a log up to where it ends now."""
+    """Yield the events of the server's log from a position to the present end."""
     frames = FrameReader()
     with closing(LogTransport(endpoint, server_id=NO_SERVER_ID, start=start)) as transport:
         while not transport.has_ended:

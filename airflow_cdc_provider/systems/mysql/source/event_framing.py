@@ -33,7 +33,7 @@ _CRC = 4
 
 
 class EventFramer:
-    """Turns received bytes into chunks of whole events."""
+    """Cuts the bytes of a binlog dump into chunks of whole events."""
 
     def __init__(self, *, buffer_bytes: int = 1 << 21) -> None:
         self._buffer_bytes = buffer_bytes
@@ -48,17 +48,17 @@ class EventFramer:
         return self._filled
 
     def space(self) -> memoryview:
-        """Return where the next bytes are to be received; release it before `received`."""
+        """Return the free part of the buffer to receive into; release it before `received`."""
         if len(self._buffer) - self._filled < _ROOM:
             self._buffer.extend(bytes(len(self._buffer)))
         return memoryview(self._buffer)[self._filled :]
 
     def received(self, count: int) -> None:
-        """Tell that `count` bytes were received into `space()`."""
+        """Count the bytes that were received into `space()`."""
         self._filled += count
 
     def take(self) -> EventChunk | None:
-        """Return the events complete by now, None if there is none."""
+        """Return the events that are complete, and remove them; None if there is none."""
         if self.last_packet is not None:
             return None
         packets, used = self._packets()
@@ -79,7 +79,7 @@ class EventFramer:
         return EventChunk(full, starts, ends)
 
     def _packets(self) -> tuple[IntArray, int]:
-        """Return where the packets with whole events begin, and the place behind the last.
+        """Return the starts of the packets with whole events, and the place after the last.
 
         Each ends where the next begins, one of several parts too: they are moved together.
         """
@@ -90,8 +90,9 @@ class EventFramer:
         return found, at
 
     def _joined_at(self, at: int) -> int | None:
-        """Return the end of a large event whose parts begin here; note a packet that is no event.
+        """Join the parts of a large event that begins here and return its end, or None.
 
+        A packet that is no event is kept as the last one.
         None if there is neither, or not all of it has come.
         """
         if at + SHORTEST > self._filled:
@@ -106,7 +107,10 @@ class EventFramer:
         return self._join_parts(at)
 
     def _join_parts(self, at: int) -> int | None:
-        """Move the parts of a large packet together; None if some have not come."""
+        """Join the parts of a large event in the buffer.
+
+        Return its end, None if parts are missing.
+        """
         joined = joined_parts(self._buffer, at, self._filled)
         if joined is None:
             return None
@@ -120,7 +124,7 @@ def is_error(packet: bytes) -> bool:
 
 
 def rotation_target(event: bytes) -> BinlogPosition:
-    """Return the place that a rotation event names.
+    """Return the binlog position that a rotation event names, with or without checksum.
 
     It may come before the event that tells whether the log has checksums, so it is looked for.
     """

@@ -19,7 +19,7 @@ _TAGGED = 1
 
 
 def encode_gtid_set(gtids: GtidSet, *, version: tuple[int, int, int], where: str = "") -> bytes:
-    """Write a set in the form a MySQL server of this version reads."""
+    """Encode a GTID set in the binary form that a MySQL server of this version reads."""
     tagged = any(source.tag for source in gtids.intervals)
     if tagged and version < TAGS_SINCE:
         raise UnsupportedServerError(

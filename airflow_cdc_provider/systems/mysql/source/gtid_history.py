@@ -52,11 +52,14 @@ _REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class _Server:
+    """A connected source server and its capabilities."""
+
     connection: ServerConnection
     capabilities: Capabilities
 
     @property
     def where(self) -> str:
+        """Return the server's host and port, for an error message."""
         return f"{self.connection.host}:{self.connection.port}"
 
 
@@ -68,7 +71,7 @@ def check_history(
     *,
     commit_wait_s: float = COMMIT_WAIT_S,
 ) -> None:
-    """Require that the server has what was `read`, and all that is `held` in the sink."""
+    """Refuse the server if it lacks transactions that were `read` or are `held` in the sink."""
     server = _Server(connection, capabilities)
     needed = (AppliedThrough("what was read", read), *held)
     for each in needed:
@@ -81,7 +84,7 @@ def check_history(
 
 
 def unseen_transactions(connection: ServerConnection, ours: Iterable[MySqlPosition]) -> str:
-    """Name what a MySQL server has from servers that nothing of ours came from.
+    """Return the executed GTIDs of servers that none of our positions knows, as text.
 
     What it wrote since it became the primary is among it, and what was written on it before, beside
     its replication. A position of MariaDB does not remember servers, so nothing is named there.
@@ -98,10 +101,7 @@ def unseen_transactions(connection: ServerConnection, ours: Iterable[MySqlPositi
 def taken_over(
     connection: ServerConnection, capabilities: Capabilities, ours: Sequence[MySqlPosition]
 ) -> str:
-    """Say what is to be known of a server that took over from the one that was read.
-
-    Empty if it is the one that was read.
-    """
+    """Return a remark on a server that took over from the one that was read, or ""."""
     now = capabilities.server_uuid
     if all(position.server_uuid in {"", now} for position in ours):
         return ""
@@ -123,7 +123,7 @@ def taken_over(
 
 
 def _check_kind(server: _Server, position: MySqlPosition) -> None:
-    """Refuse a position that means nothing on this server."""
+    """Refuse a position without GTIDs of another server, or with GTIDs of another family."""
     capabilities = server.capabilities
     if position.gtids is None:
         if position.server_uuid != capabilities.server_uuid:
@@ -144,6 +144,7 @@ def _check_kind(server: _Server, position: MySqlPosition) -> None:
 
 
 def _check_sets(server: _Server, needed: Sequence[AppliedThrough], commit_wait_s: float) -> None:
+    """Refuse the server if it lacks GTIDs that we have, after a wait for commits under way."""
     gtids = [own(each.position).gtids for each in needed]
     sets = [each for each in gtids if isinstance(each, GtidSet)]
     if not sets:
@@ -161,12 +162,13 @@ def _check_sets(server: _Server, needed: Sequence[AppliedThrough], commit_wait_s
 
 
 def _names(held: AppliedThrough, gtids: GtidSet) -> bool:
+    """Tell whether a position's GTID set contains any of these GTIDs."""
     ours = own(held.position).gtids
     return isinstance(ours, GtidSet) and bool(ours.intersection(gtids))
 
 
 def _check_domains(server: _Server, needed: Sequence[AppliedThrough]) -> None:
-    """Require that MariaDB knows the last transaction of each domain of each position."""
+    """Refuse a MariaDB server that lacks the last transaction of any domain of our positions."""
     held_by: dict[MariaDbGtid, list[AppliedThrough]] = {}
     for each in needed:
         gtids = own(each.position).gtids
@@ -186,7 +188,7 @@ def _check_domains(server: _Server, needed: Sequence[AppliedThrough]) -> None:
 
 
 def known_to_mariadb(connection: ServerConnection) -> dict[tuple[int, int], int]:
-    """Return the last number that the server knows, by domain and server."""
+    """Return the last sequence number that a MariaDB server knows, by domain and server."""
     row = query(
         connection,
         "SELECT @@global.gtid_binlog_state, @@global.gtid_slave_pos, @@global.gtid_current_pos",
@@ -201,6 +203,7 @@ def known_to_mariadb(connection: ServerConnection) -> dict[tuple[int, int], int]
 
 
 def _lacks(server: _Server, unknown: str, holders: Iterable[AppliedThrough]) -> SourceIdentityError:
+    """Return the error for transactions that we have and the server lacks."""
     return SourceIdentityError(
         f"server {server.capabilities.server_uuid} does not have transactions that we have: "
         f"{unknown} (in {names_of(holders)})",
@@ -212,7 +215,7 @@ def _lacks(server: _Server, unknown: str, holders: Iterable[AppliedThrough]) -> 
 
 
 def _check_places(server: _Server, held: Sequence[AppliedThrough]) -> None:
-    """Require that the log reaches every place in it that rows are from."""
+    """Refuse the server if its log ends before a binlog position that the sink's rows are from."""
     same = [each for each in held if each.position.server == server.capabilities.server_uuid]
     asked = [(own(each.position).binlog, each) for each in same]
     placed = [(place, each) for place, each in asked if place is not None]
@@ -229,7 +232,7 @@ def _check_places(server: _Server, held: Sequence[AppliedThrough]) -> None:
 def beyond_the_end(
     where: str, wanted: BinlogPosition, files: LogFiles, who: str = ""
 ) -> SourceIdentityError:
-    """Return the error for a place that the log does not reach."""
+    """Return the error for a position beyond the end of the server's log."""
     return SourceIdentityError(
         f"the log does not reach {wanted}: {files.end_near(wanted)}{who}",
         where,

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 def end_hung_dumps(endpoint: Endpoint) -> None:
-    """End this user's dumps that were killed before: of a live session nothing is taken.
+    """Kill this user's binlog dumps that were killed before and hang in a write.
 
     Needs no grant: a user sees and kills its own sessions. A session that is gone by then is as
     good as ended, and where it could not be ended the new dump goes on waiting.

@@ -54,7 +54,7 @@ def boundaries(
     split_rows: int,
     start: Key | None = None,
 ) -> Iterator[Key]:
-    """Yield the boundaries behind `start`, each as soon as it is known.
+    """Yield the keys that cut a table into splits of `split_rows`, from `start` on, as found.
 
     A table without a key whose columns can bound a range has none: it is one split.
     """
@@ -70,7 +70,7 @@ def boundaries(
 
 
 def split_middle(connection: ServerConnection, split: SnapshotSplit) -> Key:
-    """Return a key strictly inside the split, with about half of its rows before it."""
+    """Return a key inside the split, with about half of the split's rows before it."""
     columns = split.key_columns[: bounding(split.key_kinds)]
     if not columns:
         raise _uncuttable(split, "its key cannot bound a range")
@@ -90,6 +90,7 @@ def split_middle(connection: ServerConnection, split: SnapshotSplit) -> Key:
 def _index_boundaries(
     connection: ServerConnection, schema: TableSchema, split_rows: int, start: Key | None
 ) -> Iterator[Key]:
+    """Yield boundaries of splits found by leaps along the first column, or from the index."""
     columns = schema.primary_key[: bounding(schema.key_kinds)]
     bound, here = start, _look(connection, schema, split_rows, start)
     while True:
@@ -110,7 +111,7 @@ def _index_boundaries(
 def _key_on(
     connection: ServerConnection, table: TableId, columns: Sequence[str], keys: KeyRange, rows: int
 ) -> Key | None:
-    """Return the key `rows` further on than the range's start, and behind it; None if none is.
+    """Return the key `rows` rows after the range's start, and greater than it; None if none is.
 
     Where `columns` are not all of a key, many rows may share the start. Only the server can tell
     whether two texts are the same.
@@ -126,7 +127,7 @@ def _key_on(
 def _leap(
     connection: ServerConnection, schema: TableSchema, split_rows: int, here: Stretch
 ) -> tuple[Key, Stretch] | None:
-    """Return a boundary about `split_rows` further on, and what follows it; None if in doubt."""
+    """Return a boundary estimated `split_rows` further on, and its sample; None if in doubt."""
     reached = here.after(split_rows)
     if reached is None:
         return None
@@ -139,7 +140,10 @@ def _leap(
 def _look(
     connection: ServerConnection, schema: TableSchema, split_rows: int, start: Key | None
 ) -> Stretch | None:
-    """Look at the first rows from `start` on; None if there are too few, or it is not worth it."""
+    """Sample the first rows from `start` on.
+
+    None if there are too few, or a leap is not worth it.
+    """
     column = schema.column(schema.primary_key[0]).type
     # the servers read numbers that are compared with a YEAR as years: 5 is 2005
     leaps = column.key_kind is KeyKind.INTEGER and column.name != "year"
@@ -158,6 +162,7 @@ def _look(
 def _integer_boundaries(
     connection: ServerConnection, schema: TableSchema, split_rows: int, start: Key | None
 ) -> Iterator[Key]:
+    """Yield boundaries of splits in even steps of an integer key that is dense."""
     column = quote_identifier(schema.primary_key[0])
     rest = range_predicate(schema.primary_key, KeyRange(start, None))
     smallest, largest = query(
@@ -182,7 +187,7 @@ def _integer_boundaries(
 def _probes(
     connection: ServerConnection, schema: TableSchema, smallest: int, largest: int
 ) -> Iterator[DensityProbe]:
-    """Count the keys in parts spread evenly over the range, both ends included."""
+    """Yield counts of keys in samples spread evenly over the key's range, both ends included."""
     width = min(_PROBE_WIDTH, largest - smallest + 1)
     room = largest - smallest + 1 - width
     for number in range(_PROBES):
@@ -210,6 +215,7 @@ def _first(
     condition: str,
     offset: int,
 ) -> Key | None:
+    """Return the key of the row at an offset among the rows that meet a condition, or None."""
     names = ", ".join(quote_identifier(column) for column in columns)
     found = query(
         connection,
@@ -220,6 +226,7 @@ def _first(
 
 
 def _uncuttable(split: SnapshotSplit, why: str) -> UnsupportedTableError:
+    """Return the error for a split that is too big and cannot be cut."""
     return UnsupportedTableError(
         f"split {split.split_id} is too big and cannot be cut: {why}",
         where=f"table {split.table}, keys {split.keys}",

@@ -16,7 +16,7 @@ from airflow_cdc_provider.systems.mysql.source.watermarks import watermarks_of
 
 
 class MySqlLogEnd:
-    """One session on a server; whoever it is then, it is the same server until `close`."""
+    """Queries one server, over one connection, for the end and the size of its log."""
 
     def __init__(self, endpoint: Endpoint, *, purpose: str) -> None:
         self._connection = connect(endpoint, purpose=purpose, read_timeout_s=30.0)
@@ -27,7 +27,7 @@ class MySqlLogEnd:
         return self._capabilities.server_uuid
 
     def now(self) -> MySqlPosition:
-        """Return the end of the log: a boundary that everything committed so far lies before."""
+        """Return the end of the server's log: everything committed so far is before it."""
         rows = query(self._connection, self._capabilities.status_statement)
         if not rows:
             raise RefusedError(
@@ -40,7 +40,7 @@ class MySqlLogEnd:
         return MySqlPosition(self.server_uuid, BinlogPosition.of(str(file), int(offset)))
 
     def seen(self) -> MySqlPosition:
-        """Return a place that all that can be seen now lies before.
+        """Return a position that is after all that can be seen now.
 
         By its GTIDs it is known on other servers, too, so a low watermark is taken where it is one.
         """
@@ -54,12 +54,16 @@ class MySqlLogEnd:
     def next_end(
         self, start: LogPosition, *, bound: LogPosition | None, batch_bytes: int
     ) -> NextEnd:
-        """Return where the micro-batch from `start` ends."""
+        """Return the position at which the micro-batch from `start` ends."""
         return self._next_end(own(start), None if bound is None else own(bound), batch_bytes)
 
     def _next_end(
         self, start: MySqlPosition, bound: MySqlPosition | None, batch_bytes: int
     ) -> NextEnd:
+        """Return where the micro-batch ends.
+
+        A bound of another server is replaced by the log's end.
+        """
         now = self.now()
         if bound is not None and bound.server_uuid != now.server_uuid:
             # no place in this server's log; its end of now has all that the bound was to bring
@@ -74,7 +78,7 @@ class MySqlLogEnd:
         return NextEnd(end, bound)
 
     def bytes_behind(self, start: LogPosition) -> int | None:
-        """Return how much log there is from `start` on; None for a place that is not in it."""
+        """Return how many bytes of log come after `start`; None if `start` is not in the log."""
         here, now = own(start), self.now()
         if here.binlog is None or now.binlog is None or here.server_uuid != now.server_uuid:
             return None
@@ -82,7 +86,7 @@ class MySqlLogEnd:
         return bytes_between(here.binlog, now.binlog, () if is_in_last else self._files())
 
     def reach(self, start: LogPosition) -> LogReach:
-        """Return what the server keeps of its log, and how much of that lies before `start`."""
+        """Return what log the server keeps, and how many bytes of it are before `start`."""
         here, files = own(start), self._files()
         settings = read_capabilities(self._connection)  # they may be changed at any time
         before = None
@@ -99,17 +103,18 @@ class MySqlLogEnd:
         )
 
     def _is_outside(self, here: MySqlPosition) -> bool:
-        """Tell whether a position that is in no file is known to lack what was purged."""
+        """Tell whether a position is known to lack transactions that the server has purged."""
         if here.gtids is not None:
             return purged_unread(self._connection, here.gtids) is not None
         return here.server_uuid == self.server_uuid
 
     def _files(self) -> tuple[LogFile, ...]:
+        """Return the server's log files with their sizes."""
         rows = query(self._connection, "SHOW BINARY LOGS")
         return tuple(
             LogFile(BinlogPosition.of(str(row[0]), 0).file_number, int(row[1])) for row in rows
         )
 
     def close(self) -> None:
-        """Let go of the session."""
+        """Close the connection."""
         self._connection.close()

@@ -69,7 +69,7 @@ _PLAIN = (bool, int, float, str, type(None))
 
 
 class _Dialect:
-    """What the library asks of a control connection."""
+    """A stand-in for the control connection that mysql-replication asks for its server's family."""
 
     charset = "utf8mb4"
 
@@ -77,11 +77,12 @@ class _Dialect:
         self._flavour = flavour
 
     def _get_dbms(self) -> str:
+        """Return the server's family, which mysql-replication asks for."""
         return self._flavour
 
 
 def library_event(kind: type[Any], event: bytes, tables: dict[int, Any], flavour: str) -> Any:
-    """Read an event without checksum by a class of the library.
+    """Decode an event without checksum by a class of the library mysql-replication.
 
     The library wants the bytes of a checksum behind an event, whatever they are.
     """
@@ -96,7 +97,7 @@ def library_event(kind: type[Any], event: bytes, tables: dict[int, Any], flavour
 
 
 def told_events(raw: RawEvent, flavour: str, *, most: int, values: bool) -> Iterator[LoggedEvent]:
-    """Yield what an event says, and behind a compressed transaction what its first events say."""
+    """Yield the description of a raw event, and of the first events in a compressed one."""
     told = LoggedEvent(
         raw.start.file,
         raw.start.offset,
@@ -112,6 +113,7 @@ def told_events(raw: RawEvent, flavour: str, *, most: int, values: bool) -> Iter
 
 
 def _told(raw: RawEvent, told: LoggedEvent, reading: _Reading, most: int) -> Iterator[LoggedEvent]:
+    """Yield the description of an event, and of the events within a transaction payload."""
     plain = _Plain(raw.format)
     if raw.gtid:
         told = replace(told, transaction=_gtid(next(plain.events(raw.gtid))))
@@ -131,14 +133,14 @@ def _told(raw: RawEvent, told: LoggedEvent, reading: _Reading, most: int) -> Ite
 
 
 class _Plain:
-    """Verifies, unpacks and gives out events of one file, one by one."""
+    """Verifies, decompresses and yields the single events of one log file."""
 
     def __init__(self, format_description: bytes) -> None:
         self._reader = FrameReader()
         next(self.events(format_description))
 
     def events(self, data: bytes) -> Iterator[bytes]:
-        """Yield the plain events that an event stands for, without checksums."""
+        """Yield the plain events, without checksums, that a logged event contains."""
         chunk = EventChunk(data, np.zeros(1, np.int64), np.array([len(data)], np.int64))
         for frames in self._reader.read(chunk):
             for start, end in zip(frames.starts, frames.ends, strict=True):
@@ -146,6 +148,7 @@ class _Plain:
 
 
 def _gtid(event: bytes) -> str:
+    """Return the GTID of a GTID event as text, empty for an anonymous one."""
     data = ByteViews(event)
     none, end = np.zeros(1, np.int64), np.array([len(data)], np.int64)
     frames = Frames(data, none, end, data.u8[4:5], none, end, end)
@@ -153,7 +156,7 @@ def _gtid(event: bytes) -> str:
 
 
 class _Reading:
-    """Takes plain events apart, in log order: rows need the table maps before them."""
+    """Describes plain events in log order; rows need the table maps before them."""
 
     def __init__(self, flavour: str, *, values: bool) -> None:
         self._flavour = flavour
@@ -161,7 +164,7 @@ class _Reading:
         self._tables: dict[int, Any] = {}
 
     def told(self, told: LoggedEvent, event: bytes) -> LoggedEvent:
-        """Return the event with what it says."""
+        """Return the description of an event with its statement, table or rows."""
         kind = event[4]
         if kind == EventType.QUERY:
             return _statement(told, event)
@@ -175,11 +178,13 @@ class _Reading:
             return replace(told, problem=f"mysql-replication cannot read it: {error!r}")
 
     def _table(self, told: LoggedEvent, event: bytes) -> LoggedEvent:
+        """Add the table of a table map to an event's description, and keep the map for rows."""
         found = library_event(TableMapEvent, event, self._tables, self._flavour)
         self._tables[found.table_id] = found.get_table()
         return replace(told, tables=(f"{found.schema}.{found.table}",))
 
     def _rows(self, told: LoggedEvent, event: bytes) -> LoggedEvent:
+        """Add the table and the rows of a row event to its description."""
         found = library_event(_ROWS[EventType(event[4])], event, self._tables, self._flavour)
         told = replace(told, tables=(f"{found.schema}.{found.table}",))
         rows = found.rows
@@ -188,7 +193,10 @@ class _Reading:
 
 
 def _statement(told: LoggedEvent, event: bytes) -> LoggedEvent:
-    """Tell what kind of statement it is; its text may hold values, and passwords."""
+    """Add the kind and the tables of a statement to an event's description.
+
+    Its text is left out: it may hold values, and passwords.
+    """
     logged = LoggedStatement.read(event[HEADER_BYTES:])
     effect = effect_of(
         logged.sql,
@@ -205,7 +213,7 @@ def _statement(told: LoggedEvent, event: bytes) -> LoggedEvent:
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row, or its two sides, as plain values."""
+    """Return a row, or its before and after images, as plain values."""
     return {
         name: {column: _plain_value(value) for column, value in row[side].items()}
         for side, name in _SIDES.items()
@@ -214,6 +222,7 @@ def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain_value(value: object) -> object:
+    """Return a value as it is if JSON has it, else as text."""
     if isinstance(value, bytes):
         return f"0x{value.hex()}"
     return value if isinstance(value, _PLAIN) else str(value)

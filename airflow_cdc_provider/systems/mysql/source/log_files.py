@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """The log as the server lists it."""
+    """The files of a server's log with their sizes, and the end of the log."""
 
     bytes: Mapping[int, int]
     """By file number; of the last file at least so many."""
@@ -27,14 +27,14 @@ class LogFiles:
 
     @classmethod
     def ask(cls, connection: ServerConnection, capabilities: Capabilities) -> Self:
-        """Ask a server."""
+        """Query the server for its log files and the end of its log."""
         end = log_end(connection, capabilities)
         listed = query(connection, "SHOW BINARY LOGS")
         sizes = {BinlogPosition.of(str(row[0]), 0).file_number: int(row[1]) for row in listed}
         return cls(sizes, end)
 
     def ends_before(self, place: BinlogPosition) -> bool:
-        """Tell whether the log does not reach a place; of a purged file nobody knows."""
+        """Tell whether the log ends before a position; False for a purged file."""
         if place > self.end:
             return True
         if place.file_number == self.end.file_number:
@@ -42,12 +42,12 @@ class LogFiles:
         return place.offset > self.bytes.get(place.file_number, place.offset)
 
     def lacks(self, place: BinlogPosition) -> bool:
-        """Tell whether the file of a place was purged."""
+        """Tell whether the log file of a position was purged."""
         listed = place.file_number in self.bytes or place.file_number == self.end.file_number
         return not listed and place <= self.end
 
     def end_near(self, place: BinlogPosition) -> str:
-        """Say where the log ends instead of a place beyond its end."""
+        """Return a text on where the log ends, for a position beyond its end."""
         if place.file_number in self.bytes and place.file_number != self.end.file_number:
             return f"{place.file} ends at {self.bytes[place.file_number]}"
         if place.file_number != self.end.file_number:
@@ -56,7 +56,7 @@ class LogFiles:
 
 
 def log_end(connection: ServerConnection, capabilities: Capabilities) -> BinlogPosition:
-    """Ask for the end of the log: an upper bound of what any earlier read has seen."""
+    """Query the end of the server's log: an upper bound of what any earlier read has seen."""
     rows = query(connection, capabilities.status_statement)
     if not rows:
         raise SourceIdentityError(

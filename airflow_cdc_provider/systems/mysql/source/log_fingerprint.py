@@ -73,7 +73,7 @@ _WAIT_S = 1.0
 
 
 class Transport(Protocol):
-    """What sends the events of a dump."""
+    """The open binlog dump that sends a server's events."""
 
     start: LogStart
 
@@ -81,7 +81,7 @@ class Transport(Protocol):
 
 
 class KnownLog:
-    """The events of a dump, handed out once the log is known to be the one that was read."""
+    """The events of a dump, handed out only after the log was recognised as the one read before."""
 
     def __init__(self, transport: Transport, held: Sequence[AppliedThrough], where: str) -> None:
         start = transport.start
@@ -103,11 +103,14 @@ class KnownLog:
 
     @property
     def is_recognised(self) -> bool:
-        """Tell whether the log is known to be the one that was read, as far as can be told."""
+        """Tell whether the log was recognised as the one that was read, or need not be."""
         return self._expected is None
 
     def receive(self, wait_s: float, boundary: BinlogPosition | None) -> EventChunk | None:
-        """Return the next events; `boundary` is up to where what came before was taken."""
+        """Return the next events, None for none.
+
+        `boundary` is the position decoded up to before.
+        """
         if self._ready:
             return self._ready.popleft()
         chunk = self._received(wait_s)
@@ -128,7 +131,7 @@ class KnownLog:
         return self._ready.popleft() if self._ready and self.is_recognised else None
 
     def _few(self, chunk: EventChunk) -> FewStretch | None:
-        """Return a few plain events where all that is left to do is to know the last ones."""
+        """Return a few plain events as a stretch if nothing is to be compared, else None."""
         file, created = self._file, self._created
         if self._expected is not None or self._read_to is not None or self._still_to_pass:
             return None
@@ -139,7 +142,10 @@ class KnownLog:
         return few
 
     def imprint(self, place: BinlogPosition | None) -> Imprint | None:
-        """Return what identifies the log up to a place that was reached."""
+        """Return the imprint (digest) of the log up to a position that was read.
+
+        None if not known.
+        """
         if place is None:
             return None
         if self._found is not None and self._found[0] == place:  # each place is asked for twice
@@ -158,6 +164,7 @@ class KnownLog:
         return Imprint(place, place.offset, self._created)
 
     def _received(self, wait_s: float) -> EventChunk | None:
+        """Receive events; an error before the log is recognised says that it is another log."""
         try:
             return self._transport.receive(wait_s)
         except LogPurgedError:
@@ -170,7 +177,7 @@ class KnownLog:
     # --- the chunk by files -------------------------------------------------------------------
 
     def _parted(self, chunk: EventChunk) -> Iterator[Stretch]:
-        """Part a chunk where a file begins or is described."""
+        """Yield a chunk's events in stretches, parted where a log file begins or is described."""
         data = ByteViews(chunk.buffer)
         types = data.u8[chunk.starts + TYPE_AT]
         first = 0
@@ -181,7 +188,7 @@ class KnownLog:
             first = place + 1
 
     def _turn(self, event: bytes) -> None:
-        """Take an event that begins or describes a file."""
+        """Take a rotation or format description: remember the file, and when it was begun."""
         if event[TYPE_AT] == ROTATE:
             target = self._target(event)
             if self._file is None or target.file_number != self._file.file_number:
@@ -193,6 +200,7 @@ class KnownLog:
         self._compare_created()
 
     def _target(self, event: bytes) -> BinlogPosition:
+        """Return the target of a rotation; before recognition, a bad target means another log."""
         try:
             return rotation_target(event)
         except IntegrityError as error:
@@ -203,6 +211,7 @@ class KnownLog:
     def _stretch(
         self, chunk: EventChunk, data: ByteViews, types: ByteArray, among: range
     ) -> Iterator[Stretch]:
+        """Yield a range of a chunk's events as a stretch, without events made up for a dump."""
         if self._file is None or not among:
             return
         index = np.arange(among.start, among.stop)
@@ -222,6 +231,7 @@ class KnownLog:
     # --- comparing ----------------------------------------------------------------------------
 
     def _compare_created(self) -> None:
+        """Compare when the file was begun with the expected imprint and the watermarks to pass."""
         file, created = self._file, self._created
         if file is None or created is None:
             return
@@ -237,7 +247,7 @@ class KnownLog:
                 raise self._another(f"{found}; {held.by} has read it")
 
     def _without_known(self, chunk: EventChunk, stretches: Sequence[Stretch]) -> EventChunk:
-        """Compare and drop what was read before; files' beginnings are kept."""
+        """Compare a chunk with the imprint, and drop the events that were read before."""
         if self._read_to is None:
             return chunk
         keep = np.ones(len(chunk.starts), np.bool_)
@@ -256,7 +266,7 @@ class KnownLog:
         return EventChunk(chunk.buffer, chunk.starts[keep], chunk.ends[keep])
 
     def _seek(self, stretch: Stretch) -> None:
-        """Compare the events of the imprint, one by one as they come."""
+        """Digest a stretch's events and compare them with the expected imprint."""
         wanted = self._expected
         if wanted is None:
             return
@@ -271,7 +281,7 @@ class KnownLog:
                 return
 
     def _compare_passed(self, stretch: Stretch) -> None:
-        """Compare the watermarks that the dump passes in these events."""
+        """Compare the watermarks whose imprints end in a stretch that the dump passes."""
         waiting = self._still_to_pass.get(stretch.file.file_number)
         if not waiting:
             return
@@ -285,6 +295,7 @@ class KnownLog:
                 self._compare_held(stretch, held, imprint)
 
     def _compare_held(self, stretch: Stretch, held: AppliedThrough, imprint: Imprint) -> None:
+        """Compare the imprint of one watermark with the events of a stretch."""
         end = int(np.searchsorted(stretch.ends, imprint.end.offset))
         first = int(np.searchsorted(stretch.ends, imprint.start, side="right"))
         found_at = stretch.begin(first), int(stretch.ends[end])
@@ -297,6 +308,7 @@ class KnownLog:
             raise self._another(f"{found} than {held.by} has read")
 
     def _another(self, found: str) -> SourceIdentityError:
+        """Return the error for a log that is not the one read before."""
         position, end = self._start.position, self._start.log_end
         return SourceIdentityError(
             f"the log is not the one that was read up to {position}: {found}",
@@ -320,7 +332,10 @@ def require_known(
 
 
 def imprint_at(endpoint: Endpoint, position: MySqlPosition) -> Imprint | None:
-    """Ask when the file of a position was begun; None if the position names no place."""
+    """Read the imprint of a position, which says when its log file was begun.
+
+    None without a file.
+    """
     with closing(_short_dump(endpoint, position)) as transport:
         known = KnownLog(transport, (), str(endpoint))
         while (found := known.imprint(position.binlog)) is None and transport.start.by_file:
@@ -331,14 +346,14 @@ def imprint_at(endpoint: Endpoint, position: MySqlPosition) -> Imprint | None:
 def _short_dump(
     endpoint: Endpoint, start: MySqlPosition, held: Sequence[AppliedThrough] = ()
 ) -> LogTransport:
-    """Open a dump that registers nowhere, disturbs no reader, and ends where the log ends."""
+    """Open a binlog dump with server id 0, which ends where the log ends."""
     return LogTransport(endpoint, server_id=NO_SERVER_ID, start=start, held=held)
 
 
 def _by_file(
     held: Iterable[AppliedThrough], server_uuid: str
 ) -> dict[int, list[tuple[AppliedThrough, Imprint]]]:
-    """Sort the imprints of what is still to pass by their files, each once."""
+    """Return, by file number, the imprints of positions of a server that are still to pass."""
     found: dict[Imprint, AppliedThrough] = {}
     for each in held:
         imprint = own(each.position).imprint
@@ -351,5 +366,6 @@ def _by_file(
 
 
 def _begun(file: BinlogPosition, before: int, now: int) -> str:
+    """Return a text on a log file that was begun at another time than before."""
     then, found = (datetime.fromtimestamp(second, UTC).isoformat() for second in (before, now))
     return f"{file.file} was begun at {then} then and at {found} now"

@@ -23,7 +23,7 @@ from airflow_cdc_provider.systems.mysql.positions.position import (
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """One file of the server's log."""
+    """One file of the server's log: its number and its size."""
 
     file_number: int
     bytes: int
@@ -37,7 +37,7 @@ def next_end(
     files: Sequence[LogFile] = (),
     batch_bytes: int = 1 << 62,
 ) -> MySqlPosition:
-    """Return where the micro-batch from `start` ends: `start` itself if there is nothing to read.
+    """Return the position at which the micro-batch from `start` ends, `start` if it is empty.
 
     `now` is the end of the server's log. `bound` ends a bounded run. With `files` the batch holds
     no more whole files than `batch_bytes` allow, and at least the rest of its first one.
@@ -57,7 +57,7 @@ def next_end(
 def bytes_between(
     start: BinlogPosition, end: BinlogPosition, files: Sequence[LogFile]
 ) -> int | None:
-    """Return how much log lies between two places; None if some of it is not there.
+    """Return how many bytes of log are between two positions; None if some of it is not there.
 
     `files` are all of the server's, needed where the two are in different ones.
     """
@@ -71,13 +71,17 @@ def bytes_between(
 
 
 def _earlier(now: MySqlPosition, bound: MySqlPosition | None) -> MySqlPosition:
-    """Return the bound where it lies in this server's log at all, else the end of the log."""
+    """Return the earlier of the bound and the log's end.
+
+    The end if the bound is not in this log.
+    """
     if bound is None or bound.server_uuid != now.server_uuid or bound.binlog is None:
         return now
     return bound if now.binlog is None or bound.binlog < now.binlog else now
 
 
 def _covers(start: MySqlPosition, bound: MySqlPosition) -> bool:
+    """Tell whether the GTIDs of a start contain all of the bound's."""
     if start.gtids is not None and bound.gtids is not None:
         return start.covers(bound)
     return False
@@ -86,6 +90,7 @@ def _covers(start: MySqlPosition, bound: MySqlPosition) -> bool:
 def _file_cut(
     start: BinlogPosition, end: BinlogPosition, files: Sequence[LogFile], batch_bytes: int
 ) -> BinlogPosition:
+    """Return the end of a micro-batch: `end`, or the start of a file that `batch_bytes` allow."""
     taken = 0
     for file in sorted(files, key=lambda file: file.file_number):
         if file.file_number < start.file_number:
@@ -101,11 +106,13 @@ def _file_cut(
 
 
 def _next_file(files: Sequence[LogFile], file: LogFile, end: BinlogPosition) -> int:
+    """Return the number of the log file after `file`, or of the end's file."""
     later = (other.file_number for other in files if other.file_number > file.file_number)
     return min(later, default=end.file_number)
 
 
 def _went_back(start: MySqlPosition, now: MySqlPosition) -> PositionWentBackError:
+    """Return the error for a log that ends before the stream's position."""
     return PositionWentBackError(
         f"the end of the source's log is {now.binlog}, before {start.binlog}, where the stream is",
         where=f"log of {now.server_uuid}",

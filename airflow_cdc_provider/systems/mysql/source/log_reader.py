@@ -83,7 +83,7 @@ _QUIET_S = 0.25
 
 
 class LogReader:
-    """Reads the log of one server from a boundary on."""
+    """Reads a server's log as batches of changes, from a position on, over one open dump."""
 
     def __init__(  # noqa: PLR0913 - each option is one a caller chooses by name
         self,
@@ -148,7 +148,7 @@ class LogReader:
         schemas: SchemaSource,
         facts: Collection[str],
     ) -> EarlierLog:
-        """Return what finds rows in the log before the start, over connections of its own."""
+        """Return the search for rows of prepared XA transactions before the reader's start."""
 
         def open_reader(start: BinlogPosition, *, rows: bool) -> LogReader:
             return LogReader(
@@ -167,7 +167,7 @@ class LogReader:
         return EarlierLog(partial(log_files, endpoint), open_reader)
 
     def _reach_by_catalogue(self, endpoint: Endpoint, captured: Captured) -> TextReach:
-        """Return what asks this server how far statements reach that are logged as text."""
+        """Return what asks the catalogue which tables a statement logged as text changes."""
         if callable(captured):
             return UnknownReach()
         since = partial(_statements_since, endpoint, self._server_uuid)
@@ -175,7 +175,7 @@ class LogReader:
 
     @property
     def position(self) -> MySqlPosition:
-        """Return the last boundary read, with the GTIDs up to there."""
+        """Return the last boundary that was read, with its GTIDs and its imprint."""
         position = self._decoder.position
         reached = self._reached
         if reached is None or (position.binlog is not None and position.binlog >= reached):
@@ -183,7 +183,7 @@ class LogReader:
         return self._imprinted(MySqlPosition(self._server_uuid, reached, position.gtids))
 
     def read_up_to(self, end: LogPosition, *, batch_s: float) -> Iterator[ChangeBatch]:
-        """Yield the changes up to `end`, a place in this server's log."""
+        """Yield the changes up to `end`, a position in this server's log."""
         return self.read_to(own(end).binlog, batch_s=batch_s)
 
     def read_to(
@@ -193,9 +193,9 @@ class LogReader:
         max_wait_s: float = 1.0,
         batch_s: float = math.inf,
     ) -> Iterator[ChangeBatch]:
-        """Yield the changes up to `until`, a boundary the server told; for ever if None.
+        """Yield batches of changes up to `until`, a boundary in the log; for ever if None.
 
-        The time that whoever takes a batch spends on it does not count.
+        The time that the caller spends on a batch does not count.
         """
         yield from self._feeding
         every_s = max_wait_s if until is None else batch_s
@@ -215,7 +215,7 @@ class LogReader:
             yield from self._rest(until)
 
     def follow(self, *, batch_s: float, wait_s: float) -> Iterator[ChangeBatch | None]:
-        """Yield the changes as the server sends them, for ever; None if none came for `wait_s`.
+        """Yield batches of changes as the server sends them, for ever; None if idle for `wait_s`.
 
         Reading a batch takes `batch_s` at most where more comes all the time.
         """
@@ -242,15 +242,15 @@ class LogReader:
                 yield None
 
     def prepared(self, name: XaName) -> Prepared | None:
-        """Return an XA transaction that is prepared and not committed where the log is read to."""
+        """Return an XA transaction that is prepared and not ended at the position read, or None."""
         return self._decoder.prepared(name)
 
     def close(self) -> None:
-        """End the dump."""
+        """Close the dump."""
         self._transport.close()
 
     def _in_time(self, until: BinlogPosition | None) -> Iterator[ChangeBatch]:
-        """Yield what is complete by now; without an end also when nothing is, as a sign of life."""
+        """Yield the batch that is complete when time is up; without an end also an empty batch."""
         batch = self._decoder.flush()
         if batch is not None:
             yield self._marked(batch)
@@ -258,7 +258,7 @@ class LogReader:
             yield self._empty()
 
     def _rest(self, until: BinlogPosition) -> Iterator[ChangeBatch]:
-        """Yield what is complete at `until`; nothing if nothing moved."""
+        """Yield the batch that is complete at `until`; none if the position did not move."""
         batch = self._decoder.flush()
         before = self.position
         self._reached = max(until, self._reached or until)
@@ -270,7 +270,7 @@ class LogReader:
             yield self._marked(batch if batch.end is None else replace(batch, end=end))
 
     def _marked(self, batch: ChangeBatch) -> ChangeBatch:
-        """Return a batch whose start and end say what the log held before them."""
+        """Return a batch with imprints of the log at its start and end."""
         start = self._came_to if self._came_to == batch.start else batch.start
         if batch.end is None:
             return replace(batch, start=start)
@@ -278,13 +278,15 @@ class LogReader:
         return replace(batch, start=start, end=self._came_to)
 
     def _imprinted(self, position: MySqlPosition) -> MySqlPosition:
+        """Return a position with the imprint (digest) of the log up to there."""
         return replace(position, imprint=self._known.imprint(position.binlog))
 
     def _empty(self) -> ChangeBatch:
+        """Return a batch without changes at the reader's position."""
         return ChangeBatch(self.position, self.position, (), (), only_ledgers=True)
 
     def _next_chunk(self, until: BinlogPosition | None, wait_s: float) -> EventChunk | None:
-        """Return the next events, none beyond `until`; what lies beyond is held."""
+        """Receive the next events up to `until`; later events are held for the next call."""
         chunk, self._held = self._held, None
         if chunk is None:
             chunk = self._known.receive(wait_s, self._decoder.position.binlog)
@@ -298,7 +300,7 @@ class LogReader:
         return EventChunk(chunk.buffer, chunk.starts[:count], chunk.ends[:count])
 
     def _count_to(self, chunk: EventChunk, until: BinlogPosition | None) -> int:
-        """Count the events that are read now, and move the place that was passed over them.
+        """Return how many of a chunk's events are not beyond `until`, and move past them.
 
         Rotations part the chunk into runs of one file; within a run places only grow.
         """
@@ -318,16 +320,20 @@ class LogReader:
         return len(starts)
 
     def _pass_decoded(self) -> None:
-        """Pass what was decoded while places were not counted, because there was no end."""
+        """Move the passed position to the decoded one, for calls without an end."""
         decoded = self._decoder.position.binlog
         if decoded is not None:
             self._passed = decoded if self._passed is None else max(self._passed, decoded)
 
     def _is_at(self, until: BinlogPosition | None) -> bool:
+        """Tell whether all events up to `until` were passed."""
         return until is not None and self._passed is not None and self._passed >= until
 
     def _pass_run(self, data: ByteViews, starts: IntArray, until: BinlogPosition | None) -> int:
-        """Pass events of one file; return how many end at or before `until`."""
+        """Advance the position past events of one file.
+
+        Return how many end at or before `until`.
+        """
         if self._passed is None or not len(starts):
             return len(starts)
         place = data.little(starts + _LOG_POS, 4)
@@ -342,28 +348,30 @@ class LogReader:
         return taken
 
     def _pass_rotation(self, chunk: EventChunk, number: int) -> None:
-        """Move to the file that a rotation names; the first may name a place that was read."""
+        """Move to the log file that a rotation names, but not back before the reader's start."""
         target = rotation_target(bytes(chunk.buffer[chunk.starts[number] : chunk.ends[number]]))
         self._passed = target if self._first is None else max(target, self._first)
 
 
 class _Statements:
-    """A `TextReach` that collects what it is shown, for a reader that looks at nothing else."""
+    """A `TextReach` that only collects the log's statements."""
 
     def __init__(self) -> None:
         self.found: list[LoggedStatement] = []
 
     def of(self, statement: LoggedStatement, since: BinlogPosition) -> Reach:  # noqa: ARG002
+        """Return no tables: the statement is only collected."""
         return Reach()
 
     def heed(self, statement: LoggedStatement) -> None:
+        """Collect a statement of the log."""
         self.found.append(statement)
 
 
 def _statements_since(
     endpoint: Endpoint, server_uuid: str, start: BinlogPosition
 ) -> Iterator[LoggedStatement]:
-    """Yield all statements of a server's log from a place to its end."""
+    """Yield all statements of the server's log from a position to its end."""
     with closing(connect(endpoint, purpose="end of the log")) as connection:
         end = log_end(connection, read_capabilities(connection))
     statements = _Statements()
@@ -383,7 +391,7 @@ def _statements_since(
 
 
 class _Pace:
-    """When what was read is handed out, though more may come."""
+    """Decides when a batch is handed out: about as long as the last one took to apply."""
 
     def __init__(self, most_s: float) -> None:
         self._most_s = most_s
@@ -392,28 +400,28 @@ class _Pace:
         self._quiet_until = 0.0
 
     def began(self, *, has_changes: bool) -> None:
-        """Tell that events came, and whether changes wait already."""
+        """Note the time when a batch's first events came, unless changes wait already."""
         if not has_changes:
             self._began_at = time.monotonic()
 
     def handed_out(self) -> None:
-        """Tell that a batch is being applied."""
+        """Note the time when a batch is handed out to be applied."""
         self._handed_out_at = time.monotonic()
 
     def applied(self) -> None:
-        """Tell that the next one is asked for."""
+        """Note the time when the next batch is asked for: the last one has been applied."""
         self._began_at = now = time.monotonic()
         self._read_s = min(max(now - self._handed_out_at, _LEAST_READ_S), self._most_s)
         self._quiet_until = now + _QUIET_S
 
     def is_time(self, *, has_changes: bool) -> bool:
-        """Tell whether the batch ends now."""
+        """Tell whether the batch is to be handed out now."""
         until = self._began_at + self._read_s if has_changes else self._quiet_until
         return time.monotonic() >= until
 
 
 def _folded(captured: Captured) -> Captured:
-    """Tell captured tables without regard to case: statements are logged as they were typed."""
+    """Return a test for captured tables that ignores case, in which statements may name them."""
     if callable(captured):
         return captured
     names = {str(table).casefold() for table in captured}

@@ -5,7 +5,7 @@ behind the same name, its log may be purged, or it may have been reset and be fi
 the same file names. So, before each dump:
 
 - the server's history must contain ours: what we have read, and what the sink holds beyond that
-  (see `lineage`);
+  (see `gtid_history`);
 - the same server: start by file and offset. The file must still be listed and be long enough;
 - another server: start by GTIDs. Without them a position means nothing there, and is refused;
 - what was purged must be contained in what we have; if not, the error names the gap exactly;
@@ -52,7 +52,7 @@ LARGEST_OFFSET = 0xFFFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class LogStart:
-    """A start that the server can serve: by file and offset, or else by GTIDs."""
+    """The checked start of a dump: by file and offset, or else by GTIDs."""
 
     position: MySqlPosition
     """What we have; the first event handed out is the one after."""
@@ -72,9 +72,9 @@ def check_start(
     held: Sequence[AppliedThrough] = (),
     commit_wait_s: float = COMMIT_WAIT_S,
 ) -> LogStart:
-    """Tell how this server can go on from `wanted`, or raise what stands against it.
+    """Check that the server can serve the log from `wanted` on; return how a dump starts.
 
-    `held` is what the sink has from beyond `wanted`.
+    What keeps it from that is raised. `held` is what the sink has from beyond `wanted`.
     """
     check_history(connection, capabilities, wanted, held, commit_wait_s=commit_wait_s)
     place = wanted.binlog
@@ -94,7 +94,7 @@ def check_start(
 
 
 def _by_file(wanted: MySqlPosition, place: BinlogPosition, files: LogFiles) -> LogStart:
-    """Start where the imprint begins, if its file is there: that may be the file before."""
+    """Return a start by file, at the position or at its imprint if that file is there."""
     imprint = wanted.imprint
     if imprint is None or files.lacks(imprint.end):
         return LogStart(wanted, by_file=True, dump_from=place, log_end=files.end)
@@ -105,7 +105,7 @@ def _by_file(wanted: MySqlPosition, place: BinlogPosition, files: LogFiles) -> L
 def _files(
     connection: ServerConnection, capabilities: Capabilities, place: BinlogPosition
 ) -> LogFiles:
-    """Ask for the log's files; a place the log never reached is another history."""
+    """Query the server's log files; refuse a position beyond the end of the log."""
     files = LogFiles.ask(connection, capabilities)
     if files.ends_before(place):
         raise beyond_the_end(_where(connection), place, files)
@@ -113,7 +113,7 @@ def _files(
 
 
 def purged_unread(connection: ServerConnection, ours: Gtids) -> str | None:
-    """Name what the server had before its oldest file and we have not read; None if all of it."""
+    """Return the purged transactions that we have not read, as text; None if there are none."""
     if isinstance(ours, GtidSet):
         gone = GtidSet.parse(str(query(connection, "SELECT @@global.gtid_purged")[0][0]))
         return str(gone.subtract(ours)) or None
@@ -129,11 +129,12 @@ def purged_unread(connection: ServerConnection, ours: Gtids) -> str | None:
 
 
 def purged(missing: str) -> str:
-    """Say that transactions were purged."""
+    """Return an error text that names purged transactions which were not read."""
     return f"the server has purged transactions we have not read: {missing}"
 
 
 def _check_purged(connection: ServerConnection, ours: GtidSet) -> None:
+    """Refuse the server if it has purged transactions that we have not read."""
     missing = purged_unread(connection, ours)
     if missing is not None:
         raise LogPurgedError(
@@ -144,7 +145,7 @@ def _check_purged(connection: ServerConnection, ours: GtidSet) -> None:
 def _check_place(
     connection: ServerConnection, place: BinlogPosition, ours: MariaDbGtidPosition
 ) -> None:
-    """Require that MariaDB's log holds our transactions before our place in it.
+    """Refuse a MariaDB server whose log, up to a position, does not hold our GTIDs.
 
     A log that was reset begins anew under the same file names, with numbers from 1.
     """
@@ -160,6 +161,7 @@ def _check_place(
 
 
 def _refuse_file(capabilities: Capabilities, wanted: BinlogPosition, purged: bool) -> NoReturn:  # noqa: FBT001
+    """Raise the error for a file and offset that were purged, or are too far for a dump by file."""
     if purged:
         raise LogPurgedError(
             f"the server has purged {wanted.file}; we stopped at {wanted}",
@@ -176,4 +178,5 @@ def _refuse_file(capabilities: Capabilities, wanted: BinlogPosition, purged: boo
 
 
 def _where(connection: ServerConnection) -> str:
+    """Return the server's host and port."""
     return f"{connection.host}:{connection.port}"

@@ -37,15 +37,15 @@ _NEAR = 1 << 31
 
 
 class LogStretch(Protocol):
-    """Some events of one file."""
+    """Some events of one log file, which give imprints."""
 
     def imprint(self, place: BinlogPosition) -> Imprint | None:
-        """Return the imprint of the last event at or before a place, None if there is none."""
+        """Return a digest of the log up to the last event at or before `place`, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Events of one file in a chunk that lie in that file."""
+    """Events of one log file within a chunk, held as columns."""
 
     chunk: EventChunk
     file: BinlogPosition
@@ -58,15 +58,16 @@ class Stretch:
     """Where each ends in the file."""
 
     def begin(self, number: int) -> int:
-        """Return where an event begins in the file."""
+        """Return the offset in the file at which an event begins."""
         return int(self.ends[number]) - self._bytes(number)
 
     def _bytes(self, number: int) -> int:
+        """Return an event's length."""
         place = int(self.index[number])
         return int(self.chunk.ends[place] - self.chunk.starts[place])
 
     def digested(self, number: int) -> bytes:
-        """Copy what a digest takes of an event: no checksum, and nothing only some dumps have."""
+        """Return an event's bytes for a digest, without checksum; none of an annotation."""
         if self.types[number] == _MARIADB_ANNOTATE_ROWS:
             return b""
         place = int(self.index[number])
@@ -74,14 +75,14 @@ class Stretch:
         return bytes(self.chunk.buffer[int(self.chunk.starts[place]) : end])
 
     def digest(self, first: int, last: int) -> str:
-        """Digest some events that follow each other."""
+        """Return the digest of consecutive events."""
         digest = blake2b(digest_size=DIGEST_BYTES)
         for number in range(first, last + 1):
             digest.update(self.digested(number))
         return digest.hexdigest()
 
     def imprint(self, place: BinlogPosition) -> Imprint | None:
-        """Return the imprint of the last event at or before a place, None if there is none."""
+        """Return a digest of the log up to the last event at or before `place`, or None."""
         last = len(self.ends) - 1
         if self.file.file_number == place.file_number:
             last = int(np.searchsorted(self.ends, place.offset, side="right")) - 1
@@ -92,7 +93,7 @@ class Stretch:
         return Imprint(end, self.begin(first), self.created, self.digest(first, last))
 
     def _first_of(self, last: int) -> int:
-        """Return where the transaction begins that an event ends, or the event itself."""
+        """Return the first event to digest up to `last`: its small transaction's, else `last`."""
         opened = np.flatnonzero(_OPENS[self.types[: last + 1]])
         if not len(opened):
             return last
@@ -102,7 +103,7 @@ class Stretch:
 
 
 class FewStretch:
-    """A few events of one file, all of which lie in it."""
+    """A few events of one log file, held one by one."""
 
     def __init__(
         self, data: bytes, events: list[tuple[int, int, int]], file: BinlogPosition, created: int
@@ -118,7 +119,7 @@ class FewStretch:
     def of(
         cls, chunk: EventChunk, file: BinlogPosition, created: int, *, has_checksums: bool
     ) -> FewStretch | None:
-        """Look at a chunk's events; None if they are many, or not of the plainest."""
+        """Return a chunk's events as a stretch; None if they are many, or not plain."""
         if len(chunk.starts) > _MOST_FEW or not isinstance(chunk.buffer, bytes):
             return None
         data, events, reached = chunk.buffer, list[tuple[int, int, int]](), file.offset
@@ -137,11 +138,11 @@ class FewStretch:
 
     @property
     def end(self) -> int:
-        """Return where the last event ends in the file."""
+        """Return the offset in the file at which the last event ends."""
         return self._events[-1][2]
 
     def imprint(self, place: BinlogPosition) -> Imprint | None:
-        """Return the imprint of the last event at or before a place, None if there is none."""
+        """Return a digest of the log up to the last event at or before `place`, or None."""
         events = self._events
         if self._file.file_number > place.file_number:
             return None
@@ -157,9 +158,11 @@ class FewStretch:
         return Imprint(self._file.at(end), _begin(some[0]), self._created, self._digest(some))
 
     def _type(self, event: tuple[int, int, int]) -> int:
+        """Return the type code of an event."""
         return self._data[event[0] + TYPE_AT]
 
     def _digest(self, events: list[tuple[int, int, int]]) -> str:
+        """Return the digest of consecutive events, without checksums and MariaDB annotations."""
         digest, behind = blake2b(digest_size=DIGEST_BYTES), _CRC if self.has_checksums else 0
         for event in events:
             if self._type(event) != _MARIADB_ANNOTATE_ROWS:
@@ -168,6 +171,6 @@ class FewStretch:
 
 
 def _begin(event: tuple[int, int, int]) -> int:
-    """Return where an event begins in the file."""
+    """Return the offset in the file at which an event begins."""
     start, stop, end = event
     return end - (stop - start)

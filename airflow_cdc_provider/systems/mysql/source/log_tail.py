@@ -33,7 +33,7 @@ KEEP_BYTES = 64 * 1024 * 1024
 
 
 class Reader(Protocol):
-    """What the tail needs of a log reader."""
+    """What the log tail needs of a log reader."""
 
     @property
     def position(self) -> MySqlPosition: ...
@@ -44,7 +44,7 @@ class Reader(Protocol):
 
 
 class LogTail:
-    """Gives one table's changes after a place and up to a later one.
+    """Yields a table's changes between two positions, from one dump that serves many splits.
 
     The dump lasts as long as each place covers the one before, as Ls do.
     """
@@ -62,7 +62,7 @@ class LogTail:
 
     @property
     def position(self) -> MySqlPosition | None:
-        """The last boundary read, None before the first split."""
+        """Return the last boundary that was read, None before the first split."""
         return None if self._reader is None else self._reader.position
 
     def changes(
@@ -73,7 +73,7 @@ class LogTail:
         *,
         up_to: MySqlPosition | None = None,
     ) -> Iterator[TableChanges | Statement]:
-        """Yield the table's changes, and statements of any table, in (low, until] in log order.
+        """Yield a table's changes, and statements of any table, in (low, until] in log order.
 
         Nothing beyond `up_to` is among them, though more may have been read.
         """
@@ -86,11 +86,10 @@ class LogTail:
             yield from between.part_of(batch)
 
     def forget(self, low: MySqlPosition) -> bool:
-        """Drop the batches that `low`, the next split's L, contains whole.
+        """Drop the kept batches that the next split's L contains whole; True if there were any.
 
         A batch without an end is a part of a transaction and goes with the batch that ends it. A
-        statement may lie behind its batch's end, in the transaction that follows. Tells whether
-        there were any.
+        statement may lie behind its batch's end, in the transaction that follows.
         """
         contained = 0
         for number, batch in enumerate(self._kept, start=1):
@@ -106,14 +105,14 @@ class LogTail:
         return contained > 0
 
     def close(self) -> None:
-        """End the dump and forget what was kept."""
+        """Close the dump and drop the kept batches."""
         reader, self._reader = self._reader, None
         self._kept.clear()
         if reader is not None:
             reader.close()
 
     def _reader_from(self, low: MySqlPosition) -> Reader:
-        """Return a reader that has everything beyond `low` either kept or still before it."""
+        """Return the open reader if the kept batches reach back to `low`, else a new one."""
         self.forget(low)
         if self._reader is not None and self._floor is not None and low.covers(self._floor):
             return self._reader
@@ -124,6 +123,7 @@ class LogTail:
         return self._reader
 
     def _keep(self, batch: ChangeBatch) -> None:
+        """Keep a batch; drop the oldest ones beyond the limit of bytes, and raise the floor."""
         self._kept.append(batch)
         if self._floor is None and batch.end is not None:  # the rest of a torn transaction
             self._floor = own(batch.end)
@@ -141,8 +141,9 @@ class LogTail:
 
 
 class _Between:
-    """Picks what lies after an L: everything from the first transaction that L lacks on.
+    """Picks the changes of one table between an L and an upper bound, from batches in log order.
 
+    From the first transaction that L lacks on, everything is picked.
     With an upper bound: everything before the first that it lacks, which must be all that it has.
     """
 
@@ -154,6 +155,7 @@ class _Between:
         self._over = False
 
     def part_of(self, batch: ChangeBatch) -> Iterator[TableChanges | Statement]:
+        """Yield a batch's changes of the table, and its statement, that are between the bounds."""
         first, end = self._first_of(batch), self._end_of(batch)
         if first is not None and first < end:
             for changes in batch.tables:
@@ -169,7 +171,7 @@ class _Between:
             yield statement
 
     def _first_of(self, batch: ChangeBatch) -> int | None:
-        """Return the number of the first transaction to take, None if there is none."""
+        """Return the index of the first transaction that L lacks, None if there is none."""
         if self._open:
             return 0
         for number, point in enumerate(batch.transactions):
@@ -179,7 +181,7 @@ class _Between:
         return None
 
     def _end_of(self, batch: ChangeBatch) -> int:
-        """Return the number behind the last transaction to take."""
+        """Return the index after the last transaction that is within the upper bound."""
         whole = len(batch.transactions)
         if self._up_to is None:
             return whole
@@ -188,7 +190,7 @@ class _Between:
         return sum(not self._is_beyond(point) for point in batch.transactions)
 
     def _is_beyond(self, point: TransactionPoint) -> bool:
-        """Tell whether a transaction, each asked for once and in log order, is too late."""
+        """Tell whether a transaction is beyond the upper bound; to be called in log order."""
         if self._up_to is None:
             return False
         is_contained = self._up_to.contains(point)
@@ -204,6 +206,7 @@ class _Between:
 
 
 def _of_transactions(changes: TableChanges, first: int, end: int, count: int) -> TableChanges:
+    """Return the changes of transactions with numbers from `first` to before `end`."""
     if first == 0 and end == count:
         return changes
     number = as_numpy(changes.transaction)

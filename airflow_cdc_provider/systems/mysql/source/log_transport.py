@@ -55,7 +55,7 @@ _SEND_ANNOTATE_ROWS = 2  # MySQL sends what it has unasked
 
 
 class LogTransport:
-    """An open dump; `receive` gives what has come."""
+    """One open binlog dump, over a connection of its own."""
 
     def __init__(  # noqa: PLR0913 - each option is one a caller chooses by name
         self,
@@ -68,7 +68,10 @@ class LogTransport:
         silence_s: float = 30.0,
         with_queries: bool = False,
     ) -> None:
-        """`with_queries`: MariaDB sends the statements that it has noted before their rows."""
+        """Connect, check the start, and begin the dump.
+
+        `with_queries`: MariaDB sends the statements that it has noted before their rows.
+        """
         self._where = str(endpoint)
         self._endpoint = endpoint
         self._silence_s = silence_s
@@ -98,11 +101,11 @@ class LogTransport:
 
     @property
     def has_answered(self) -> bool:
-        """Tell whether the server has sent anything, if only an error."""
+        """Tell whether the server has sent anything since the dump began, even an error."""
         return self._heard
 
     def receive(self, wait_s: float) -> EventChunk | None:
-        """Return the events that have come, None if none came within `wait_s`."""
+        """Return the events that have come; None if none came within `wait_s`."""
         deadline = time.monotonic() + wait_s
         while True:
             chunk = self._framer.take()
@@ -116,11 +119,11 @@ class LogTransport:
                 return None
 
     def close(self) -> None:
-        """End the dump; the server notices at its next heartbeat."""
+        """Close the connection; the server notices at its next heartbeat."""
         self._raw.abandon()
 
     def _read_some(self, deadline: float) -> bool:
-        """Read what has come; False if nothing came before the deadline."""
+        """Receive what has come; False if nothing came before the deadline."""
         if not self._arrived(max(deadline - time.monotonic(), 0.0)):
             silence_s = self._silence_s if self._heard else _FIRST_BYTES_S
             if time.monotonic() - self._heard_at > silence_s:
@@ -137,10 +140,11 @@ class LogTransport:
         return True
 
     def _arrived(self, wait_s: float) -> bool:
+        """Tell whether bytes come from the server within a time."""
         return bool(self._poll.poll(wait_s * 1000))
 
     def _receive(self) -> bool:
-        """Read once; a loss is kept for later, because an error may stand before it."""
+        """Receive once; a lost connection is noted, and raised after the events before it."""
         try:
             with self._framer.space() as space:
                 count = self._raw.recv_into(space)
@@ -152,6 +156,7 @@ class LogTransport:
         return True
 
     def _dump(self, connection: ServerConnection, server_id: int) -> None:
+        """Request the dump: by file and offset, or by GTIDs in the server family's way."""
         start, gtids = self.start, self.start.position.gtids
         annotated = self._with_queries and self.capabilities.is_mariadb
         flags = _SEND_ANNOTATE_ROWS if annotated else 0
@@ -168,6 +173,7 @@ class LogTransport:
             self._raw.start_binlog_dump(file="", offset=4, server_id=server_id, flags=flags)
 
     def _raise_end(self, packet: bytes) -> NoReturn:
+        """Raise the error that ended the dump, or say that the server ended the log."""
         self.close()
         if not is_error(packet):
             self.has_ended = True
@@ -182,7 +188,7 @@ class LogTransport:
         raise error
 
     def _with_gap(self, error: LogPurgedError) -> CdcError:
-        """Ask a new connection what exactly is missing."""
+        """Return the error for a purged log with the exact gap, queried over a new connection."""
         with closing(connect(self._endpoint, purpose="log gap")) as connection:
             try:
                 check_start(connection, self.capabilities, self.start.position)
@@ -198,6 +204,7 @@ class LogTransport:
 
 
 def _announce(connection: ServerConnection, capabilities: Capabilities, heartbeat_s: float) -> None:
+    """Set the session variables by which a replica announces itself: checksums, heartbeats."""
     period = int(heartbeat_s * 1_000_000_000)
     settings = [
         "@master_binlog_checksum = 'CRC32'",
@@ -216,7 +223,7 @@ def _announce(connection: ServerConnection, capabilities: Capabilities, heartbea
 
 
 def _register(connection: ServerConnection, server_id: int) -> None:
-    """Have the server list this reader in SHOW REPLICAS."""
+    """Register this reader as a replica, which SHOW REPLICAS lists."""
     name = b"airflow-cdc"
     request = struct.pack("<IB", server_id, len(name)) + name
     request += bytes(2) + struct.pack("<HII", 0, 0, 0)  # no user, no password, no port

@@ -39,7 +39,7 @@ _NOTHING_DONE = "none: the log was only looked at"
 def look_at_log(
     endpoint: Endpoint, at: str, position: MySqlPosition | None, *, count: int, values: bool
 ) -> LogView:
-    """Return events around `at`, if it is not empty, else around a position, else at the end."""
+    """Return the events around `at`, else around a position, else before the log's end."""
     with closing(connect(endpoint, purpose="looking at the log")) as connection:
         capabilities = read_capabilities(connection)
         files = LogFiles.ask(connection, capabilities)
@@ -65,6 +65,7 @@ def _place_of(
     files: LogFiles,
     at: str,
 ) -> BinlogPosition:
+    """Return the binlog position that `at` names: a file and offset, or a GTID."""
     try:
         place = BinlogPosition.parse(at)
     except ValueError:
@@ -76,7 +77,7 @@ def _place_of(
 
 
 def _before(connection: ServerConnection, capabilities: Capabilities, at: str) -> Gtids:
-    """Return what a reader has that goes on with `at`, or that has it."""
+    """Return the GTIDs of a reader whose next transaction is `at`; a larger set is taken whole."""
     try:
         if capabilities.is_mariadb:
             return MariaDbGtidPosition.parse(at)
@@ -108,7 +109,7 @@ def _place_behind(
     files: LogFiles,
     position: MySqlPosition,
 ) -> BinlogPosition:
-    """Return where a reader goes on that has a position; refused like one that starts there."""
+    """Return the binlog position from which a reader at this position would go on."""
     start = check_start(connection, capabilities, position)
     if start.by_file and position.binlog is not None:
         return position.binlog
@@ -121,7 +122,7 @@ def _place_behind(
 
 
 def _has_all(connection: ServerConnection, gtids: Gtids | None) -> bool:
-    """Tell whether the server has logged nothing that is not among these."""
+    """Tell whether these GTIDs contain all that the server has logged."""
     if isinstance(gtids, GtidSet):
         return gtids.covers(GtidSet.parse(str(query(connection, "SELECT @@gtid_executed")[0][0])))
     logged = MariaDbGtidPosition.parse(str(query(connection, "SELECT @@gtid_binlog_pos")[0][0]))
@@ -129,6 +130,7 @@ def _has_all(connection: ServerConnection, gtids: Gtids | None) -> bool:
 
 
 def _require_there(files: LogFiles, place: BinlogPosition) -> None:
+    """Refuse a binlog position that is not in the server's log."""
     if place.base != files.end.base:
         raise RefusedError(
             f"the server's log files are named {files.end.base}, not {place.base}",

@@ -53,7 +53,7 @@ _HEARTBEATS = {EventType.HEARTBEAT, EventType.HEARTBEAT_V2}
 
 @dataclass(frozen=True, slots=True)
 class RawEvent:
-    """An event as it lies in the log, and the earlier events by which it is understood."""
+    """An event as logged, with the earlier events that are needed to decode it."""
 
     start: BinlogPosition
     end: BinlogPosition
@@ -67,13 +67,14 @@ class RawEvent:
 
     @property
     def kind(self) -> int:
+        """Return the event's type code."""
         return self.data[_TYPE_AT]
 
 
 def events_around(
     endpoint: Endpoint, uuid: str, place: BinlogPosition, end: BinlogPosition, count: int
 ) -> list[RawEvent]:
-    """Return `count` events, half of them before the place, if the log up to `end` has so many."""
+    """Return `count` events around a position, half of them before it where there are so many."""
     before: deque[RawEvent] = deque(maxlen=count)
     behind: list[RawEvent] = []
     start = MySqlPosition(uuid, place.at(FIRST_EVENT))
@@ -91,7 +92,7 @@ def events_around(
 def logged_events(
     endpoint: Endpoint, start: MySqlPosition, end: BinlogPosition
 ) -> Iterator[RawEvent]:
-    """Yield the events of the log from a start up to `end`, without what lies in no file."""
+    """Yield the events of the log from a start to `end`, without those made up for the dump."""
     with closing(LogTransport(endpoint, server_id=NO_SERVER_ID, start=start)) as transport:
         walk = _Walk(start.binlog or end.at(FIRST_EVENT))
         while walk.at < end:
@@ -113,7 +114,7 @@ def logged_events(
 
 
 class _Walk:
-    """Follows events of a dump, and knows where each lies."""
+    """Follows the events of a dump, and gives each its offset in the log file."""
 
     def __init__(self, at: BinlogPosition) -> None:
         self.at = at
@@ -121,7 +122,7 @@ class _Walk:
         self._tables: dict[bytes, bytes] = {}
 
     def take(self, data: bytes) -> RawEvent | None:
-        """Return the event, None if it lies in no file."""
+        """Return the event with its position and context; None if it was made up for the dump."""
         kind = data[_TYPE_AT]
         is_made_up = bool(data[_FLAGS_AT] & ARTIFICIAL_FLAG)
         if kind == EventType.FORMAT_DESCRIPTION:
@@ -148,12 +149,17 @@ class _Walk:
         return event
 
     def _enter(self, target: BinlogPosition) -> None:
+        """Go on in the log file that a rotation names.
+
+        Table maps of the former file are dropped.
+        """
         if target.file_number != self.at.file_number:
             self._tables = {}
         self.at = target
 
 
 def _require_boundary(event: RawEvent, place: BinlogPosition) -> None:
+    """Refuse a position that is inside an event."""
     if event.end > place and event.end.file_number == place.file_number:
         raise RefusedError(
             f"{place} lies inside an event, which goes from {event.start.offset} to "

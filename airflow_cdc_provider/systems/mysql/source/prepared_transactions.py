@@ -20,7 +20,10 @@ _DENIED = 1401
 
 
 def prepared_transactions(connection: ServerConnection, *, is_mariadb: bool) -> list[str]:
-    """Return their names as XA COMMIT takes them: two parts and the number of the format."""
+    """Return the names of the prepared XA transactions, as XA COMMIT takes them.
+
+    A name is two parts and the number of the format.
+    """
     names = []
     for number, first_bytes, _, name in _recovered(connection, is_mariadb=is_mariadb):
         if isinstance(name, bytes):
@@ -35,6 +38,7 @@ def prepared_transactions(connection: ServerConnection, *, is_mariadb: bool) -> 
 
 
 def _recovered(connection: ServerConnection, *, is_mariadb: bool) -> list[tuple[Any, ...]]:
+    """Query XA RECOVER; a denial is raised with the grant that is needed."""
     try:
         return query(connection, "XA RECOVER" if is_mariadb else "XA RECOVER CONVERT XID")
     except IntegrityError as error:

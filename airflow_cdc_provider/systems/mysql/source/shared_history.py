@@ -35,7 +35,7 @@ def shared_history(
     read: MySqlPosition,
     others: Sequence[MySqlPosition],
 ) -> SharedHistory:
-    """Return up to where a server shares what was `read`, and which other positions it has."""
+    """Return the GTIDs of `read` that another server has too, and which of `others` it has."""
     if read.server_uuid in {"", capabilities.server_uuid}:
         return _NOTHING
     if isinstance(read.gtids, GtidSet) and not capabilities.is_mariadb:
@@ -52,6 +52,7 @@ def _by_sets(
     ours: GtidSet,
     others: Sequence[MySqlPosition],
 ) -> SharedHistory:
+    """Return the GTIDs that a MySQL server shares with ours, and which positions it has."""
     executed = GtidSet.parse(str(query(connection, "SELECT @@global.gtid_executed")[0][0]))
     common = ours.intersection(executed)
     sets = [each.gtids for each in others]
@@ -69,7 +70,7 @@ def _by_domains(
     ours: MariaDbGtidPosition,
     others: Sequence[MySqlPosition],
 ) -> SharedHistory:
-    """Find, in each domain, the last transaction that both have of the server that wrote ours."""
+    """Return each domain's last GTID that MariaDB shares with us, and which positions it has."""
     known = known_to_mariadb(connection)
     own_id = int(query(connection, "SELECT @@global.server_id")[0][0])
     positions = [each.gtids for each in others]
@@ -91,4 +92,5 @@ def _by_domains(
 
 
 def _has(known: Mapping[tuple[int, int], int], gtid: MariaDbGtid) -> bool:
+    """Tell whether the server knows a MariaDB GTID."""
     return known.get((gtid.domain, gtid.server), 0) >= gtid.sequence

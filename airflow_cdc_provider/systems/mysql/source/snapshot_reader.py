@@ -92,7 +92,7 @@ _OWNED_POLL_S = 0.01
 
 @dataclass(slots=True)
 class _Session:
-    """The connection that reads rows."""
+    """The connection that reads rows, with its watermarks and the definitions that were checked."""
 
     connection: ServerConnection
     capabilities: Capabilities
@@ -102,7 +102,7 @@ class _Session:
 
 
 class SnapshotReader:
-    """Reads splits over one connection for rows and one, opened when needed, for the log."""
+    """Reads splits with watermarks and backfill, over a connection for rows and one for the log."""
 
     def __init__(  # noqa: PLR0913 - each option is one a caller chooses by name
         self,
@@ -136,7 +136,10 @@ class SnapshotReader:
     def read(
         self, split: SnapshotSplit, listed: pa.RecordBatch | None = None
     ) -> tuple[SplitRows, SplitReport]:
-        """Read a split; after an error the connections are fresh ones."""
+        """Read a split and backfill it; return its rows and report.
+
+        After an error the connections are opened anew.
+        """
         completed = False
         try:
             outcome = self._read(split, listed)
@@ -149,7 +152,7 @@ class SnapshotReader:
     def changes(
         self, split: SnapshotSplit, report: SplitReport, up_to: LogPosition
     ) -> Iterator[TableChanges]:
-        """Return the changes of the split's table after it was settled, up to a later boundary."""
+        """Return the changes of a split's table from the split's own position to `up_to`."""
         is_backfilled = split.is_backfilled(wanted=self._backfill)
         after = own(report.high if is_backfilled else report.low)
         completed = False
@@ -168,7 +171,7 @@ class SnapshotReader:
         return iter(found)
 
     def close(self) -> None:
-        """Drop the connections; the server gives up what they were doing."""
+        """Close the connections; the server gives up what they were doing."""
         session, self._session = self._session, None
         if session is not None:
             RawConnection(session.connection).abandon()
@@ -177,6 +180,7 @@ class SnapshotReader:
     def _read(
         self, split: SnapshotSplit, listed: pa.RecordBatch | None
     ) -> tuple[SplitRows, SplitReport]:
+        """Read a split: take L, read the rows, take H, and replay the log between."""
         began = time.monotonic()
         session = self._session or self._open_session()
         schema = self._tables[split.table]
@@ -225,6 +229,7 @@ class SnapshotReader:
     # --- the session --------------------------------------------------------------------------
 
     def _open_session(self) -> _Session:
+        """Connect, check the server against the last split, and choose the watermarks."""
         connection = connect(self._endpoint, purpose="snapshot")
         capabilities = read_capabilities(connection)
         self._check_history(connection, capabilities)
@@ -233,7 +238,7 @@ class SnapshotReader:
         return self._session
 
     def _identified(self, high: MySqlPosition) -> MySqlPosition:
-        """Add to H when its file was begun, where reading the log has not told."""
+        """Return H with the time when its log file was begun, if the log reader did not say."""
         if high.imprint is not None or high.binlog is None:
             return high
         file = high.binlog.file
@@ -246,18 +251,19 @@ class SnapshotReader:
         return replace(high, imprint=imprint)
 
     def _check_history(self, connection: ServerConnection, capabilities: Capabilities) -> None:
-        """Require of a server that answers anew that it has what the last split was read with."""
+        """Refuse a new connection's server if it lacks what the last split was read with."""
         self._begun.clear()
         if self._last_read is not None and self._last_low is not None:
             check_history(connection, capabilities, self._last_low, (self._last_read,))
             self._check_log(capabilities, own(self._last_read.position))
 
     def _check_log(self, capabilities: Capabilities, high: MySqlPosition) -> None:
-        """Require that the last H stands in the log it was taken from."""
+        """Refuse the server if its log is not the one that the last H was taken from."""
         if high.imprint is not None and high.server_uuid == capabilities.server_uuid:
             require_known(self._endpoint, high)
 
     def _open_log(self, low: MySqlPosition) -> LogReader:
+        """Open a log reader at L; refuse one whose server is not the one of the rows."""
         reader = LogReader(
             self._endpoint,
             server_id=self._server_id,
@@ -280,10 +286,11 @@ class SnapshotReader:
         return reader
 
     def _schema_of(self, table: TableId) -> TableSchema | None:
+        """Return the planned definition of a captured table, None for another table."""
         return self._tables.get(table)
 
     def _checked_low(self, low: MySqlPosition) -> MySqlPosition:
-        """Require that L contains the one before: the log only grows, also over a failover."""
+        """Return L, and refuse an L that does not contain the last split's L."""
         before = self._last_low
         if before is not None and not low.covers(before):
             raise SourceIdentityError(
@@ -296,7 +303,7 @@ class SnapshotReader:
         return low
 
     def _check_definition(self, session: _Session, schema: TableSchema) -> None:
-        """Compare the table's definition with the planned one, cheaply once that was done."""
+        """Refuse the table if its definition is not the planned one, or changed since."""
         table = schema.table
         found = without_counter(create_statement(session.connection, table))
         known = session.definitions.get(table)
@@ -312,6 +319,7 @@ class SnapshotReader:
             session.definitions[table] = found
 
     def _check_planned(self, session: _Session, schema: TableSchema) -> None:
+        """Refuse the table if its definition is not the planned one."""
         found = read_schema(session.connection, schema.table)
         if not found.is_defined_as(schema):
             raise TableChangedError(
@@ -324,6 +332,7 @@ class SnapshotReader:
     # --- the rows -----------------------------------------------------------------------------
 
     def _one_of(self, session: _Session, schema: TableSchema, listed: pa.RecordBatch) -> str:
+        """Return the condition that a key is one of the listed keys."""
         columns = key_columns(schema)
         names = ", ".join(quote_identifier(column.name) for column in columns)
         keys = key_list(listed, columns, own_charset=session.capabilities.is_mariadb)
@@ -336,7 +345,7 @@ class SnapshotReader:
         condition: str,
         decoder: TextDecoder,
     ) -> tuple[TextChunk, ...]:
-        """Read the split's rows in one statement, under one read view."""
+        """Read the split's rows by one SELECT, under one read view."""
         raw = RawConnection(connection, where=str(self._endpoint))
         by_values = split.chosen is not None and split.keys == KeyRange() and not split.listed
         has_key = bool(self._tables[split.table].primary_key)
@@ -350,6 +359,7 @@ class SnapshotReader:
         return chunks
 
     def _too_big(self, split: SnapshotSplit) -> SplitTooBigError:
+        """Return the error for a split of too many bytes."""
         return SplitTooBigError(
             f"split {split.split_id} {split.keys} holds more than {self._max_split_bytes} bytes",
             str(self._endpoint),
@@ -360,7 +370,7 @@ class SnapshotReader:
     # --- the log ------------------------------------------------------------------------------
 
     def _exact(self, high: MySqlPosition, low: MySqlPosition) -> MySqlPosition:
-        """Add H's GTIDs: those of L, and those the log had up to H's place."""
+        """Return H with its GTIDs: those of L, and those logged up to H."""
         read = self.tail.position
         gtids = None if read is None else read.gtids
         if isinstance(gtids, GtidSet) and isinstance(low.gtids, GtidSet):
@@ -370,7 +380,7 @@ class SnapshotReader:
 
 
 def _seen_gtids(connection: ServerConnection) -> GtidSet:
-    """Return an upper bound of the transactions in the log: executed ones and those under way.
+    """Return an upper bound of the GTIDs in the log: the executed ones and those being committed.
 
     In this order: one that leaves the second set enters the first at the same moment, or was
     rolled back. One of these would be asked of every server in vain, so they are given some time.
@@ -387,5 +397,6 @@ def _seen_gtids(connection: ServerConnection) -> GtidSet:
 
 
 def _owned_gtids(connection: ServerConnection) -> GtidSet:
+    """Return the GTIDs of transactions that are being committed."""
     owned = str(query(connection, "SELECT @@global.gtid_owned")[0][0] or "")
     return GtidSet.parse(re.sub(r"#\d+", "", owned))

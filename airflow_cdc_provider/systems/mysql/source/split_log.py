@@ -41,7 +41,7 @@ MAX_CHANGES_BYTES = 64 * 1024 * 1024
 
 
 class SplitLog:
-    """The log as splits need it."""
+    """Reads the changes of a split's table from the log tail: to replay them, or to return them."""
 
     def __init__(self, tail: LogTail, tables: Mapping[TableId, TableSchema], where: str) -> None:
         self._tail = tail
@@ -55,7 +55,7 @@ class SplitLog:
         watermarks: tuple[MySqlPosition, MySqlPosition],
         settled: BinlogPosition | None,
     ) -> tuple[SplitRows, int]:
-        """Bring the rows from somewhere between L and H to H (law 3).
+        """Replay the log of (L, H] onto a split's rows; return the rows at H and how many changes.
 
         The first replay takes the rows; they are kept only where a statement may lead back to them.
         """
@@ -127,7 +127,7 @@ class SplitLog:
     def _is_settled(
         self, statement: Statement, split: SnapshotSplit, settled: BinlogPosition | None
     ) -> bool:
-        """Tell whether a statement changed the table before it was read; later is an error.
+        """Tell whether a statement changed the table before the rows were read; later is an error.
 
         False if it does not concern the table.
         """
@@ -147,14 +147,14 @@ class SplitLog:
 def require_servers(
     position: MySqlPosition, split: SnapshotSplit, servers: Collection[str]
 ) -> None:
-    """Require that the rows, their log and the stream's position are of one server."""
+    """Refuse rows that were not read from the server of the stream's position."""
     if any(server != position.server_uuid for server in servers):
         named = " and ".join(sorted(servers))
         raise outdated(split, f"the stream's position is not of {named}", str(position))
 
 
 def outdated(split: SnapshotSplit, what: str, where: str) -> SplitOutdatedError:
-    """Return the error of rows that cannot be brought to where the stream is."""
+    """Return the error for a split whose rows cannot be brought to the stream's position."""
     return SplitOutdatedError(
         f"the rows of split {split.split_id} cannot be brought to the stream's position: {what}",
         where,
@@ -164,4 +164,5 @@ def outdated(split: SnapshotSplit, what: str, where: str) -> SplitOutdatedError:
 
 
 def _bytes(changes: TableChanges) -> int:
+    """Return the bytes of the changes' row images."""
     return int(changes.before.nbytes + changes.after.nbytes)

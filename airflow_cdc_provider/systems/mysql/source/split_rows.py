@@ -15,36 +15,42 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class TextRows:
-    """Rows to which no change of the log had to be applied, so their bytes still hold."""
+    """The rows of a split as the server sent them, with no change of the log applied."""
 
     chunks: tuple[TextChunk, ...]
     decoder: TextDecoder
 
     @property
     def schema(self) -> pa.Schema:
+        """Return the Arrow schema of the rows."""
         return self.decoder.schema
 
     @property
     def rows(self) -> int:
+        """Return the number of rows."""
         return sum(chunk.rows for chunk in self.chunks)
 
     @property
     def bytes(self) -> int:
+        """Return the memory that the rows' bytes take."""
         return sum(chunk.bytes for chunk in self.chunks)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows decoded to Arrow."""
         for chunk in self.chunks:
             yield self.decoder.to_arrow(chunk)
 
     def drained(self) -> Iterator[pa.RecordBatch]:
-        """Decode the rows and let go of each chunk on the way; there are none afterwards."""
+        """Yield the rows decoded, and release each chunk of bytes; no rows are left afterwards."""
         left = list(reversed(self.chunks))
         self.chunks = ()
         while left:
             yield self.decoder.to_arrow(left.pop())
 
     def native_chunks(self) -> tuple[TextChunk, ...] | None:
+        """Return the rows in the bytes that the server sent."""
         return self.chunks
 
     def batch_of(self, chunk: TextChunk) -> pa.RecordBatch:
+        """Return one chunk's rows decoded to Arrow."""
         return self.decoder.to_arrow(chunk)

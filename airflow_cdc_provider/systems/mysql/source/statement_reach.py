@@ -56,7 +56,7 @@ _FUNCTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class _Doubt:
-    """Why nothing is believed of a table, and what would tell more."""
+    """A reason why a table or function may change other rows, and what would rule that out."""
 
     why: str
     remedy: str = ""
@@ -64,7 +64,7 @@ class _Doubt:
 
 @dataclass(slots=True)
 class _Known:
-    """What the catalogue says, as long as no statement of the log speaks against it."""
+    """What the catalogue said of tables and functions, until a statement of the log changes it."""
 
     written: dict[TableId, _Doubt | None] = field(default_factory=dict)
     """Tables that are written; None where nothing else changes with them, keys apart."""
@@ -77,7 +77,7 @@ class _Known:
     functions: frozenset[str] | _Doubt | None = None
 
     def forget(self, change: ReachChange) -> None:
-        """Drop what a statement may have changed."""
+        """Forget what a statement may have changed in the catalogue."""
         for tables in (self.written, self.read):
             for table in [table for table in tables if change.concerns(table)]:
                 del tables[table]
@@ -89,7 +89,7 @@ class _Known:
 
 
 class StatementReach:
-    """A `TextReach` by the server's catalogue, over connections that it opens when it must look."""
+    """Finds out from the catalogue which tables a statement logged as text may change."""
 
     def __init__(
         self,
@@ -97,7 +97,10 @@ class StatementReach:
         captured: Collection[TableId],
         statements_since: Callable[[BinlogPosition], Iterable[LoggedStatement]],
     ) -> None:
-        """`statements_since` returns all statements of the log from a place to its end."""
+        """Prepare for captured tables.
+
+        `statements_since` yields the log's statements from a place on.
+        """
         self._endpoint = endpoint
         self._captured = captured
         self._names = {str(table).casefold() for table in captured}
@@ -105,13 +108,13 @@ class StatementReach:
         self._known = _Known()
 
     def heed(self, statement: LoggedStatement) -> None:
-        """Forget what a statement of the log may have changed."""
+        """Forget what a statement of the log may have changed in the catalogue."""
         known = self._known
         if known.written or known.read or known.led_to is not None or known.functions is not None:
             known.forget(statement.reach_change)
 
     def of(self, statement: LoggedStatement, since: BinlogPosition) -> Reach:
-        """Return the tables whose rows a statement may have changed."""
+        """Return the tables whose rows a statement may have changed, also by foreign keys."""
         rows = statement.rows
         written = rows.writes
         if written is None:
@@ -132,7 +135,10 @@ class StatementReach:
     # --- what is known ------------------------------------------------------------------------
 
     def _doubt(self, rows: RowStatement) -> _Doubt | None:
-        """Return what a statement may have called that changes rows, None if nothing."""
+        """Return why a statement may call stored functions that change rows.
+
+        None if it does not.
+        """
         known = self._known
         views = [doubt for each in rows.reads if (doubt := known.read[each]) is not None]
         if not (views or rows.calls):
@@ -147,7 +153,7 @@ class StatementReach:
         return None
 
     def _led_to(self, written: TableId) -> frozenset[TableId]:
-        """Return the captured tables that foreign keys may lead to from a table."""
+        """Return the captured tables to which foreign keys bring changes of a table."""
         led_to, unseen = self._known.led_to or {}, self._known.unseen
         name = str(written).casefold()
         return frozenset(
@@ -160,7 +166,10 @@ class StatementReach:
     # --- looking ------------------------------------------------------------------------------
 
     def _look(self, table: TableId, rows: RowStatement, since: BinlogPosition) -> None:
-        """Look at what is not known yet; what the log speaks against is noted as a doubt."""
+        """Query the catalogue for what is not known of a statement's tables.
+
+        Check the later log.
+        """
         known = self._known
         written = {table} - known.written.keys()
         read = set(rows.reads) - known.read.keys()
@@ -178,6 +187,7 @@ class StatementReach:
         log.info("catalogue asked about a statement logged as text: writes=%s", table)
 
     def _looked_at(self, written: Collection[TableId], read: Collection[TableId]) -> _Known:
+        """Query the catalogue about tables written and read, functions and foreign keys."""
         purpose = "statements logged as text"
         with closing(connect(self._endpoint, purpose=purpose)) as connection:
             grants = read_grants(connection)
@@ -195,7 +205,7 @@ class StatementReach:
 
 
 def _note(found: _Known, change: ReachChange) -> None:
-    """Believe nothing of what the log has a statement about, since the moment in question."""
+    """Turn into doubts what a later statement of the log may have changed in the catalogue."""
     for tables in (found.written, found.read):
         for table in [table for table in tables if change.concerns(table)]:
             tables[table] = _Doubt(
@@ -212,7 +222,7 @@ def _note(found: _Known, change: ReachChange) -> None:
 def _writing(
     connection: ServerConnection, grants: Grants, table: TableId, fact: TableFacts | None
 ) -> _Doubt | None:
-    """Return what may change along with a table that is written."""
+    """Return why writing to a table may change other tables; None if it cannot."""
     grant = f"GRANT TRIGGER ON {quote_identifier(table.database)}.* TO {grants.account}"
     if not grants.holds("TRIGGER", table.database, table.table):
         return _Doubt(
@@ -231,6 +241,7 @@ def _writing(
 
 
 def _reading(grants: Grants, table: TableId, fact: TableFacts | None) -> _Doubt | None:
+    """Return why reading a table may call functions: it may be a view; None for a plain table."""
     if fact is not None and fact.kind in _PLAIN:
         return None
     what = "a view" if fact is not None else "a view or a table that the account does not see"
@@ -238,7 +249,7 @@ def _reading(grants: Grants, table: TableId, fact: TableFacts | None) -> _Doubt 
 
 
 def _functions(connection: ServerConnection, grants: Grants) -> frozenset[str] | _Doubt:
-    """Return the names of all stored functions, or why the account does not see them all."""
+    """Return the names of all stored functions, or the doubt if the account cannot see them all."""
     if "mariadb" in server_version_text(connection).lower():
         sees, grant = grants.holds("SELECT", "mysql", "proc"), "SELECT ON mysql.proc"
     else:
@@ -253,7 +264,10 @@ def _functions(connection: ServerConnection, grants: Grants) -> frozenset[str] |
 def _parents(
     connection: ServerConnection, captured: Collection[TableId]
 ) -> tuple[dict[TableId, frozenset[TableId]], frozenset[TableId]]:
-    """Return, by captured table, from where foreign keys bring changes; and what is not seen."""
+    """Return, by captured table, itself and the tables whose changes reach it by foreign keys.
+
+    Also return the tables whose foreign keys this account may not see.
+    """
     direct: dict[TableId, frozenset[TableId]] = {}
     unseen: set[TableId] = set()
     waiting = set(captured)
@@ -271,6 +285,7 @@ def _parents(
 
 
 def _all_before(table: TableId, direct: dict[TableId, frozenset[TableId]]) -> frozenset[TableId]:
+    """Return a table and all its direct and indirect parents by foreign keys."""
     found, waiting = {table}, [table]
     while waiting:
         new = direct[waiting.pop()] - found

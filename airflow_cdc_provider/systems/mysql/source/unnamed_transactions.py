@@ -28,7 +28,7 @@ _TYPE, _INFO = 2, 5  # columns of SHOW BINLOG EVENTS
 
 
 def require_named(connection: ServerConnection, ours: GtidSet) -> None:
-    """Require that no transaction without a GTID lies before a dump of what a set lacks."""
+    """Refuse a start by GTIDs if transactions without a GTID may be in files before the dump."""
     files = [str(row[0]) for row in query(connection, "SHOW BINARY LOGS")]
     is_before_dump = False
     for file in reversed(files):
@@ -45,6 +45,7 @@ def require_named(connection: ServerConnection, ours: GtidSet) -> None:
 
 
 def _previous(connection: ServerConnection, file: str, events: list[tuple[Any, ...]]) -> GtidSet:
+    """Return the GTID set at the beginning of a log file."""
     if tuple(event[_TYPE] for event in events[:2]) != _BEGINNING:
         raise IntegrityError(
             f"{file} does not begin as a log file does: it has {[e[_TYPE] for e in events]}",
@@ -56,6 +57,7 @@ def _previous(connection: ServerConnection, file: str, events: list[tuple[Any, .
 
 
 def _require_empty(connection: ServerConnection, file: str, events: list[tuple[Any, ...]]) -> None:
+    """Refuse a log file that holds any event of a transaction."""
     for event in events[2:]:
         if event[_TYPE] not in _END:
             raise SnapshotRequiredError(
@@ -68,4 +70,5 @@ def _require_empty(connection: ServerConnection, file: str, events: list[tuple[A
 
 
 def _where(connection: ServerConnection) -> str:
+    """Return the server's host and port."""
     return f"{connection.host}:{connection.port}"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def value_cuts(
     connection: ServerConnection, table: TableId, chosen: Chosen, rows: int
 ) -> Iterator[KeyPart] | None:
-    """Yield values that leave about so many rows between them; None without an index."""
+    """Yield column values that cut the chosen rows in pieces of `rows`; None without an index."""
     match chosen:
         case KeyList():
             return iter(())
@@ -44,7 +44,7 @@ def value_cuts(
 
 
 def _are_few(connection: ServerConnection, table: TableId, condition: Condition, rows: int) -> bool:
-    """Tell whether an index finds the rows that meet a condition, and no more than so many."""
+    """Tell whether the server expects to find a condition's rows by an index, at most `rows`."""
     select = f"SELECT 1 FROM {quote_table(table)} WHERE {chosen_predicate(condition)}"
     (plan,) = query_named(connection, f"EXPLAIN FORMAT=TRADITIONAL {select}")
     return plan["type"] not in {None, "ALL", "index"} and int(plan["rows"] or 0) <= rows
@@ -53,6 +53,7 @@ def _are_few(connection: ServerConnection, table: TableId, condition: Condition,
 def _cuts(
     connection: ServerConnection, table: TableId, interval: Interval, rows: int
 ) -> Iterator[KeyPart]:
+    """Yield values of an interval's column, about `rows` rows apart, in increasing order."""
     column = (interval.column,)
     name, reached = quote_identifier(interval.column), interval.start
     select = f"SELECT {name} FROM {quote_table(table)}"
@@ -75,7 +76,7 @@ def _cuts(
 
 
 def _is_indexed(connection: ServerConnection, table: TableId, column: str) -> bool:
-    """Tell whether an index has the whole column first."""
+    """Tell whether an index begins with the whole column."""
     found = query(
         connection,
         "SELECT 1 FROM information_schema.statistics "

@@ -53,7 +53,7 @@ _XA_SHORT_POLL_S = 0.005
 
 
 class Watermarks(Protocol):
-    """One session's way to L and H; `low`, the read, `high`, `release`, in this order."""
+    """Takes L and H of splits in one session: `low`, the read, `high`, `release`, in this order."""
 
     mode: WatermarkMode
     settled: BinlogPosition | None
@@ -64,10 +64,10 @@ class Watermarks(Protocol):
     """
 
     def low(self) -> MySqlPosition:
-        """Take L. The next statement of the session sees at least everything up to it."""
+        """Take L; the session's next statement sees at least everything up to it."""
 
     def high(self, low: MySqlPosition) -> MySqlPosition:
-        """Take H, after the last row was read; its `binlog` is an upper bound.
+        """Take H after the last row was read: an upper bound of what the read saw.
 
         Where L and H are one place, nothing is to be replayed.
         """
@@ -77,7 +77,7 @@ class Watermarks(Protocol):
 
 
 def watermarks_of(connection: ServerConnection, capabilities: Capabilities) -> Watermarks:
-    """Choose the best way that this server and this account offer, or refuse the server."""
+    """Return the best way to take watermarks that server and account offer; refuse if none."""
     for mode in capabilities.watermark_modes:
         match mode:
             case WatermarkMode.GTID_EXECUTED:
@@ -98,7 +98,7 @@ def watermarks_of(connection: ServerConnection, capabilities: Capabilities) -> W
 
 
 class _SessionWatermarks:
-    """What the ways on MySQL share: each read is one statement in autocommit mode."""
+    """Watermarks on MySQL, where each read is one statement in autocommit mode."""
 
     mode: WatermarkMode
     settled: BinlogPosition | None = None
@@ -108,6 +108,7 @@ class _SessionWatermarks:
         self._capabilities = capabilities
 
     def high(self, low: MySqlPosition) -> MySqlPosition:
+        """Take H: the end of the log, on the server that L was taken from."""
         end = log_end(self._connection, self._capabilities)
         uuid = query(self._connection, "SELECT @@global.server_uuid")[0][0]
         _check_uuid(self._connection, self._capabilities, str(uuid))
@@ -115,10 +116,10 @@ class _SessionWatermarks:
         return MySqlPosition(self._capabilities.server_uuid, end)
 
     def release(self) -> None:
-        """Nothing to give up: the read view ended with its statement."""
+        """Do nothing: the read view ended with its statement."""
 
     def _executed(self) -> str:
-        """Return the GTIDs executed, once the session is known to be what it should.
+        """Check the session, and return the server's executed GTIDs.
 
         It must be a session of the same server, and its next statement must get a read view of
         its own (law 2).
@@ -157,21 +158,23 @@ class _SessionWatermarks:
 
 
 class GtidWatermarks(_SessionWatermarks):
-    """MySQL with GTIDs: L is what has been executed, and has no place in the log file."""
+    """Watermarks on MySQL with GTIDs: L is the executed set, without a place in a log file."""
 
     mode = WatermarkMode.GTID_EXECUTED
 
     def low(self) -> MySqlPosition:
+        """Take L: the server's executed GTIDs."""
         executed = GtidSet.parse(self._executed())
         return MySqlPosition(self._capabilities.server_uuid, None, executed)
 
 
 class LogStatusWatermarks(_SessionWatermarks):
-    """MySQL without GTIDs: the server waits for commits under way and tells one exact place."""
+    """Watermarks on MySQL without GTIDs: L is the place in `performance_schema.log_status`."""
 
     mode = WatermarkMode.LOG_STATUS
 
     def low(self) -> MySqlPosition:
+        """Take L: the place in `performance_schema.log_status`; no XA transaction is prepared."""
         self._executed()
         _wait_for_no_prepared(self._connection)
         uuid, local = query(
@@ -185,7 +188,7 @@ class LogStatusWatermarks(_SessionWatermarks):
 
 
 class FileStartWatermarks(_SessionWatermarks):
-    """MySQL without GTIDs and privileges: the start of the current log file.
+    """Watermarks on MySQL without GTIDs and privileges: L is the start of the current log file.
 
     The server changes files only when no commit is under way, so all earlier files are visible.
     """
@@ -193,6 +196,7 @@ class FileStartWatermarks(_SessionWatermarks):
     mode = WatermarkMode.LOG_FILE_START
 
     def low(self) -> MySqlPosition:
+        """Take L: the start of the current log file; no XA transaction is prepared."""
         self._executed()
         _wait_for_no_prepared(self._connection)
         end = log_end(self._connection, self._capabilities)
@@ -202,7 +206,7 @@ class FileStartWatermarks(_SessionWatermarks):
 
 
 class SnapshotWatermarks:
-    """MariaDB: the transaction's own snapshot knows its place in the log, so L = H.
+    """Watermarks on MariaDB: the place of a transaction's own snapshot is L and, usually, H.
 
     It does not know of XA: a commit of XA is in the log, and before that place, for a moment before
     its rows are visible. Where that may be so, the place is a lower bound no more. A commit that is
@@ -221,6 +225,7 @@ class SnapshotWatermarks:
         self._high: MySqlPosition | None = None
 
     def low(self) -> MySqlPosition:
+        """Take L: begin the snapshot's transaction, and return its position in the log."""
         connection = self._connection
         query(connection, "COMMIT")
         self._check_identity()
@@ -235,11 +240,11 @@ class SnapshotWatermarks:
         return low
 
     def _xa_commits(self) -> int:
-        """Count the XA COMMITs that any session began."""
+        """Return how many XA COMMITs all sessions have begun."""
         return int(query(self._connection, "SHOW GLOBAL STATUS LIKE 'Com_xa_commit'")[0][1])
 
     def _wait_until_ended(self, prepared: list[str]) -> None:
-        """Wait a while until each of these transactions was gone at least once."""
+        """Wait until each of these XA transactions has ended; too long is an error."""
         names = set(prepared)
         deadline = time.monotonic() + _XA_WAIT_S
         while names:
@@ -249,7 +254,7 @@ class SnapshotWatermarks:
             time.sleep(_XA_SHORT_POLL_S if names else 0)
 
     def _snapshot(self) -> MySqlPosition:
-        """Begin a transaction with a read view; return its place in the log."""
+        """Begin a transaction with a read view; return its snapshot's position in the log."""
         connection = self._connection
         query(connection, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         query(connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
@@ -270,6 +275,7 @@ class SnapshotWatermarks:
         )
 
     def high(self, low: MySqlPosition) -> MySqlPosition:
+        """Take H: the snapshot's position, if its transaction is still open on the same server."""
         in_transaction = query(self._connection, "SELECT @@session.in_transaction")[0][0]
         if not int(in_transaction):
             raise IntegrityError(
@@ -282,14 +288,17 @@ class SnapshotWatermarks:
         return self._high or low
 
     def release(self) -> None:
+        """End the snapshot's transaction."""
         query(self._connection, "COMMIT")
 
     def _check_identity(self) -> None:
+        """Refuse the session if another server answers than at first."""
         number, host = query(self._connection, "SELECT @@global.server_id, @@hostname")[0]
         _check_uuid(self._connection, self._capabilities, f"server_id-{number}@{host}")
 
 
 def _check_uuid(connection: ServerConnection, capabilities: Capabilities, uuid: str) -> None:
+    """Refuse a server uuid that is not the one of the watermarks' server."""
     if uuid != capabilities.server_uuid:
         raise SourceIdentityError(
             f"server {uuid} answers where {capabilities.server_uuid} did",
@@ -300,6 +309,7 @@ def _check_uuid(connection: ServerConnection, capabilities: Capabilities, uuid: 
 
 
 def _check_order(connection: ServerConnection, low: MySqlPosition, end: BinlogPosition) -> None:
+    """Refuse a log whose end is before L: it was reset."""
     if low.binlog is not None and end < low.binlog:
         raise SourceIdentityError(
             f"the log ended at {low.binlog} and now ends before it, at {end}",
@@ -310,7 +320,7 @@ def _check_order(connection: ServerConnection, low: MySqlPosition, end: BinlogPo
 
 
 def _wait_for_no_prepared(connection: ServerConnection) -> None:
-    """Wait a while for prepared transactions to end, as most do at once."""
+    """Wait for prepared XA transactions to end; too long is an error."""
     deadline = time.monotonic() + _XA_WAIT_S
     while prepared := _prepared(connection):
         if time.monotonic() >= deadline:
@@ -319,16 +329,18 @@ def _wait_for_no_prepared(connection: ServerConnection) -> None:
 
 
 def _require_no_prepared(connection: ServerConnection) -> None:
+    """Refuse to take L while XA transactions are prepared."""
     if prepared := _prepared(connection):
         raise _reach_over(connection, prepared)
 
 
 def _prepared(connection: ServerConnection) -> list[str]:
-    """Name the prepared transactions of a MySQL server."""
+    """Return the names of a MySQL server's prepared XA transactions."""
     return prepared_transactions(connection, is_mariadb=False)
 
 
 def _reach_over(connection: ServerConnection, prepared: list[str]) -> StillPreparedError:
+    """Return the error for XA transactions that stay prepared while L is taken."""
     return StillPreparedError(
         f"{len(prepared)} XA transactions stay prepared over the low watermark, {prepared[0]} "
         f"among them; they were waited for {_XA_WAIT_S:g} s",
@@ -341,7 +353,7 @@ def _reach_over(connection: ServerConnection, prepared: list[str]) -> StillPrepa
 
 
 def may_read_log_status(connection: ServerConnection) -> bool:
-    """Tell whether the account may take low watermarks by `LOG_STATUS`."""
+    """Tell whether the account may read `performance_schema.log_status`."""
     try:
         query(connection, "SELECT 1 FROM performance_schema.log_status")
     except AccessDeniedError:
@@ -350,4 +362,5 @@ def may_read_log_status(connection: ServerConnection) -> bool:
 
 
 def _where(connection: ServerConnection) -> str:
+    """Return the server's host and port."""
     return f"{connection.host}:{connection.port}"

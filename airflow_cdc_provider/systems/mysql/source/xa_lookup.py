@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 class Reader(Protocol):
-    """What the search needs of a log reader."""
+    """What the search for XA transactions needs of a log reader."""
 
     def read_to(self, until: BinlogPosition | None) -> Iterator[ChangeBatch]: ...
 
@@ -54,7 +54,7 @@ class Reader(Protocol):
 
 
 class OpenReader(Protocol):
-    """Opens a reader at a place of the log: with the rows, or without looking at any.
+    """Opens a log reader at a binlog position: with rows, or for transactions only.
 
     With the rows, what is prepared counts as committed.
     """
@@ -63,7 +63,7 @@ class OpenReader(Protocol):
 
 
 class EarlierLog:
-    """A `PreparedBefore`: finds prepared transactions in the log before a place."""
+    """Finds the rows of prepared XA transactions in the log before a position."""
 
     def __init__(self, files: Callable[[], list[BinlogPosition]], open_reader: OpenReader) -> None:
         self._files = files
@@ -71,7 +71,10 @@ class EarlierLog:
         self._open_reader = open_reader
 
     def find(self, name: XaName, before: BinlogPosition) -> Iterator[RowsPart] | None:
-        """Return the rows of the transaction, None if the log does not hold it any more."""
+        """Return the rows of an XA transaction prepared before a position.
+
+        None if they were purged.
+        """
         log.info("log is searched for a prepared transaction: xa=%s before=%s", name, before)
         found = self._found(name, before)
         if found is None:
@@ -80,7 +83,7 @@ class EarlierLog:
         return self.between(found.start, found.end)
 
     def between(self, start: BinlogPosition, end: BinlogPosition) -> Iterator[RowsPart]:
-        """Yield the rows of the one transaction between two places of a file."""
+        """Yield the rows of the one transaction that is between two positions of a log file."""
         try:
             with closing(self._open_reader(start, rows=True)) as reader:
                 for batch in reader.read_to(end):
@@ -89,6 +92,7 @@ class EarlierLog:
             raise rows_are_gone(f"an XA transaction logged at {start}") from error
 
     def _found(self, name: XaName, before: BinlogPosition) -> Prepared | None:
+        """Search the log files backwards for a prepared transaction; None if it is not there."""
         ends = [end for end in self._files() if end.file_number < before.file_number]
         for end in (before, *reversed(ends)):
             try:
@@ -100,7 +104,7 @@ class EarlierLog:
         return None
 
     def _prepared_at(self, name: XaName, until: BinlogPosition) -> Prepared | None:
-        """Read one file up to a place; return the transaction if it is prepared there."""
+        """Read one log file up to a position; return the transaction if it is prepared there."""
         with closing(self._open_reader(until.at(FIRST_EVENT), rows=False)) as reader:
             for _ in reader.read_to(until):
                 pass
@@ -108,7 +112,7 @@ class EarlierLog:
 
 
 def _piece(changes: TableChanges) -> Piece:
-    """Return changes as the decoder has them; whoever takes them gives them their transaction."""
+    """Return changes in the decoder's form, to be given the number of their transaction."""
     return Piece(
         changes.table,
         as_numpy(changes.transaction).astype(np.int64),
@@ -121,19 +125,19 @@ def _piece(changes: TableChanges) -> Piece:
 
 
 def log_files(endpoint: Endpoint) -> list[BinlogPosition]:
-    """Ask for the ends of the server's log files, oldest first."""
+    """Query the end positions of the server's log files, oldest first."""
     with closing(connect(endpoint, purpose="files of the log")) as connection:
         rows = query(connection, "SHOW BINARY LOGS")
     return [BinlogPosition.of(str(row[0]), int(row[1])) for row in rows]
 
 
 class WithoutRows:
-    """Takes commits for ones without rows: whoever only searches has no use for them."""
+    """A `PreparedBefore` that finds no rows, for readers that follow transactions only."""
 
     def find(self, name: XaName, before: BinlogPosition) -> Iterator[RowsPart] | None:  # noqa: ARG002
-        """Find no rows."""
+        """Return no rows."""
         return iter(())
 
     def between(self, start: BinlogPosition, end: BinlogPosition) -> Iterator[RowsPart]:  # noqa: ARG002
-        """Read no rows."""
+        """Return no rows: this reader does not need those of prepared transactions."""
         return iter(())

@@ -37,7 +37,7 @@ _KEYS_A_QUERY = 500
 
 @dataclass(frozen=True, slots=True)
 class MySqlTableSide:
-    """One server's table."""
+    """One table on one server, for a comparison with its copy."""
 
     connection: ServerConnection
     table: TableId
@@ -46,6 +46,7 @@ class MySqlTableSide:
     role: Role
 
     def sum_of(self, keys: KeyRange) -> Sum:
+        """Return the number of rows in a range of keys, and the sum of their hashes."""
         # rows whose text the server could not make would vanish from the sum
         rows, made, number, size = self._ask(
             f"SELECT COUNT(*), {self._made}, BIT_XOR({self.text.number}), SUM({self.text.size}) "
@@ -55,6 +56,7 @@ class MySqlTableSide:
         return Sum(int(rows), int(number), int(size or 0))
 
     def count(self, keys: KeyRange, chosen: Chosen | None = None, *, most: int) -> int:
+        """Return the number of rows in a range of keys, or of the chosen ones, at most `most`."""
         rows = self._rows(range_predicate(self.key, keys))
         if chosen is not None:
             inside = f"{range_predicate(self.key, keys)} AND {chosen_predicate(chosen)}"
@@ -63,7 +65,7 @@ class MySqlTableSide:
         return int(self._ask(f"SELECT COUNT(*) FROM ({some}) AS some")[0][0])
 
     def require(self, condition: Condition) -> None:
-        """Have the server look at a condition, without running it."""
+        """Refuse a condition that the server cannot parse; it is not run."""
         select = f"SELECT 1 FROM {quote_table(self.table)} WHERE {chosen_predicate(condition)}"
         try:
             self._ask(f"EXPLAIN {select}")
@@ -78,6 +80,7 @@ class MySqlTableSide:
             ) from error
 
     def bucket_sums(self) -> Mapping[int, Sum]:
+        """Return the sums of all rows, by buckets of keys."""
         found = self._ask(
             f"SELECT {self._bucket}, COUNT(*), {self._made}, BIT_XOR({self.text.number}), "
             f"SUM({self.text.size}) {self._rows('TRUE')} GROUP BY 1"
@@ -87,20 +90,24 @@ class MySqlTableSide:
         return {int(b): Sum(int(n), int(x), int(size or 0)) for b, n, _, x, size in found}
 
     def hashes(self, part: Part) -> Hashes:
+        """Return the hash of each row, by key, in a range of keys or in some buckets."""
         if isinstance(part, KeyRange):
             return self._hashes(range_predicate(self.key, part))
         numbers = ", ".join(map(str, sorted(part.numbers)))
         return self._hashes(f"{self._bucket} IN ({numbers})")
 
     def key_at(self, keys: KeyRange, number: int) -> Key | None:
+        """Return the key of the row with this number in a range of keys; None beyond its end."""
         return key_at(self.connection, self.table, self.key, keys, number)
 
     def _hashes(self, part: str) -> Hashes:
+        """Return the hash of each row, by key, that meets a condition."""
         keys = ", ".join(self.text.key)
         found = self._ask(f"SELECT {keys}, {self.text.hash} {self._rows(part)}")
         return {self.text.key_read(row[:-1]): str(row[-1]) for row in found}
 
     def hashes_of(self, keys: Collection[Key]) -> Hashes:
+        """Return the hashes of the rows with these keys."""
         wanted: list[Key] = list(keys)
         found: Hashes = {}
         for at in range(0, len(wanted), _KEYS_A_QUERY):
@@ -109,6 +116,7 @@ class MySqlTableSide:
         return {key: found[key] for key in wanted if key in found}
 
     def values_of(self, keys: Collection[Key]) -> Rows:
+        """Return the values of the rows with these keys, cut for people to read."""
         columns = self.text.columns
         values = ", ".join(f"{each.identity}, {each.shown}" for each in columns)
         found = self._ask(
@@ -122,6 +130,7 @@ class MySqlTableSide:
         return rows
 
     def _one_of(self, keys: Sequence[Key]) -> str:
+        """Return the condition that a key is one of these."""
         # MariaDB finds no index range for (a, b) IN (...)
         equal = (
             " AND ".join(f"{c} = {literal(p)}" for c, p in zip(self.text.key, key, strict=True))
@@ -131,15 +140,17 @@ class MySqlTableSide:
 
     @property
     def _bucket(self) -> str:
+        """Return the SQL expression of a key's bucket."""
         return f"CRC32(CONCAT_WS('/', {', '.join(self.text.key)})) % {_BUCKETS}"
 
     @property
     def _made(self) -> str:
-        """Count the rows a text was made of; asked only where it might not be."""
+        """Return the SQL expression that counts the rows whose text the server could make."""
         unmade = self.text.may_be_unmade
         return f"COUNT(*) - SUM({unmade})" if unmade else "COUNT(*)"
 
     def _all_made(self, rows: Any, made: Any) -> None:
+        """Refuse to compare if the server could not make the text of some rows."""
         if rows and int(made) != int(rows):
             raise IntegrityError(
                 f"{int(rows) - int(made)} rows of {self.table} are too large to be compared",
@@ -149,31 +160,36 @@ class MySqlTableSide:
             )
 
     def _rows(self, part: str) -> str:
+        """Return the FROM and WHERE of a query over the table by its primary key."""
         return f"FROM {quote_table(self.table)} FORCE INDEX (PRIMARY) WHERE {part}"
 
     def _ask(self, statement: str) -> Sequence[tuple[Any, ...]]:
+        """Run a query on the side's server."""
         return query(self.connection, statement, role=self.role)
 
 
 @dataclass(frozen=True, slots=True)
 class MySqlVerifySide:
-    """One server's session."""
+    """One server's session for comparing tables."""
 
     connection: ServerConnection
     role: Role
 
     @property
     def digest(self) -> str:
+        """Return the name of the hash that this side makes of a row."""
         return "SHA-256 of the text that servers of MySQL's protocol make of a row"
 
     def close(self) -> None:
         self.connection.close()
 
     def definition(self, table: TableId) -> TableSchema | None:
+        """Return a table's definition on this side, None if there is no such table."""
         found = read_schemas(self.connection, [table], with_statement=False, role=self.role)
         return found.get(table)
 
     def table(self, pair: TablePair) -> MySqlTableSide:
+        """Return this side's table of a pair, with the SQL expressions to compare it by."""
         left, right = row_texts(pair.source, pair.sink)
         own, text = (pair.source, left) if self.role is Role.SOURCE else (pair.sink, right)
         key = pair.source.primary_key
@@ -181,4 +197,5 @@ class MySqlVerifySide:
 
 
 def _cut(text: str | None) -> str | None:
+    """Return a long value cut for people to read."""
     return text if text is None or len(text) <= SHOWN else f"{text[:SHOWN]}..."

@@ -44,7 +44,7 @@ Pairs = dict[str, tuple[Column, Column]]
 
 @dataclass(frozen=True, slots=True)
 class ColumnText:
-    """SQL expressions over one column."""
+    """SQL expressions for one column: the hash of its value, and the value as people read it."""
 
     column: str
     """Its name in lower case."""
@@ -56,7 +56,7 @@ class ColumnText:
 
 @dataclass(frozen=True, slots=True)
 class RowText:
-    """SQL expressions over one side's table."""
+    """SQL expressions for one side's rows: hash, key, size and columns."""
 
     hash: str
     """SHA-256 of the row's canonical text, in hexadecimal digits."""
@@ -73,18 +73,18 @@ class RowText:
     """True for a row whose text the server cannot make; empty where every text can be made."""
 
     def key_read(self, key: Sequence[KeyPart]) -> tuple[KeyPart, ...]:
-        """Return a key as people read it, of what the server gave for `key`."""
+        """Return a key as people read it, from what the server returned."""
         return tuple(
             _digits(str(part)) if at in self.floats else part for at, part in enumerate(key)
         )
 
     def key_asked(self, key: Sequence[KeyPart]) -> tuple[KeyPart, ...]:
-        """Return what `key_read` read."""
+        """Return a key as the server expects it: the inverse of `key_read`."""
         return tuple(_bits(str(part)) if at in self.floats else part for at, part in enumerate(key))
 
 
 def row_texts(source: TableSchema, sink: TableSchema) -> tuple[RowText, RowText]:
-    """Return the expressions for both sides of a table, over the source's copied columns."""
+    """Return the SQL expressions for both sides' rows, over the source's copied columns."""
     theirs = {column.name.casefold(): column for column in sink.columns}
     pairs = [(column, theirs[column.name.casefold()]) for column in source.copied_columns]
     here = _row_text(source, pairs)
@@ -93,7 +93,7 @@ def row_texts(source: TableSchema, sink: TableSchema) -> tuple[RowText, RowText]
 
 
 def _row_text(source: TableSchema, pairs: Sequence[tuple[Column, Column]]) -> RowText:
-    """Build one side's expressions from (own column, other side's column)."""
+    """Return one side's SQL expressions, from pairs of its column and the other side's."""
     values, nulls, lengths, sizes, size = [], [], [], [], 0
     for own, other in pairs:
         name = quote_identifier(own.name)
@@ -129,6 +129,7 @@ def _row_text(source: TableSchema, pairs: Sequence[tuple[Column, Column]]) -> Ro
 
 
 def _column_text(own: Column, other: Column) -> ColumnText:
+    """Return the SQL expressions for one column."""
     name = quote_identifier(own.name)
     if own.type.name in _INTEGERS:
         shown = f"CAST({name} + 0 AS CHAR)"
@@ -143,6 +144,7 @@ def _column_text(own: Column, other: Column) -> ColumnText:
 
 
 def _key(source: TableSchema, pairs: Pairs) -> tuple[str, ...]:
+    """Return the SQL expressions of the key's columns: plain, or as canonical text."""
     columns = [pairs[name.casefold()] for name in source.primary_key]
     if all(kind.splittable for kind in source.key_kinds):
         return tuple(quote_identifier(own.name) for own, _ in columns)
@@ -150,19 +152,23 @@ def _key(source: TableSchema, pairs: Pairs) -> tuple[str, ...]:
 
 
 def _float_places(source: TableSchema, pairs: Pairs) -> frozenset[int]:
+    """Return the places of the key's FLOAT and DOUBLE columns."""
     kinds = [{side.type.name for side in pairs[n.casefold()]} for n in source.primary_key]
     return frozenset(at for at, kind in enumerate(kinds) if kind <= _FLOATS)
 
 
 def _digits(bits: str) -> str:
+    """Return a double's digits from its bits in hexadecimal."""
     return repr(struct.unpack("<d", bytes.fromhex(bits))[0])
 
 
 def _bits(digits: str) -> str:
+    """Return a double's bits in hexadecimal from its digits."""
     return struct.pack("<d", float(digits)).hex().upper()
 
 
 def _key_value(own: Column, other: Column) -> str:
+    """Return the SQL expression of a key column's canonical text."""
     if own.type.key_kind is KeyKind.BINARY or _is_blob(own):
         return f"HEX({quote_identifier(own.name)})"
     if own.type.name in _LONG_TEXTS:
@@ -171,7 +177,7 @@ def _key_value(own: Column, other: Column) -> str:
 
 
 def _value(own: Column, other: Column) -> str:
-    """Return the canonical text of a column that is not NULL."""
+    """Return the SQL expression of a column's canonical text, if not NULL."""
     name, kind = quote_identifier(own.name), own.type.name
     if kind in _INTEGERS:
         return f"({name} + 0)"
@@ -195,11 +201,12 @@ def _value(own: Column, other: Column) -> str:
 
 
 def _hash(text: str) -> str:
+    """Return the SQL expression of a text's SHA-256."""
     return f"SHA2({text}, 256)"
 
 
 def _text(own: Column, other: Column) -> str:
-    """Return a text in the charset in which both sides can be compared byte by byte."""
+    """Return the SQL expression of a text in a charset that compares the same on both sides."""
     name, here, there = quote_identifier(own.name), own.type.charset, other.type.charset
     same_bytes = here == there and (here is None or is_one_to_one(here))
     if same_bytes or (here in _UTF8 and (there in _UTF8 or there is None)):
@@ -208,18 +215,21 @@ def _text(own: Column, other: Column) -> str:
 
 
 def _grows(own: Column, other: Column) -> bool:
-    """Tell whether the canonical text may be larger than the value the server took."""
+    """Tell whether a column's canonical text may be larger than its value."""
     return own.type.name in _LONG_TEXTS and _text(own, other) != quote_identifier(own.name)
 
 
 def _unmade(own: Column, other: Column) -> str:
+    """Return the SQL condition that a column's text could not be made."""
     return f"({quote_identifier(own.name)} IS NOT NULL AND {_text(own, other)} IS NULL)"
 
 
 def _is_blob(column: Column) -> bool:
+    """Tell whether a column is a BLOB, VECTOR or geometry."""
     kind = column.type.name
     return kind.endswith("blob") or kind == "vector" or _is_geometry(kind)
 
 
 def _is_geometry(kind: str) -> bool:
+    """Tell whether a type's name is that of a geometry."""
     return kind in {"point", "linestring", "polygon"} or kind.startswith(("geom", "multi"))

@@ -27,11 +27,11 @@ _DAY = 86_400 * _SECOND
 
 
 class NotPlainError(Exception):
-    """This value is written by `sql_text`, or not at all."""
+    """A value that cannot be written as plain SQL text here; `sql_text` writes the whole column."""
 
 
 def text_of(column: Column, kind: pa.DataType) -> Text:
-    """Return what writes the values of a column of an Arrow type."""
+    """Return the function that writes a column's values, of an Arrow type, as SQL text."""
     if pa.types.is_integer(kind):
         return _year if column.type.name == "year" else _integer
     if pa.types.is_decimal(kind):
@@ -52,23 +52,28 @@ def text_of(column: Column, kind: pa.DataType) -> Text:
 
 
 def cell(text: Text, value: Value) -> bytes:
-    """Write a value."""
+    """Return a value as SQL text, NULL included."""
     return b"NULL" if value is None else text(value)
 
 
 def _integer(value: int) -> bytes:
+    """Return an integer as SQL text."""
     return b"%d" % value
 
 
 def _year(value: int) -> bytes:
+    """Return a YEAR as SQL text."""
     return b"'%04d'" % value  # bare, 0 would be 2000
 
 
 def _real(value: float) -> bytes:
+    """Return a float as SQL text."""
     return b"'%s'" % repr(value).encode()
 
 
 def _decimals(scale: int) -> Text:
+    """Return the function that writes decimals of a scale as SQL text."""
+
     def text(value: int) -> bytes:
         digits = b"%0*d" % (scale + 1, abs(value))
         sign = b"-" if value < 0 else b""
@@ -78,25 +83,29 @@ def _decimals(scale: int) -> Text:
 
 
 def _binary(value: bytes) -> bytes:
+    """Return bytes as SQL text, in hexadecimal."""
     return b"x'%s'" % value.hex().encode()
 
 
 def _string(value: bytes) -> bytes:
+    """Return a UTF-8 text as SQL text, in hexadecimal unless it is plain ASCII."""
     if _PLAIN(value):
         return b"'%s'" % value
     return b"_utf8mb4 x'%s'" % value.hex().encode()
 
 
 def _day(days: int) -> str:
+    """Return the date of so many days since 1970, as text."""
     return date.fromordinal(days + _EPOCH).isoformat()
 
 
 def _date(value: int) -> bytes:
+    """Return a date as SQL text."""
     return b"'%s'" % _day(value).encode()
 
 
 def _moments(text: Callable[[int], str], micros: Callable[[int], int], fraction: int) -> Text:
-    """Return what writes microseconds with so many digits behind the second.
+    """Return the function that writes microseconds as a time with so many digits of fraction.
 
     `micros` gives those behind the second that `text` writes.
     """
@@ -113,22 +122,27 @@ def _moments(text: Callable[[int], str], micros: Callable[[int], int], fraction:
 
 
 def _after_second(value: int) -> int:
+    """Return the microseconds within the second of a timestamp."""
     return value % _SECOND
 
 
 def _beyond_second(value: int) -> int:
+    """Return the microseconds within the second of a duration, whatever its sign."""
     return abs(value) % _SECOND
 
 
 def _timestamp(value: int) -> str:
+    """Return a timestamp of microseconds as text, without its fraction."""
     days, micros = divmod(value, _DAY)
     return f"{_day(days)} {_clock(micros // _SECOND)}"
 
 
 def _duration(value: int) -> str:
+    """Return a duration of microseconds as text, without its fraction."""
     sign = "-" if value < 0 else ""
     return sign + _clock(abs(value) // _SECOND)
 
 
 def _clock(seconds: int) -> str:
+    """Return seconds as hh:mm:ss."""
     return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"

@@ -17,6 +17,7 @@ def key_at(rows: pa.RecordBatch | pa.Table, row: int, columns: Sequence[Column])
 
 
 def _part(values: pa.Array | pa.ChunkedArray, row: int, column: Column) -> KeyPart:
+    """Return one column of a row's key in canonical form; NULL is an error."""
     part = values.slice(row, 1)
     array = part.combine_chunks() if isinstance(part, pa.ChunkedArray) else part
     if array.null_count:

@@ -61,7 +61,7 @@ _CHUNK_DIALECT = (
 
 @dataclass(frozen=True, slots=True)
 class LoadText:
-    """Bytes for LOAD DATA LOCAL and how they are to be read.
+    """Rows as the bytes that LOAD DATA LOCAL reads, and the clause that says how.
 
     Texts with the same `clause` may be sent one after the other in one statement.
     """
@@ -73,7 +73,7 @@ class LoadText:
 
 
 def load_rows(rows: pa.RecordBatch, columns: Sequence[Column]) -> LoadText:
-    """Write rows of the value model for LOAD DATA LOCAL."""
+    """Encode Arrow rows as the bytes of a LOAD DATA LOCAL."""
     clause = _clause(_ROWS_DIALECT, columns)
     if rows.num_rows == 0:
         return LoadText(memoryview(b""), clause, 0)
@@ -91,9 +91,9 @@ def load_rows(rows: pa.RecordBatch, columns: Sequence[Column]) -> LoadText:
 def load_chunk(
     chunk: TextChunk, columns: Sequence[Column], zero_dates: ZeroDates = ZeroDates.TEXT
 ) -> LoadText | None:
-    """Rewrite the source's own bytes for LOAD DATA LOCAL; None if they have to go through Arrow.
+    """Rewrite a chunk of the source's bytes for LOAD DATA LOCAL; None if Arrow is needed.
 
-    So have texts that came in a charset of their own, and zero and partial dates, unless they are
+    Arrow is needed for texts of another charset, and zero or partial dates unless they are
     to arrive as they are (`ZeroDates.TEXT`). The chunk stays as it is, so that a publish can be
     tried again.
     """
@@ -129,7 +129,7 @@ def load_chunk(
 
 
 def _null_columns(fields: Sequence[Field], columns: Sequence[Column]) -> frozenset[str] | None:
-    """Return the columns with NULLs; None if one has empty texts as well, which look the same."""
+    """Return the columns with NULLs; None if one has empty texts too, which look the same."""
     found = []
     for located, column in zip(fields, columns, strict=True):
         if located.null is None:
@@ -141,13 +141,13 @@ def _null_columns(fields: Sequence[Field], columns: Sequence[Column]) -> frozens
 
 
 def _lengths_at(chunk: TextChunk, fields: Sequence[Field]) -> list[IntArray]:
-    """Return where each field's length begins: behind the field before."""
+    """Return where the length of each field begins, by column."""
     ends = [located.start + located.length for located in fields[:-1]]
     return [chunk.starts + HEADER_BYTES, *ends]
 
 
 def _surplus_lengths(fields: Sequence[Field], lengths: Sequence[IntArray]) -> IntArray:
-    """Return the places of all length bytes but the first of each field."""
+    """Return the places of length bytes beyond the first of a field."""
     surplus = [np.empty(0, np.int64)]
     for located, at in zip(fields, lengths, strict=True):
         if located.short:
@@ -161,7 +161,7 @@ def _surplus_lengths(fields: Sequence[Field], lengths: Sequence[IntArray]) -> In
 
 
 def has_zero_dates(chunk: TextChunk, fields: Sequence[Field], columns: Sequence[Column]) -> bool:
-    """Tell whether any date of a chunk is no day of the calendar."""
+    """Tell whether a chunk holds any zero or partial date."""
     data = chunk.data()
     return any(
         bool(no_day_in_text(data, located.start, located.length).any())
@@ -177,7 +177,7 @@ _CHARACTERS = CHARACTER_TYPES | {"enum", "set", "json", "uuid", "inet4", "inet6"
 def _clause(
     dialect: str, columns: Sequence[Column], null_columns: frozenset[str] = frozenset()
 ) -> str:
-    """Write the clause; in `null_columns` an empty field stands for NULL."""
+    """Return the LOAD DATA clause for columns; in `null_columns` an empty field means NULL."""
     has_bytes = any(is_bytes(column) for column in columns)
     targets, assignments = [], []
     for number, column in enumerate(columns):
@@ -200,11 +200,12 @@ def _clause(
 
 
 def is_bytes(column: Column) -> bool:
-    """Tell whether a column's values are bytes in no charset."""
+    """Tell whether a column's values are bytes without a charset."""
     return column.type.name in _BYTES or column.type.charset == "binary"
 
 
 def _field_text(array: pa.Array, column: Column, binary: pa.DataType) -> pa.Array:
+    """Return a column's values as escaped fields for LOAD DATA."""
     text = value_text(array, column.type)
     if pa.types.is_string(text.type):
         text = text.cast(pa.binary())
@@ -214,7 +215,7 @@ def _field_text(array: pa.Array, column: Column, binary: pa.DataType) -> pa.Arra
 
 
 def _escaped(text: pa.Array) -> pa.Array:
-    """Put a backslash before each special byte; only the rows concerned are copied."""
+    """Return texts with a backslash before each special byte."""
     special = _ESCAPED[string_bytes(text)]
     if not special.any():
         return text
@@ -224,6 +225,7 @@ def _escaped(text: pa.Array) -> pa.Array:
 
 
 def _escape_rows(text: pa.Array) -> pa.Array:
+    """Return texts, each with special bytes, with a backslash before each of these."""
     data, offsets = string_bytes(text), string_offsets(text)
     offsets = offsets - offsets[0]
     special = _ESCAPED[data]

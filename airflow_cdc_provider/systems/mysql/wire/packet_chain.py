@@ -37,7 +37,7 @@ _CHECK_EVERY = 8
 
 
 def plain_packets(buffer: bytearray, at: int, filled: int) -> tuple[IntArray, int]:
-    """Return where whole plain packets begin, from `at` on, and the offset behind the last.
+    """Return the starts of whole plain packets from `at` on, and the offset after the last.
 
     There lies nothing, or a packet that has not come whole, has a status, or goes on in the next.
     """
@@ -55,7 +55,7 @@ def plain_packets(buffer: bytearray, at: int, filled: int) -> tuple[IntArray, in
 
 
 def joined_parts(buffer: bytearray, at: int, filled: int) -> tuple[int, int] | None:
-    """Move the parts of a large packet together, which begin at an offset.
+    """Join the parts of a large packet that begins at an offset, within the buffer.
 
     Return where it ends then, and what came ends; None if some of its parts have not come.
     """
@@ -81,13 +81,14 @@ def joined_parts(buffer: bytearray, at: int, filled: int) -> tuple[int, int] | N
 
 
 def _as_array(found: list[int]) -> IntArray:
+    """Return offsets as an array."""
     return np.array(found, np.int64)
 
 
 def _singly(
     buffer: bytearray, at: int, filled: int, most: int = LARGEST_PACKET
 ) -> tuple[list[int], int]:
-    """Follow the chain one by one, over at most so many packets."""
+    """Follow packets one by one, at most `most`; return their starts and the offset after them."""
     found: list[int] = []
     add, head, last = found.append, PACKET_HEAD.unpack_from, filled - SHORTEST
     while at <= last and len(found) < most:
@@ -102,7 +103,7 @@ def _singly(
 
 
 def _in_lanes(buffer: bytearray, at: int, filled: int, stride: int) -> tuple[IntArray, int]:
-    """Follow the chain in lanes, as far as it is proven."""
+    """Follow packets in many lanes at once, as far as the lanes are proven right."""
     words = np.ndarray((filled - HEADER_BYTES,), "<u4", buffer, strides=(1,))
     begins = _as_array(_beginnings(buffer, at, filled, stride))
     limits = np.append(begins[1:], len(words))
@@ -124,7 +125,7 @@ def _in_lanes(buffer: bytearray, at: int, filled: int, stride: int) -> tuple[Int
 
 
 def _beginnings(buffer: bytearray, at: int, filled: int, stride: int) -> list[int]:
-    """Return `at`, and offsets that look like packets, at most one in each stride behind it."""
+    """Return lane beginnings: `at`, and one offset a stride that looks like a packet's start."""
     server_id = bytes(buffer[at + _SERVER_ID.start : at + _SERVER_ID.stop])
     begins = [at]
     shift, find, event = _SERVER_ID.start, buffer.find, _EVENT.unpack_from
@@ -144,7 +145,7 @@ def _beginnings(buffer: bytearray, at: int, filled: int, stride: int) -> list[in
 
 
 def _stepped(words: npt.NDArray[np.uint32], begins: IntArray, limits: IntArray) -> IntArray:
-    """Take steps in all lanes until each is behind its limit; a row is one step of all."""
+    """Step from packet to packet in all lanes at once, until each is past its limit."""
     offset, last = begins, len(words) - 1
     rows = [offset]
     most = int((limits - begins).max()) // _LEAST_PACKET + 2

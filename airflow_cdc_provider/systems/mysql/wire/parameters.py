@@ -45,7 +45,7 @@ _LENGTHS = ((1 << 16, 0xFC, 3), (1 << 24, 0xFD, 4), (1 << 63, 0xFE, 9))
 
 @dataclass(frozen=True, slots=True)
 class RowParameters:
-    """The values of some rows; row i is `body[offsets[i] : offsets[i + 1]]`."""
+    """Rows encoded as parameters of a prepared statement; row i is in `body` by `offsets`."""
 
     body: memoryview = field(repr=False)
     offsets: IntArray = field(repr=False)
@@ -58,33 +58,33 @@ class RowParameters:
         return len(self.offsets) - 1
 
     def run(self, first: int, end: int) -> memoryview:
-        """Return the values of rows `first` up to, not including, `end`."""
+        """Return the encoded rows from `first` to before `end`."""
         return self.body[int(self.offsets[first]) : int(self.offsets[end])]
 
     def reach(self, first: int, *, rows: int, size: int) -> int:
-        """Return where a run from `first` ends that has at most `rows` rows and `size` bytes."""
+        """Return the end of a run of rows from `first`, of at most `rows` rows and `size` bytes."""
         limit = int(self.offsets[first]) + size
         end = int(np.searchsorted(self.offsets, limit, side="right")) - 1
         return min(end, first + rows, self.rows)
 
 
 def placeholders(columns: Sequence[Column]) -> str:
-    """Write one row of a statement's VALUES."""
+    """Return the placeholders of one row in a prepared INSERT."""
     marks = ("CAST(? AS UNSIGNED)" if c.type.name == "bit" else "?" for c in columns)
     return f"({','.join(marks)})"
 
 
 def parameter_types(columns: Sequence[Column]) -> bytes:
-    """Return the types of one row's values as an execution names them."""
+    """Return the type codes of one row's parameters."""
     return b"".join(_BLOB if is_bytes(column) else _TEXT for column in columns)
 
 
 def chunk_parameters(
     chunk: TextChunk, columns: Sequence[Column], zero_dates: ZeroDates = ZeroDates.TEXT
 ) -> RowParameters | None:
-    """Take the server's own bytes as values; None if they have to go through Arrow.
+    """Encode a chunk of the server's bytes as parameters; None if Arrow is needed.
 
-    So have texts that came in a charset of their own, and zero and partial dates, unless they are
+    Arrow is needed for texts of another charset, and zero or partial dates unless they are
     to arrive as they are (`ZeroDates.TEXT`).
     """
     if any(comes_as_bytes(column.type) for column in columns):
@@ -110,7 +110,7 @@ def chunk_parameters(
 
 
 def row_parameters(rows: pa.RecordBatch, columns: Sequence[Column]) -> RowParameters:
-    """Write rows of the value model as values."""
+    """Encode Arrow rows as parameters of a prepared statement."""
     if rows.num_rows == 0:
         return RowParameters(memoryview(b""), np.zeros(1, np.int64), None)
     wide = rows.nbytes * 3 + rows.num_rows * len(columns) * 32 > 1 << 30
@@ -134,7 +134,7 @@ def row_parameters(rows: pa.RecordBatch, columns: Sequence[Column]) -> RowParame
 
 
 def _lengths(text: pa.Array) -> pa.Array:
-    """Return the length of each value in the protocol's form, nothing for a NULL."""
+    """Return each value's length as the protocol encodes it, empty for NULL."""
     sizes = np.diff(string_offsets(text))
     widths = np.ones(len(sizes), np.int64)
     if text.null_count:

@@ -42,7 +42,7 @@ _WIDE_FROM_BYTES = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class RowsText:
-    """The text of some rows; row i is `body[offsets[i] + 1 : offsets[i + 1]]`.
+    """Rows as SQL text; row i is `body[offsets[i] + 1 : offsets[i + 1]]`.
 
     The byte before each row is the comma that parts it from the one before, so any run of rows
     is one slice of `body`.
@@ -57,11 +57,11 @@ class RowsText:
         return len(self.offsets) - 1
 
     def run(self, first: int, end: int) -> memoryview:
-        """Return rows `first` up to, not including, `end`, with commas between."""
+        """Return the rows from `first` to before `end` as text, with commas between."""
         return self.body[int(self.offsets[first]) + 1 : int(self.offsets[end])]
 
     def runs(self, limit: int) -> Iterator[tuple[int, int]]:
-        """Yield `first, end` of runs whose text has at most `limit` bytes.
+        """Yield `first, end` of runs of rows whose text has at most `limit` bytes.
 
         A row that is longer by itself is a run of its own.
         """
@@ -76,7 +76,7 @@ class RowsText:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A column's text, and the constant text around each of its values."""
+    """A column's values as text, with the constant text before and after each."""
 
     text: pa.Array
     before: bytes = b""
@@ -84,14 +84,14 @@ class _Piece:
 
 
 def values_sql(rows: pa.RecordBatch, columns: Sequence[Column]) -> RowsText:
-    """Write rows as `(..),(..)`; `columns` name what to write, in that order."""
+    """Return rows as the text `(..),(..)` of an INSERT, with `columns` in their order."""
     return _joined(rows, columns, b",(", b")")
 
 
 def key_list(
     rows: pa.RecordBatch, columns: Sequence[Column], *, own_charset: bool = False
 ) -> RowsText:
-    """Write keys as the list of `key IN (..)` or `(k1, k2) IN (..)`.
+    """Return keys as the text of a list for `key IN (..)` or `(k1, k2) IN (..)`.
 
     In `(k1, k2) IN (..)` MariaDB compares texts of different charsets byte by byte, and finds
     nothing. With `own_charset` each text is turned into the charset of its column there.
@@ -109,6 +109,7 @@ def _joined(
     *,
     own_charset: bool = False,
 ) -> RowsText:
+    """Return rows as text, each between `opening` and `closing`."""
     if rows.num_rows == 0:
         return RowsText(memoryview(b""), np.zeros(1, np.int64))
     wide = rows.nbytes * 3 + rows.num_rows * len(columns) * 32 > _WIDE_FROM_BYTES
@@ -127,12 +128,14 @@ def _joined(
 
 
 def _as_binary(text: pa.Array, binary: pa.DataType) -> pa.Array:
+    """Return a text array as a binary array of this type."""
     if pa.types.is_string(text.type):
         text = text.cast(pa.binary())
     return text.cast(binary)
 
 
 def _piece(array: pa.Array, column: Column, *, own_charset: bool) -> _Piece:
+    """Return a column's values as SQL text by their type."""
     kind = array.type
     if pa.types.is_integer(kind) and column.type.name != "year":
         return _Piece(array.cast(pa.string()))
@@ -147,20 +150,21 @@ def _piece(array: pa.Array, column: Column, *, own_charset: bool) -> _Piece:
 
 
 def _surrounded(text: pa.Array, before: bytes) -> _Piece:
-    """Quote values: by the constant text around them, if none of them is NULL."""
+    """Return values in quotes; a NULL gets none."""
     if text.null_count == 0:
         return _Piece(text, before, b"'")
     return _Piece(_around(text, before))
 
 
 def _around(text: pa.Array, before: bytes, after: bytes = b"'") -> pa.Array:
+    """Return texts with constant text before and after each."""
     binary = text.type
     parts = (binary_scalar(before, binary), text, binary_scalar(after, binary))
     return pc.binary_join_element_wise(*parts, binary_scalar(b"", binary))
 
 
 def _text_piece(text: pa.Array, own: Column | None) -> _Piece:
-    """Quote texts; those of `own` come in the column's charset."""
+    """Return texts quoted, or in hexadecimal unless plain; converted to the charset of `own`."""
     charset = (own.type.charset or "") if own is not None else ""
     data = string_bytes(text)
     plain = _PLAIN[data]
@@ -179,14 +183,14 @@ def _text_piece(text: pa.Array, own: Column | None) -> _Piece:
 
 
 def rows_of(places: IntArray, offsets: IntArray) -> BoolArray:
-    """Tell which rows hold the bytes at `places`, counted from the first row's first byte."""
+    """Return a mask of the rows that hold the bytes at `places`, counted from the first row."""
     mask = np.zeros(len(offsets) - 1, np.bool_)
     mask[np.searchsorted(offsets, places + offsets[0], side="right") - 1] = True
     return mask
 
 
 def hexadecimal(binary: pa.Array) -> pa.Array:
-    """Write each value in hexadecimal."""
+    """Return each value as hexadecimal digits."""
     offsets = string_offsets(binary)
     digits = _HEX[string_bytes(binary)]
     wide = (offsets - offsets[0]) * 2
@@ -199,6 +203,7 @@ def hexadecimal(binary: pa.Array) -> pa.Array:
 
 
 def _validity(array: pa.Array) -> pa.Buffer | None:
+    """Return an array's validity bitmap, None if nothing is NULL."""
     if array.null_count == 0:
         return None
     valid = as_numpy(array.is_valid())

@@ -30,7 +30,7 @@ from airflow_cdc_provider.systems.mysql.wire.text_values import (
 
 
 class TextDecoder:
-    """Decodes chunks of one table; `columns` are the copied ones unless said otherwise."""
+    """Decodes chunks of one table's rows from the text protocol; the copied columns by default."""
 
     def __init__(
         self,
@@ -48,15 +48,15 @@ class TextDecoder:
 
     @property
     def select_list(self) -> str:
-        """What to select, in the order of the columns."""
+        """Return the SELECT list whose result the decoder decodes."""
         return ", ".join(select_expression(column) for column in self.columns)
 
     def framer(self, chunk_bytes: int = CHUNK_BYTES) -> RowFramer:
-        """Return a framer for one result of `select_list`."""
+        """Return a framer for one result of the SELECT list."""
         return RowFramer(len(self.columns), chunk_bytes=chunk_bytes)
 
     def to_arrow(self, chunk: TextChunk) -> pa.RecordBatch:
-        """Decode a chunk; a value that does not fit its column is a named error."""
+        """Decode a chunk of rows; a value that does not fit its column is refused with its key."""
         fields = chunk.fields()
         arrays = []
         for column, located in zip(self.columns, fields, strict=True):
@@ -70,7 +70,7 @@ class TextDecoder:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _policy(self, column: Column) -> ZeroDates:
-        """Return what becomes of a column's zero dates: a key is never NULL."""
+        """Return a column's policy for zero dates: in a key they never become NULL."""
         if self._zero_dates is ZeroDates.NULL and column.name in self._table.primary_key:
             return ZeroDates.FAIL
         return self._zero_dates
@@ -78,6 +78,7 @@ class TextDecoder:
     def _refused(
         self, chunk: TextChunk, fields: Sequence[Field], column: Column, error: FieldRefusedError
     ) -> ValueRefusedError:
+        """Return the error for a value that does not fit its column, with its key."""
         names = [each.name for each in self.columns]
         key = [
             f"{name}={_shown(chunk, fields[names.index(name)], error.row)}"
@@ -96,5 +97,6 @@ class TextDecoder:
 
 
 def _shown(chunk: TextChunk, located: Field, row: int) -> str:
+    """Return a field's text for an error message."""
     start = int(located.start[row])
     return repr(bytes(chunk.buffer[start : start + min(int(located.length[row]), 80)]))[1:]

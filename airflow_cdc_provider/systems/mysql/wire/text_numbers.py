@@ -45,7 +45,7 @@ _POINT = ord(".") ^ ord("0")
 
 
 def parsed_number(buffer: bytearray, located: Field, wanted: pa.DataType) -> pa.Array | None:
-    """Decode a column of an integer or decimal type; None if a text has another shape."""
+    """Decode a column of integers or decimals; None if any text has an unusual form."""
     decimal = bool(pa.types.is_decimal128(wanted))
     if not (decimal or pa.types.is_integer(wanted)) or len(located.start) == 0:
         return None
@@ -64,7 +64,7 @@ def parsed_number(buffer: bytearray, located: Field, wanted: pa.DataType) -> pa.
 
 
 def _numbers(buffer: bytearray, located: Field, decimals: int, *, signed: bool) -> IntArray | None:
-    """Return the digits of each text as one number, with its sign; 0 where NULL.
+    """Return the signed number of each text; None if a text has an unusual form.
 
     Signs are looked for only where the texts are not all digits.
     """
@@ -86,7 +86,7 @@ def _numbers(buffer: bytearray, located: Field, decimals: int, *, signed: bool) 
 
 
 def _loaded(buffer: bytearray, located: Field) -> tuple[Words, Words | None]:
-    """Load the texts as digits: one word each if all of them fit, else two."""
+    """Load texts as words of digit values: one word each if all are short, else two."""
     if int(located.length.max()) <= WORD_BYTES:
         return word_at(buffer, located.start) ^ ZEROS, None
     first, second = words_at(buffer, located.start)
@@ -94,7 +94,7 @@ def _loaded(buffer: bytearray, located: Field) -> tuple[Words, Words | None]:
 
 
 def _is_long_enough(located: Field, characters: IntArray, decimals: int) -> bool:
-    """Tell whether each text has a digit, and one before the point."""
+    """Tell whether each text has enough characters: a digit, and one before its point."""
     least = decimals + 2 if decimals else 1
     if int(characters.min()) >= least:
         return True
@@ -102,7 +102,7 @@ def _is_long_enough(located: Field, characters: IntArray, decimals: int) -> bool
 
 
 def _magnitude(first: Words, second: Words | None, located: Field, decimals: int) -> Words | None:
-    """Return the number that each text's digits are; None if there is a text of anything else."""
+    """Return the number of each text without sign and point; None if it has other characters."""
     leading, last = _aligned(first, second, located.length)
     above, shift = ABOVE_NINE, 8 * (WORD_BYTES - 1 - decimals)
     if decimals:
@@ -127,7 +127,7 @@ def _magnitude(first: Words, second: Words | None, located: Field, decimals: int
 
 
 def _aligned(first: Words, second: Words | None, length: IntArray) -> tuple[Words | None, Words]:
-    """Shift texts to the end of their words; zeros come in before.
+    """Shift texts to the end of their words, with zeros before them.
 
     A shift by 64 bits or more gives zero, and so does one by less than none, unsigned as it is.
     """
@@ -142,6 +142,7 @@ def _aligned(first: Words, second: Words | None, length: IntArray) -> tuple[Word
 
 
 def _as_integers(numbers: IntArray, wanted: pa.DataType) -> npt.NDArray[np.generic] | None:
+    """Return numbers in the wanted integer type; None if one does not fit."""
     kind = np.dtype(f"{'u' if pa.types.is_unsigned_integer(wanted) else 'i'}{wanted.byte_width}")
     if kind.itemsize == WORD_BYTES:
         return numbers  # sixteen digits fit, and none is negative unless it may be
@@ -152,7 +153,7 @@ def _as_integers(numbers: IntArray, wanted: pa.DataType) -> npt.NDArray[np.gener
 
 
 def _as_decimals(numbers: IntArray, precision: int) -> npt.NDArray[np.generic] | None:
-    """Widen to 128 bits, the sign in all the upper ones."""
+    """Return numbers as 128-bit decimals; None if one does not fit."""
     largest = 10**precision
     if precision < LOADED_BYTES and not (-largest < numbers.min() and numbers.max() < largest):
         return None

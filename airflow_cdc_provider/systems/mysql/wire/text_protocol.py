@@ -43,7 +43,7 @@ _HEADER_AND_FIRST = struct.Struct("<IB").unpack_from
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One column's fields in a chunk: where each begins, how long it is, which are NULL."""
+    """The fields of one column in a chunk: where each begins, its length, which are NULL."""
 
     start: IntArray
     length: IntArray
@@ -55,7 +55,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class TextChunk:
-    """Some whole rows of a result, as the server sent them.
+    """Some whole rows of a SELECT's result, in the bytes that the server sent.
 
     Row i is `buffer[edges[i]:edges[i + 1]]`, its packet header first. The chunk owns its buffer,
     nobody else writes to it.
@@ -73,21 +73,22 @@ class TextChunk:
 
     @property
     def starts(self) -> IntArray:
-        """Where each row's packet header begins."""
+        """Return where each row's packet header begins."""
         return self.edges[:-1]
 
     @property
     def bytes(self) -> int:
-        """Bytes held in memory."""
+        """Return the bytes held in memory."""
         return len(self.buffer)
 
     def data(self) -> ByteArray:
-        """Return the buffer as numbers."""
+        """Return the buffer as an array of bytes."""
         return np.frombuffer(self.buffer, np.uint8)
 
     def fields(self) -> tuple[Field, ...]:
-        """Locate every field; the last one must end where its row ends.
+        """Locate the fields of every column.
 
+        A row that does not end with its last field is an error.
         Not kept: the positions take more memory than the bytes.
         """
         data = self.data()
@@ -104,7 +105,7 @@ class TextChunk:
 
 
 def _locate(data: ByteArray, at: IntArray) -> Field:
-    """Read one length per row at `at`."""
+    """Locate one field of every row: read its length at `at`."""
     if len(at) and int(at.max()) >= len(data):
         raise _misframed("a row has fewer fields than the result has columns")
     first = data[at]
@@ -126,6 +127,7 @@ def _locate(data: ByteArray, at: IntArray) -> Field:
 
 
 def _little_endian(data: ByteArray, at: IntArray, width: int) -> IntArray:
+    """Read little-endian numbers of `width` bytes."""
     if int(at.max()) + width > len(data):
         raise _misframed("a field's length is cut off")
     number = np.zeros(len(at), np.int64)
@@ -135,6 +137,7 @@ def _little_endian(data: ByteArray, at: IntArray, width: int) -> IntArray:
 
 
 def _misframed(what: str) -> IntegrityError:
+    """Return the error for rows that are not framed as the protocol says."""
     return IntegrityError(
         f"the server's rows cannot be read: {what}",
         risk="values could be taken for others",
@@ -143,7 +146,7 @@ def _misframed(what: str) -> IntegrityError:
 
 
 class RowFramer:
-    """Cuts the packets behind a result's column definitions into chunks of whole rows."""
+    """Cuts the packets of a SELECT's result into chunks of whole rows."""
 
     def __init__(self, columns: int, *, chunk_bytes: int = CHUNK_BYTES) -> None:
         self._columns = columns
@@ -161,17 +164,17 @@ class RowFramer:
         """Rows in the chunks handed out so far."""
 
     def space(self) -> memoryview:
-        """Return where the next bytes are to be received; release it before `received`."""
+        """Return the free part of the buffer to receive into; release it before `received`."""
         if len(self._buffer) - self._filled < self._chunk_bytes // 4:
             self._buffer.extend(bytes(len(self._buffer)))
         return memoryview(self._buffer)[self._filled :]
 
     def received(self, count: int) -> None:
-        """Tell that `count` bytes were received into `space()`."""
+        """Count the bytes that were received into `space()`."""
         self._filled += count
 
     def feed(self, data: bytes) -> None:
-        """Take bytes that were received elsewhere."""
+        """Add bytes that were received elsewhere."""
         while data:
             with self.space() as space:
                 count = min(len(space), len(data))
@@ -180,7 +183,7 @@ class RowFramer:
             data = data[count:]
 
     def chunk(self) -> TextChunk | None:
-        """Return the rows complete by now, None if there is not yet a chunk's worth of bytes.
+        """Return the rows that are complete, None while they are less than a chunk.
 
         An error packet in the middle raises `ResultAbortedError`.
         """
@@ -191,7 +194,7 @@ class RowFramer:
         return self._hand_out()
 
     def _walk(self) -> None:
-        """Walk the packet headers of what has come; note where rows begin.
+        """Note where rows begin in the bytes received, from packet header to packet header.
 
         This loop and that over short rows run once a row and are all of the product that do. A
         whole packet of the largest size, which goes on in the next, only fits where more than
@@ -217,8 +220,9 @@ class RowFramer:
         self._walked = at
 
     def _walk_short(self) -> None:
-        """Walk as if every row were of less than 256 bytes, then look whether each one was.
+        """Walk packets as if all rows were short, then drop the starts from the first that is not.
 
+        Short is less than 256 bytes.
         So the loop only reads one byte a row. From the first row that is none of these on, a
         longer one or the end of the rows, nothing counts; until the next chunk no more are tried.
         """
@@ -241,7 +245,7 @@ class RowFramer:
         self._walked = at
 
     def _walk_large(self) -> None:
-        """Walk as `_walk` does, where rows may take several packets."""
+        """Note where rows begin, as `_walk` does, where a row may take several packets."""
         at = self._walked
         while at < self._filled - HEADER_BYTES:
             word, first = _HEADER_AND_FIRST(self._buffer, at)
@@ -260,7 +264,7 @@ class RowFramer:
         self._walked = at
 
     def _join_parts(self, at: int) -> int | None:
-        """Move the parts of a large packet together; None if some have not come."""
+        """Join the parts of a large packet in the buffer; None if some have not come."""
         joined = joined_parts(self._buffer, at, self._filled)
         if joined is None:
             return None
@@ -286,6 +290,7 @@ class RowFramer:
         self.finished = True
 
     def _hand_out(self) -> TextChunk:
+        """Return the rows walked so far as a chunk, and begin a new buffer."""
         used = self._walked
         rest = b"" if self.finished else bytes(self._buffer[used : self._filled])
         buffer = self._buffer

@@ -12,9 +12,9 @@ from airflow_cdc_provider.systems.mysql.wire.text_protocol import TextChunk
 def chunks_of(
     raw: RawConnection, sql: str | bytes, decoder: TextDecoder, *, max_bytes: float = math.inf
 ) -> tuple[TextChunk, ...] | None:
-    """Run a query for what the decoder decodes, and return its rows.
+    """Run a query and return its rows as chunks of bytes; None if more than `max_bytes`.
 
-    None if they are more than `max_bytes`: the rest is still on the socket, which is of no use.
+    Beyond `max_bytes` the rest is still on the socket, which is of no use.
     """
     raw.start_query(sql)
     framer = decoder.framer()

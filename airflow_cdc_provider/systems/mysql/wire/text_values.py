@@ -38,7 +38,7 @@ SESSION_STATEMENTS = ("SET NAMES utf8mb4", "SET time_zone = '+00:00'")
 
 
 class FieldRefusedError(ValueError):
-    """A field has no place in its column's Arrow type."""
+    """A field whose text does not fit the Arrow type of its column, with its row."""
 
     def __init__(self, row: int, reason: str) -> None:
         super().__init__(row, reason)
@@ -46,7 +46,7 @@ class FieldRefusedError(ValueError):
 
 
 def select_expression(column: Column) -> str:
-    """Write what to select so that the text is exact.
+    """Return the SELECT expression whose text is exactly the column's value.
 
     FLOAT as text has six digits, as DOUBLE all of them; `DOUBLE(m,d)` is rounded to d digits as
     text as well. BIT is bytes, as an integer it is digits. Index 0 of an ENUM is printed as the
@@ -69,14 +69,14 @@ def select_expression(column: Column) -> str:
 
 
 def comes_as_bytes(column_type: ColumnType) -> bool:
-    """Tell whether a text is selected in its own charset, because the server may not convert it."""
+    """Tell whether a text is selected as bytes, since the server may not convert it losslessly."""
     charset = column_type.charset
     return charset not in {None, "binary"} and not is_total(str(charset))
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A column, and how many of its zero dates became NULL."""
+    """A column decoded to Arrow, and how many of its zero dates became NULL."""
 
     array: pa.Array
     nulled: int = 0
@@ -85,7 +85,7 @@ class Decoded:
 def decode_field(
     buffer: bytearray, located: Field, column_type: ColumnType, zero_dates: ZeroDates
 ) -> Decoded:
-    """Turn one column's fields into Arrow; a field that does not fit is `FieldRefusedError`."""
+    """Decode one column's fields to Arrow; a field that does not fit raises `FieldRefusedError`."""
     wanted = arrow_type(column_type, zero_dates)
     if pa.types.is_duration(wanted):
         return Decoded(_durations(buffer, located, column_type.fraction))
@@ -105,7 +105,7 @@ def decode_field(
 
 
 def gathered(buffer: bytearray, located: Field, kind: pa.DataType = _BINARY) -> pa.Array:
-    """Copy one column's fields together; as strings, they are not checked to be UTF-8."""
+    """Copy one column's fields into an array; strings are not checked to be UTF-8."""
     rows = len(located.start)
     if rows == 0:
         return binaries_of([], kind)
@@ -121,12 +121,13 @@ def gathered(buffer: bytearray, located: Field, kind: pa.DataType = _BINARY) -> 
 
 
 def _even(rows: int) -> pa.Array:
-    """Return the even indexes; hardly two chunks have as many rows, so they share longer ones."""
+    """Return the even indexes for so many rows, as a part of a longer array that is cached."""
     return _even_places(-(-rows // _PLACES) * _PLACES).slice(0, rows)
 
 
 @lru_cache(maxsize=16)
 def _even_places(count: int) -> pa.Array:
+    """Return the first even indexes, cached."""
     return as_arrow(np.arange(0, 2 * count, 2, dtype=np.int32), None, pa.int32())
 
 
@@ -134,7 +135,7 @@ _ASCII = 0x7F
 
 
 def _text(raw: pa.Array) -> pa.Array:
-    """Make strings of binary values; one that is not UTF-8 is refused.
+    """Return binary values as strings; a value that is not UTF-8 is refused.
 
     ASCII is UTF-8 and seen at one glance over all values; else the cast looks at each.
     """
@@ -147,7 +148,7 @@ def _text(raw: pa.Array) -> pa.Array:
 
 
 def _parse(text: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Parse numbers and dates; the parsers refuse anything else, whatever its encoding."""
+    """Parse texts to numbers, dates or strings by Arrow."""
     if pa.types.is_float32(wanted):
         return text.cast(pa.float64()).cast(pa.float32())
     if pa.types.is_timestamp(wanted):
@@ -156,6 +157,7 @@ def _parse(text: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _parsed(raw: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Parse texts by Arrow; the first one that fails raises `FieldRefusedError` with its row."""
     try:
         return _parse(raw, wanted)
     except pa.ArrowInvalid as error:
@@ -164,11 +166,13 @@ def _parsed(raw: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _reason(raw: pa.Array, row: int, wanted: pa.DataType) -> str:
+    """Return the reason why a row's text does not fit its type."""
     shown = raw[row].as_buffer().to_pybytes()[:64].decode(errors="backslashreplace")
     return f"the server's text {shown!r} is no {wanted}"
 
 
 def _converted(raw: pa.Array, charset: str) -> pa.Array:
+    """Convert texts from a charset to UTF-8; the first that fails raises `FieldRefusedError`."""
     try:
         return to_utf8(raw, charset)
     except ValueRefusedError as error:
@@ -177,7 +181,7 @@ def _converted(raw: pa.Array, charset: str) -> pa.Array:
 
 
 def _first_bad(raw: pa.Array, parse: Callable[[pa.Array], pa.Array]) -> int:
-    """Find the first row that does not parse, by halves."""
+    """Return the first row that does not parse, found by halving."""
     low, high = 0, len(raw)
     while high - low > 1:
         middle = (low + high) // 2
@@ -193,7 +197,7 @@ def _first_bad(raw: pa.Array, parse: Callable[[pa.Array], pa.Array]) -> int:
 def _dates(
     buffer: bytearray, located: Field, raw: pa.Array, wanted: pa.DataType, zero_dates: ZeroDates
 ) -> Decoded:
-    """Parse dates; only when Arrow refuses one, look for days that are none."""
+    """Parse dates; those that are no day of the calendar are treated by the policy."""
     try:
         return Decoded(_parse(raw, wanted))
     except pa.ArrowInvalid:
@@ -211,7 +215,7 @@ def _dates(
 
 
 def _durations(buffer: bytearray, located: Field, fraction: int) -> pa.Array:
-    """Parse `[-]h[h]h:mm:ss[.ffffff]` from its end, where every digit has its place."""
+    """Parse TIME texts `[-]h[h]h:mm:ss[.ffffff]` to durations."""
     data = np.frombuffer(buffer, np.uint8)
     null = located.null
     rows = np.arange(len(located.start)) if null is None else np.flatnonzero(~null)
@@ -233,7 +237,7 @@ _SHORTEST_TIME = 8
 
 
 def _microseconds(data: ByteArray, start: IntArray, length: IntArray, fraction: int) -> IntArray:
-    """Return microseconds, or `_NO_TIME` where the text has another form."""
+    """Return the microseconds of TIME texts, `_NO_TIME` where a text has another form."""
     tail = fraction + 1 if fraction else 0
     negative = data[start] == ord("-")
     hours = length - tail - negative - len(":mm:ss")

@@ -28,12 +28,12 @@ _SECOND_AND_FOURTH = np.uint64(1 + (10_000 << 32))
 
 
 def word_at(buffer: bytearray, start: IntArray) -> Words:
-    """Load eight bytes from each of some ascending places on; there are zeros past the end."""
+    """Load eight bytes from each of some ascending offsets; past the end come zeros."""
     return _loaded(buffer, start, np.dtype(np.uint64)).view(np.uint64)
 
 
 def words_at(buffer: bytearray, start: IntArray) -> tuple[Words, Words]:
-    """Load sixteen bytes, as two words.
+    """Load sixteen bytes from each offset, as two words.
 
     A complex number is what numpy has of that size; it moves them without a look at them.
     """
@@ -44,6 +44,7 @@ def words_at(buffer: bytearray, start: IntArray) -> tuple[Words, Words]:
 def _loaded(
     buffer: bytearray, start: IntArray, kind: np.dtype[np.generic]
 ) -> npt.NDArray[np.generic]:
+    """Load an element of a type from each of some ascending offsets; past the end come zeros."""
     last = len(buffer) - kind.itemsize
     if start[-1] <= last:
         return _unaligned(buffer, kind)[start]
@@ -56,12 +57,12 @@ def _loaded(
 
 
 def _unaligned(buffer: bytearray, kind: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
-    """View the bytes from every place on as an element."""
+    """Return a view of the buffer with an element at every byte offset."""
     return np.ndarray((len(buffer) - kind.itemsize + 1,), kind, buffer, strides=(1,))
 
 
 def only_digits(words: Words, above: int = ABOVE_NINE) -> bool:
-    """Tell whether no byte is more than 9, or what else `above` says.
+    """Tell whether every byte of the words is at most 9, or at most what `above` allows.
 
     The sum's high bit says it, and the byte's own, for such a byte carries into the next.
     """
@@ -69,7 +70,7 @@ def only_digits(words: Words, above: int = ABOVE_NINE) -> bool:
 
 
 def eight_digits(words: Words) -> Words:
-    """Return the number that eight digits are, the first in the lowest byte."""
+    """Return the number of eight digits, the first of which is in the lowest byte."""
     pairs = words * 10
     pairs += words >> 8
     number = (pairs & _PAIRS) * _FIRST_AND_THIRD
@@ -82,5 +83,5 @@ def eight_digits(words: Words) -> Words:
 
 
 def validity(null: BoolArray | None) -> pa.Buffer | None:
-    """Write a mask of NULLs as Arrow's bitmap of the values that are there."""
+    """Return a mask of NULLs as Arrow's validity bitmap."""
     return None if null is None else pa.py_buffer(np.packbits(~null, bitorder="little"))

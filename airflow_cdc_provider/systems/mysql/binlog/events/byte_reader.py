@@ -18,7 +18,7 @@ that one lies outside. Whoever reads events turns these into a named error.
 
 
 def damaged(what: str) -> CorruptLogError:
-    """Return the error for an event that says what no server writes."""
+    """Return the error for an event with contents that no server writes."""
     return CorruptLogError(
         what,
         risk="the log is damaged or newer than this reader; nothing of the event was handed on",
@@ -27,7 +27,7 @@ def damaged(what: str) -> CorruptLogError:
 
 
 def as_text(data: bytes) -> str:
-    """Read a name."""
+    """Decode a name as UTF-8; other bytes are a damaged event."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -35,7 +35,7 @@ def as_text(data: bytes) -> str:
 
 
 class ByteReader:
-    """Reads numbers and strings one after another; reading past the end is an error."""
+    """A cursor that reads numbers and strings of an event; reading past its end is an error."""
 
     __slots__ = ("data", "offset")
 
@@ -71,13 +71,13 @@ class ByteReader:
         return self.number(_PACKED_BYTES[first])
 
     def counted(self) -> bytes:
-        """Read a string behind its length-encoded length."""
+        """Read a string after its length-encoded length."""
         return self.take(self.packed())
 
     def text(self, count: int) -> str:
-        """Read `count` bytes of UTF-8."""
+        """Read `count` bytes as UTF-8."""
         return as_text(self.take(count))
 
     def rest(self) -> bytes:
-        """Read all that is left."""
+        """Read all bytes that are left."""
         return self.take(self.left)

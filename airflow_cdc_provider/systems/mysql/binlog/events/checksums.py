@@ -26,6 +26,7 @@ _LONGEST_GAP = 64
 
 
 def _table() -> list[int]:
+    """Return the CRC32 step table: one entry for each byte value."""
     table = []
     for byte in range(256):
         value = byte
@@ -40,13 +41,14 @@ _STEP_BY_TOP = {value >> 24: index for index, value in enumerate(_STEP)}
 
 
 def _after_zeros(register: int, count: int) -> int:
+    """Return the CRC register after so many bytes of zero."""
     for _ in range(count):
         register = (register >> 8) ^ _STEP[register & 0xFF]
     return register
 
 
 def _bytes_between(register: int, wanted: int) -> bytes:
-    """Return the four bytes that bring the register from one state to another."""
+    """Return the four bytes that bring the CRC register from one state to another."""
     steps = []
     for _ in range(4):  # backwards: the top byte of a state names the table entry that made it
         index = _STEP_BY_TOP[wanted >> 24]
@@ -77,6 +79,7 @@ def first_broken(
 
 
 def _all_right(copied: ByteArray, inner: IntArray, gap: int) -> bool:
+    """Tell, by a single CRC over all events, whether every event's checksum is right."""
     words = np.ndarray((len(copied) - 3,), "<u4", copied.data, strides=(1,))
     if gap:
         for offset in range(gap - 4):
@@ -91,6 +94,7 @@ def _all_right(copied: ByteArray, inner: IntArray, gap: int) -> bool:
 def _first_broken_alone(
     buffer: bytes | bytearray | memoryview, starts: IntArray, ends: IntArray
 ) -> int | None:
+    """Return the index of the first event with a wrong checksum, checked one by one, or None."""
     view = memoryview(buffer)
     for index, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
         body_end = end - CHECKSUM_BYTES

@@ -44,7 +44,7 @@ _CHUNK_BYTES = 4 << 20
 
 
 def unpacked_payload(body: bytes) -> Iterator[EventChunk]:
-    """Yield the events of a TRANSACTION_PAYLOAD as they are unpacked."""
+    """Yield the events of a TRANSACTION_PAYLOAD, decompressed as a stream."""
     reader = ByteReader(body)
     compression = _NONE
     while (kind := reader.packed()) != _END_MARK:
@@ -67,6 +67,7 @@ def unpacked_payload(body: bytes) -> Iterator[EventChunk]:
 
 
 def _pieces(packed: bytes, compression: int) -> Iterator[bytes]:
+    """Yield a compressed transaction's bytes, decompressed, in pieces of some megabytes."""
     if compression == _NONE:
         yield packed
         return
@@ -96,6 +97,7 @@ def plain_event(event: bytes) -> bytes:
 
 
 def _query_text(event: bytes) -> int:
+    """Return the offset of the packed text in MariaDB's compressed statement event."""
     if len(event) < HEADER_BYTES + 13:
         raise damaged(f"a statement's event is only {len(event)} bytes long")
     database_bytes = event[HEADER_BYTES + 8]
@@ -104,6 +106,7 @@ def _query_text(event: bytes) -> int:
 
 
 def _rows(event: bytes, kind: EventType) -> int:
+    """Return the offset of the packed rows in MariaDB's compressed row event."""
     reader = ByteReader(event, HEADER_BYTES + 8)
     if kind >= EventType.MARIADB_WRITE_ROWS_COMPRESSED:
         reader.take(reader.number(2) - 2)
@@ -118,6 +121,7 @@ _LARGEST = 1 << 30
 
 
 def _inflated(event: bytes, offset: int) -> bytes:
+    """Return the decompressed tail of MariaDB's compressed event."""
     if offset >= len(event):
         raise damaged("a compressed event ends before what it has packed")
     head = event[offset]
@@ -143,7 +147,7 @@ def _inflated(event: bytes, offset: int) -> bytes:
 
 
 def frame_events(data: bytes) -> tuple[EventChunk, int]:
-    """Find the whole events at the start of `data`, and how many bytes they take."""
+    """Return the whole events at the start of `data`, and how many bytes they take."""
     starts, ends, offset = [], [], 0
     while offset + 19 <= len(data):
         end = offset + int.from_bytes(data[offset + 9 : offset + 13], "little")

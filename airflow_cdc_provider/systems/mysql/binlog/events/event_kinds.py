@@ -19,7 +19,7 @@ from airflow_cdc_provider.systems.mysql.binlog.rows.row_events import ROW_EVENTS
 
 
 class Kind(IntEnum):
-    """What an event is to the stream."""
+    """What an event is to the decoder: a part of a usual transaction, skipped, or special."""
 
     SKIP = 0
     COMMIT = 1
@@ -70,7 +70,7 @@ _QUERY, _TABLE_MAP = int(EventType.QUERY), int(EventType.TABLE_MAP)
 
 
 def kinds_of(frames: Frames, known_maps: dict[int, bytes]) -> ByteArray:
-    """Sort events; a table map is skipped only if it repeats, byte by byte, the known one."""
+    """Return each event's kind; a table map is skipped only if it repeats the known one's bytes."""
     kinds = _BY_TYPE[frames.types]
     queries = np.flatnonzero(frames.types == _QUERY)
     if len(queries):
@@ -82,6 +82,7 @@ def kinds_of(frames: Frames, known_maps: dict[int, bytes]) -> ByteArray:
 
 
 def _query_kinds(frames: Frames, places: IntArray) -> ByteArray:
+    """Return the kinds of statement events: BEGIN, COMMIT, SAVEPOINT, else special."""
     data = frames.data
     starts = frames.starts[places] + HEADER_BYTES
     text = starts + 13 + data.little(starts + 11, 2) + data.little(starts + 8, 1) + 1
@@ -99,7 +100,7 @@ def _query_kinds(frames: Frames, places: IntArray) -> ByteArray:
 
 
 def _repeats(frames: Frames, places: IntArray, known_maps: dict[int, bytes]) -> BoolArray:
-    """Tell which table maps say what is known already, with nothing else said in between."""
+    """Tell which table maps repeat the known one of their id, with no other map in between."""
     starts = frames.starts[places] + HEADER_BYTES
     lengths = frames.ends[places] - starts
     ids = frames.data.little(starts, 6)

@@ -67,7 +67,7 @@ class EventType(IntEnum):
 
 
 def type_name(number: int) -> str:
-    """Name a type for an error message."""
+    """Return an event type's name and number, for an error message."""
     try:
         return f"{EventType(number).name} ({number})"
     except ValueError:

@@ -54,7 +54,7 @@ class Frames:
         return len(self.starts)
 
     def body(self, index: int) -> bytes:
-        """Copy one event without its header."""
+        """Return a copy of one event without its header."""
         return self.data.text_at(int(self.starts[index]) + HEADER_BYTES, int(self.ends[index]))
 
     def part(self, first: int, last: int) -> Frames:
@@ -72,14 +72,14 @@ class Frames:
 
 
 class FrameReader:
-    """Verifies and unpacks events in log order; remembers whether the log has checksums."""
+    """Verifies and decompresses the log's events in order."""
 
     def __init__(self) -> None:
         self.checksums: bool | None = None
         """None until a format description has told."""
 
     def read(self, chunk: EventChunk) -> Iterator[Frames]:
-        """Yield the chunk's events, unpacked, in order."""
+        """Yield a chunk's events, verified and decompressed, in log order."""
         if not len(chunk.starts):
             return
         data = ByteViews(chunk.buffer)
@@ -104,6 +104,7 @@ class FrameReader:
         yield from self._verified(frames.part(first, len(frames)))
 
     def _verified(self, frames: Frames) -> Iterator[Frames]:
+        """Verify the events' checksums, cut these off, and yield the events decompressed."""
         if not len(frames):
             return
         if self.checksums is None:
@@ -116,7 +117,7 @@ class FrameReader:
         yield from _unpacked(frames)
 
     def _guess(self, frames: Frames) -> bool:
-        """Tell whether the events before any format description carry checksums.
+        """Tell whether the events before any format description have checksums.
 
         Only the ROTATE with which a dump begins comes so early; if its last four bytes are its
         CRC32, they are its checksum and no part of the file's name.
@@ -124,7 +125,7 @@ class FrameReader:
         return first_broken(frames.data.buffer, frames.starts[:1], frames.ends[:1]) is None
 
     def _format_description(self, frames: Frames) -> Frames:
-        """Read the checksum algorithm; this event itself always ends with a checksum."""
+        """Verify a format description, and remember whether the log has checksums."""
         end = int(frames.ends[0]) - CHECKSUM_BYTES
         algorithm = int(frames.data.u8[end - 1])
         if algorithm not in {_NO_CHECKSUM, _CRC32}:
@@ -145,6 +146,7 @@ class FrameReader:
 
 
 def _unpacked(frames: Frames) -> Iterator[Frames]:
+    """Yield events in order, with compressed ones replaced by what they contain."""
     packed = np.flatnonzero(COMPRESSED_TYPES[frames.types]).tolist()
     if not packed:
         yield frames
@@ -168,7 +170,7 @@ def _unpacked(frames: Frames) -> Iterator[Frames]:
 
 
 def _payload_frames(frames: Frames, number: int) -> Iterator[Frames]:
-    """Yield the events inside one compressed transaction; they end where their wrapper ends."""
+    """Yield the events inside one compressed transaction, with the end offset of their wrapper."""
     wrapper_bytes = int(frames.stored_bytes[number])
     for chunk in unpacked_payload(frames.body(number)):
         count = len(chunk.starts)
@@ -186,7 +188,7 @@ def _payload_frames(frames: Frames, number: int) -> Iterator[Frames]:
 
 
 def _rewritten(frames: Frames) -> Frames:
-    """Replace MariaDB's compressed events by plain ones in a new buffer."""
+    """Return the events with MariaDB's compressed ones rewritten as plain ones."""
     buffer = bytearray()
     starts, ends = [], []
     types = frames.types.copy()
@@ -212,6 +214,7 @@ def _rewritten(frames: Frames) -> Frames:
 
 
 def _corrupt(frames: Frames, index: int) -> CorruptLogError:
+    """Return the error for an event with a wrong checksum."""
     return CorruptLogError(
         f"the checksum of an event of {type_name(int(frames.types[index]))} is wrong",
         where=f"event ending at offset {int(frames.log_pos[index])}",

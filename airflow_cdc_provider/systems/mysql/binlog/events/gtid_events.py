@@ -43,7 +43,7 @@ _LEAST_BYTES = {
 
 
 def gtid_of(origin: GtidOrigin, number: int) -> AnyGtid | None:
-    """Build one transaction's name."""
+    """Return the GTID of an origin and a number; None for an anonymous transaction."""
     if origin is None:
         return None
     if isinstance(origin, GtidSource):
@@ -53,7 +53,7 @@ def gtid_of(origin: GtidOrigin, number: int) -> AnyGtid | None:
 
 @dataclass(slots=True)
 class GtidColumns:
-    """The transactions that some GTID events open."""
+    """The GTIDs and commit times of some transactions, as columns."""
 
     origins: list[GtidOrigin]
     """The distinct ones."""
@@ -67,13 +67,13 @@ class GtidColumns:
         return len(self.number)
 
     def gtid(self, index: int) -> AnyGtid | None:
-        """Build one name."""
+        """Return the GTID of one transaction, None if it is anonymous."""
         return gtid_of(self.origins[int(self.origin[index])], int(self.number[index]))
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedBy:
-    """What the event says that opens a transaction."""
+    """What the event that opens a transaction says: GTID, commit time, whether it has begun."""
 
     origin: GtidOrigin
     number: int
@@ -84,7 +84,7 @@ class OpenedBy:
 
 
 def read_opening(data: bytes, start: int, end: int) -> OpenedBy | None:
-    """Read one plain GTID event of the types that have no tag; None if it is not plain.
+    """Read one plain GTID event without a tag; None if it needs the vector steps.
 
     Not plain is one cut short, a transaction without BEGIN and COMMIT, and one of XA.
     """
@@ -106,6 +106,7 @@ def read_opening(data: bytes, start: int, end: int) -> OpenedBy | None:
 
 
 def _few_mariadb(data: bytes, start: int) -> OpenedBy | None:
+    """Read one plain MariaDB GTID event, None if it is not plain."""
     body = start + HEADER_BYTES
     number = int.from_bytes(data[body : body + 8], "little")
     if data[body + 12] & (_STANDALONE | _PREPARED_XA) or not 0 < number < _MOST:
@@ -116,7 +117,7 @@ def _few_mariadb(data: bytes, start: int) -> OpenedBy | None:
 
 
 def few_gtids(opened: Sequence[OpenedBy]) -> GtidColumns:
-    """Return the columns of a few transactions."""
+    """Return the GTIDs of a few opened transactions as columns."""
     origins: dict[GtidOrigin, int] = {}
     places = [origins.setdefault(each.origin, len(origins)) for each in opened]
     return GtidColumns(
@@ -128,7 +129,7 @@ def few_gtids(opened: Sequence[OpenedBy]) -> GtidColumns:
 
 
 def read_gtids(frames: Frames, places: IntArray) -> GtidColumns:
-    """Read the GTID events at these places, all of them of one type or one by one."""
+    """Read the GTID events with these indexes as columns."""
     types = distinct(frames.types[places])
     if len(types) == 1:
         _require_length(frames, places, _LEAST_BYTES[EventType(types[0])])
@@ -143,20 +144,21 @@ def read_gtids(frames: Frames, places: IntArray) -> GtidColumns:
 
 
 def _require_length(frames: Frames, places: IntArray, least: int) -> None:
-    """Refuse an event cut short: what is read there would be of the event behind it."""
+    """Refuse GTID events that are shorter than their fields."""
     shortest = int((frames.ends[places] - frames.starts[places]).min())
     if shortest < least:
         raise damaged(f"a GTID event is {shortest} bytes long, {least} are the least")
 
 
 def _counted_up(numbers: IntArray) -> IntArray:
+    """Return the transactions' numbers; a number below 1 is a damaged event."""
     if len(numbers) and int(numbers.min()) < 1:
         raise damaged(f"a transaction has the number {int(numbers.min())}")
     return numbers
 
 
 def joined(parts: list[GtidColumns]) -> GtidColumns:
-    """Put columns one behind the other."""
+    """Concatenate GTID columns, with each origin listed once."""
     if len(parts) == 1:
         return parts[0]
     origins: dict[GtidOrigin, int] = {}
@@ -173,6 +175,7 @@ def joined(parts: list[GtidColumns]) -> GtidColumns:
 
 
 def _committed(frames: Frames, starts: IntArray) -> IntArray:
+    """Return the commit times at the original server, in microseconds."""
     immediate = frames.data.little(starts + _COMMITTED_AT, 7)
     replicated = (immediate & _ORIGINAL_FOLLOWS) != 0
     if replicated.any():
@@ -183,10 +186,12 @@ def _committed(frames: Frames, starts: IntArray) -> IntArray:
 
 @lru_cache(maxsize=256)
 def _source(uuid_bytes: bytes) -> GtidSource:
+    """Return the GTID source of a uuid's bytes."""
     return GtidSource(str(uuid.UUID(bytes=uuid_bytes)))
 
 
 def _mysql(frames: Frames, starts: IntArray) -> GtidColumns:
+    """Read GTID events of MySQL as columns."""
     blocks = frames.data.blocks(starts + HEADER_BYTES + 1, 16)
     number = _counted_up(frames.data.little(starts + _NUMBER_AT, 8))
     committed = _committed(frames, starts)
@@ -200,11 +205,13 @@ def _mysql(frames: Frames, starts: IntArray) -> GtidColumns:
 
 
 def _anonymous(frames: Frames, starts: IntArray) -> GtidColumns:
+    """Return columns of anonymous transactions: commit times and no GTIDs."""
     none = np.zeros(len(starts), np.int64)
     return GtidColumns([None], none, none, _committed(frames, starts))
 
 
 def _mariadb(frames: Frames, starts: IntArray) -> GtidColumns:
+    """Read GTID events of MariaDB as columns."""
     data = frames.data
     number = _counted_up(data.little(starts + HEADER_BYTES, 8))
     domain = data.little(starts + HEADER_BYTES + 8, 4)
@@ -217,7 +224,7 @@ def _mariadb(frames: Frames, starts: IntArray) -> GtidColumns:
 
 
 def is_standalone(frames: Frames, place: int) -> bool:
-    """Tell whether a MariaDB GTID is for the one event behind it, without BEGIN and COMMIT."""
+    """Tell whether a MariaDB GTID is for the one event after it, without BEGIN and COMMIT."""
     return bool(_flags(frames, place) & _STANDALONE)
 
 
@@ -227,6 +234,7 @@ def is_prepared_xa(frames: Frames, place: int) -> bool:
 
 
 def _flags(frames: Frames, place: int) -> int:
+    """Return the flags of a MariaDB GTID event."""
     return int(frames.data.u8[int(frames.starts[place]) + HEADER_BYTES + 12])
 
 
@@ -234,7 +242,7 @@ _LAST_KNOWN_FIELD = 11
 
 
 def _tagged(frames: Frames, place: int) -> GtidColumns:
-    """Read a tagged GTID event: numbered fields, each known by its number.
+    """Read one tagged GTID event of MySQL 8.3 or later.
 
     Source: MySQL 9.7 source documentation, "mysql::serialization".
     """
@@ -271,9 +279,10 @@ def _tagged(frames: Frames, place: int) -> GtidColumns:
 
 
 class _FieldReader(ByteReader):
-    """Reads numbers whose first byte tells, by its trailing ones, how many bytes follow."""
+    """Reads MySQL's variable-length numbers: the first byte tells how many bytes follow."""
 
     def unsigned(self) -> int:
+        """Read an unsigned number."""
         first = self.number(1)
         extra = 0
         while extra < 8 and first >> extra & 1:
@@ -284,27 +293,28 @@ class _FieldReader(ByteReader):
         return (rest << 8 | first) >> (extra + 1)
 
     def byte(self) -> int:
-        """Read a number of one byte."""
+        """Read a number that must fit into one byte."""
         number = self.unsigned()
         if number > 0xFF:
             raise damaged(f"a byte of a GTID is {number}")
         return number
 
     def signed(self) -> int:
+        """Read a signed number."""
         number = self.unsigned()
         return -(number >> 1) - 1 if number & 1 else number >> 1
 
 
 @dataclass(slots=True)
 class GtidProgress:
-    """The transactions up to a boundary: a set, and what came since as runs of numbers."""
+    """The GTIDs read so far: a start set, and the transactions added since."""
 
     gtids: Gtids | None
     _runs: dict[GtidSource, list[Interval]] = field(default_factory=dict)
     _last: dict[int, MariaDbGtid] = field(default_factory=dict)
 
     def add(self, columns: GtidColumns, count: int) -> None:
-        """Take the first `count` transactions."""
+        """Add the first `count` transactions of some columns."""
         if self.gtids is None or not count:
             return
         if count == 1 and len(columns.origins) == 1:
@@ -320,12 +330,14 @@ class GtidProgress:
                 self._move(origin, int(numbers[-1]))
 
     def _add_one(self, origin: GtidOrigin, number: int) -> None:
+        """Add one transaction by its origin and number."""
         if isinstance(origin, GtidSource):
             self._add_run(origin, number, number)
         elif origin is not None:
             self._move(origin, number)
 
     def _add_numbers(self, source: GtidSource, numbers: IntArray) -> None:
+        """Add transactions of one source, as runs of consecutive numbers."""
         cuts = np.flatnonzero(np.diff(numbers) != 1) + 1
         firsts = numbers[np.concatenate([np.zeros(1, np.int64), cuts])].tolist()
         lasts = numbers[np.concatenate([cuts - 1, np.array([-1])])].tolist()
@@ -333,6 +345,7 @@ class GtidProgress:
             self._add_run(source, first, last)
 
     def _add_run(self, source: GtidSource, first: int, last: int) -> None:
+        """Add a run of numbers, joined to the source's last run where it continues that."""
         runs = self._runs.setdefault(source, [])
         if runs and runs[-1][1] == first:
             runs[-1] = (runs[-1][0], last + 1)
@@ -340,12 +353,13 @@ class GtidProgress:
             runs.append((first, last + 1))
 
     def _move(self, origin: tuple[int, int], number: int) -> None:
+        """Remember a MariaDB transaction as the last of its domain, if its number is larger."""
         known = self._last.get(origin[0])
         if known is None or known.sequence < number:
             self._last[origin[0]] = MariaDbGtid(origin[0], origin[1], number)
 
     def current(self) -> Gtids | None:
-        """Return everything up to here."""
+        """Return all GTIDs added so far, in a set or a MariaDB position."""
         if isinstance(self.gtids, GtidSet) and self._runs:
             self.gtids = self.gtids.union(
                 GtidSet({source: tuple(runs) for source, runs in self._runs.items()})

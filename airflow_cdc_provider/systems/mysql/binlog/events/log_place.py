@@ -15,8 +15,9 @@ _TURN = 1 << 32
 
 
 def whole_offsets(log_pos: IntArray, near: int) -> IntArray:
-    """Return the whole offsets for header fields in log order, which grow from `near` on.
+    """Return the whole end offsets of events, even beyond 4 GiB, from their 32-bit ones.
 
+    The events are in log order, and their offsets grow from `near` on.
     0 stays 0: it lies in no file.
     """
     real = log_pos > 0
@@ -30,22 +31,22 @@ def whole_offsets(log_pos: IntArray, near: int) -> IntArray:
 
 
 class LogPlace:
-    """Follows the offsets of one file after another."""
+    """Turns the 32-bit end offsets of events into whole offsets, file after file."""
 
     def __init__(self, offset: int = 4) -> None:
         self.last = offset
         """The largest offset that was met."""
 
     def begin_file(self, offset: int) -> None:
-        """Start again in a file, at an offset."""
+        """Begin another log file, at an offset."""
         self.last = offset
 
     def ends(self, log_pos: IntArray) -> IntArray:
-        """Return the whole offsets for header fields in log order."""
+        """Return the whole end offsets of events from their 32-bit header fields."""
         ends = whole_offsets(log_pos, self.last)
         self.last = max(self.last, int(ends.max(initial=0)))
         return ends
 
     def ends_at(self, offset: int) -> None:
-        """Move to a whole offset."""
+        """Raise the largest offset met so far to `offset`."""
         self.last = max(self.last, offset)

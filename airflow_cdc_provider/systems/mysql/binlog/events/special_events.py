@@ -15,7 +15,7 @@ _HEARTBEAT_FILE, _HEARTBEAT_OFFSET, _HEARTBEAT_END = 1, 2, 0
 
 
 def rotate_target(body: bytes) -> BinlogPosition:
-    """Read where a ROTATE leads."""
+    """Read the binlog position to which a ROTATE event leads."""
     reader = ByteReader(body)
     offset = reader.number(8)
     name = as_text(reader.rest())
@@ -26,7 +26,7 @@ def rotate_target(body: bytes) -> BinlogPosition:
 
 
 def heartbeat_place(kind: int, body: bytes, log_pos: int) -> tuple[str, int]:
-    """Read file and offset of a heartbeat, version 1 or 2; offset 0 is unknown."""
+    """Return the file and offset that a heartbeat names; offset 0 is unknown."""
     if kind == EventType.HEARTBEAT:
         return as_text(body), log_pos
     reader = ByteReader(body)
@@ -41,7 +41,7 @@ def heartbeat_place(kind: int, body: bytes, log_pos: int) -> tuple[str, int]:
 
 
 def refuse(kind: int, where: str, body: bytes) -> IntegrityError:
-    """Return the error for an event that ends the stream."""
+    """Return the error for an event that cannot be passed."""
     match kind:
         case EventType.INCIDENT:
             code = int.from_bytes(body[:2], "little")

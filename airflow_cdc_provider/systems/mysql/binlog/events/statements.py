@@ -41,7 +41,7 @@ _UNDECODED = re.compile("[\udc80-\udcff]")
 
 
 class Meaning(Enum):
-    """What a statement is to the stream."""
+    """What a logged statement means to the decoder: transaction control, harmless, or a stop."""
 
     BEGIN = auto()
     COMMIT = auto()
@@ -61,7 +61,7 @@ class Meaning(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LoggedStatement:
-    """A QUERY event's text and the database it ran in."""
+    """A statement in the log: its text, database and the modes that decide how it is parsed."""
 
     database: str
     sql: str
@@ -70,12 +70,15 @@ class LoggedStatement:
 
     @property
     def shown(self) -> str:
-        """The text, with a mark for each byte that is no character: else it could not be stored."""
+        """Return the text, with a mark for each byte that could not be decoded."""
         return _UNDECODED.sub("\ufffd", self.sql)
 
     @property
     def rows(self) -> RowStatement:
-        """What a row change writes, reads and calls; nothing where servers read it in two ways."""
+        """Return which tables a row change writes and reads, and which functions it calls.
+
+        Nothing if its text is ambiguous.
+        """
         if has_executable_comment(self.sql) or has_wide_space(self.sql):
             return RowStatement()
         reading = StatementTokens(self._tokens, self.database)
@@ -83,17 +86,18 @@ class LoggedStatement:
 
     @property
     def reach_change(self) -> ReachChange:
-        """What it changes of what row changes reach."""
+        """Return what a statement changes of triggers, keys, views and functions."""
         return reach_change(self._tokens, self.effect, self.database)
 
     @property
     def verb(self) -> str:
-        """Its first word, in upper case."""
+        """Return the statement's first word, in upper case."""
         match = _WORDS.match(self.sql)
         return match[1].upper() if match else "?"
 
     @property
     def _tokens(self) -> tuple[Token, ...]:
+        """Return the statement's tokens."""
         return tuple(
             tokens(
                 self.sql,
@@ -104,7 +108,7 @@ class LoggedStatement:
 
     @property
     def effect(self) -> StatementEffect:
-        """What it does to tables."""
+        """Return what a statement does to tables and their definitions."""
         return effect_of(
             self.sql,
             default_database=self.database,
@@ -114,12 +118,12 @@ class LoggedStatement:
 
     @classmethod
     def read(cls, body: bytes) -> LoggedStatement:
-        """Read a QUERY event behind its header."""
+        """Read a QUERY event's body as UTF-8 where possible: the first of `readings`."""
         return cls.readings(body)[0]
 
     @classmethod
     def readings(cls, body: bytes) -> tuple[LoggedStatement, ...]:
-        """Return what the event may say: what cannot be UTF-8 is in its session's charset.
+        """Return the texts that a QUERY event may hold: in UTF-8 and in its session's charset.
 
         What can be UTF-8 may be either: a server logs statements as they came, but those that it
         puts together itself in UTF-8, under the session's charset all the same.
@@ -143,7 +147,7 @@ class LoggedStatement:
 
 @dataclass(slots=True)
 class _Status:
-    """What a QUERY event tells of the session that ran it."""
+    """The SQL mode and charset of the session that logged a statement."""
 
     sql_mode: int = 0
     collation: int = 0
@@ -151,7 +155,7 @@ class _Status:
 
     @classmethod
     def read(cls, block: bytes) -> _Status:
-        """Read the block up to what is needed; flags, sql_mode and charset come first."""
+        """Read the SQL mode and charset from a statement event's block of variables."""
         found, offset = cls(), 0
         while offset < len(block):
             code, offset = block[offset], offset + 1
@@ -170,6 +174,7 @@ class _Status:
 
 
 def _texts(data: bytes, collation: int) -> list[str]:
+    """Decode a statement's text as UTF-8 and in its session's charset, each that is possible."""
     if data.isascii() or not collation:
         return [data.decode("utf-8", "surrogateescape")]
     found = []
@@ -203,7 +208,7 @@ def judged(
     captured: Callable[[TableId], bool],
     captures_in: Callable[[str], bool],
 ) -> tuple[LoggedStatement, Meaning]:
-    """Return the reading that counts, and its meaning: the first that is not harmless."""
+    """Return the first reading of a statement that is not harmless, and its meaning."""
     for statement in readings:
         meaning = meaning_of(statement, captured, captures_in)
         if meaning is not Meaning.HARMLESS:
@@ -216,7 +221,7 @@ def meaning_of(
     captured: Callable[[TableId], bool],
     captures_in: Callable[[str], bool],
 ) -> Meaning:
-    """Classify a statement; `captures_in` tells whether a database may hold captured tables."""
+    """Return what a statement means; `captures_in` tests a database for captured tables."""
     if statement.sql.startswith(_XA_VERB):  # many in some logs, and nothing else begins so
         return _control(statement.sql)
     effect = statement.effect
@@ -233,6 +238,7 @@ def _concerns(
     captured: Callable[[TableId], bool],
     captures_in: Callable[[str], bool],
 ) -> bool:
+    """Tell whether a statement's effect reaches a captured table."""
     if effect.harmless or effect.temporary:
         return False
     if effect.reaches_all:
@@ -242,6 +248,7 @@ def _concerns(
 
 
 def _control(sql: str) -> Meaning:
+    """Return the meaning of a transaction control statement."""
     match = _WORDS.match(sql)
     first, second = (match[1].upper(), match[2].upper()) if match else ("", "")
     if first == "XA":

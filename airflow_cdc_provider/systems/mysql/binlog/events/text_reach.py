@@ -20,7 +20,7 @@ from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The tables whose rows a statement may have changed."""
+    """The tables whose rows a statement logged as text may have changed."""
 
     tables: frozenset[TableId] = frozenset()
     is_any: bool = False
@@ -35,29 +35,32 @@ ANY_TABLE = Reach(is_any=True)
 
 
 class TextReach(Protocol):
-    """Says how far row changes reach that the log holds as text."""
+    """Finds out which tables a row change that was logged as text may have changed."""
 
     def of(self, statement: LoggedStatement, since: BinlogPosition) -> Reach:
-        """Return the reach of a statement whose transaction begins at `since`."""
+        """Return the tables that a statement may have changed.
+
+        Its transaction begins at `since`.
+        """
 
     def heed(self, statement: LoggedStatement) -> None:
-        """Take in any statement that the log holds, for what was said before may not hold on."""
+        """Take note of any statement in the log: it may change what was found out before."""
 
 
 class UnknownReach:
-    """Knows no catalogue: a row change as text may have changed any table."""
+    """A `TextReach` without a catalogue: a row change as text may have changed any table."""
 
     def of(self, statement: LoggedStatement, since: BinlogPosition) -> Reach:  # noqa: ARG002
-        """Return that it may be any table."""
+        """Return a reach of any table."""
         return ANY_TABLE
 
     def heed(self, statement: LoggedStatement) -> None:
-        """Nothing is remembered."""
+        """Do nothing: no knowledge is kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unlogged:
-    """A statement that may have changed captured tables, and the log does not say how."""
+    """A statement that may have changed captured tables in rows that are not logged."""
 
     effect: StatementEffect
     refusal: CdcError
@@ -69,7 +72,7 @@ def unlogged(
     captured: Callable[[TableId], bool],
     since: BinlogPosition,
 ) -> Unlogged | None:
-    """Return what speaks against going on behind a statement; None if nothing does.
+    """Return the effect and error of a statement that may have changed captured rows, or None.
 
     Each reading of its text must be harmless.
     """
@@ -85,6 +88,7 @@ def unlogged(
 
 
 def _refusal_of(statement: LoggedStatement, reach: Reach) -> CdcError:
+    """Return the error for a statement whose changed rows are not in the log."""
     where = f"database {statement.database or '(none)'}"
     if statement.effect.kind is StatementKind.UNKNOWN:
         return UnknownEventError(

@@ -23,6 +23,8 @@ from airflow_cdc_provider.systems.mysql.binlog.json.json_tree import Node, read_
 
 
 class _Operation(IntEnum):
+    """What a partial JSON update does at a path."""
+
     REPLACE = 0
     INSERT = 1
     REMOVE = 2
@@ -30,13 +32,13 @@ class _Operation(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """An array's element, counted from its start or from its end."""
+    """A step of a JSON path to an array's element, counted from its start or end."""
 
     number: int
     from_end: bool = False
 
     def index(self, length: int) -> int:
-        """Return the index in an array; it may lie outside."""
+        """Return the element's index in an array of this length; it may be out of range."""
         return length - 1 - self.number if self.from_end else self.number
 
 
@@ -50,7 +52,7 @@ _LEG = re.compile(r'\.("(?:[^"\\]|\\.)*"|[^."\[\]]+)|\[(?:(\d+)|last(?:-(\d+))?)
 
 
 def changed_document(document: bytes, diffs: bytes) -> bytes:
-    """Return a stored document with a sequence of diffs applied."""
+    """Return a binary JSON document with a sequence of partial updates applied."""
     reader = ByteReader(diffs)
     if not reader.left:
         return document  # logged in part, and not changed at all
@@ -75,6 +77,7 @@ def changed_document(document: bytes, diffs: bytes) -> bytes:
 
 
 def _legs(data: bytes) -> list[_Leg]:
+    """Decode a JSON path into its steps."""
     try:
         return _read_legs(data.decode())
     except ValueError as error:
@@ -82,6 +85,7 @@ def _legs(data: bytes) -> list[_Leg]:
 
 
 def _read_legs(path: str) -> list[_Leg]:
+    """Parse the text of a JSON path into its steps."""
     legs: list[_Leg] = []
     offset = 1
     while offset < len(path):
@@ -100,7 +104,10 @@ def _read_legs(path: str) -> list[_Leg]:
 
 
 def _follow(tree: Node, legs: list[_Leg]) -> tuple[_Step | None, Node]:
-    """Follow a path; return its last step, None if it took none, and what is there."""
+    """Follow a JSON path; return its last step and the value there.
+
+    The step is None for the whole document.
+    """
     step: _Step | None = None
     node = tree
     for leg in legs:
@@ -119,6 +126,7 @@ def _follow(tree: Node, legs: list[_Leg]) -> tuple[_Step | None, Node]:
 
 
 def _replaced(tree: Node, legs: list[_Leg], value: Node) -> Node:
+    """Replace the value at a JSON path, and return the tree."""
     step, _ = _follow(tree, legs)
     match step:
         case (list() as holder, int(index)):
@@ -131,6 +139,7 @@ def _replaced(tree: Node, legs: list[_Leg], value: Node) -> Node:
 
 
 def _insert(tree: Node, legs: list[_Leg], value: Node) -> None:
+    """Insert a value at a JSON path into the tree."""
     if not legs:
         raise _misfit("it inserts a whole document")
     _, holder = _follow(tree, legs[:-1])
@@ -144,6 +153,7 @@ def _insert(tree: Node, legs: list[_Leg], value: Node) -> None:
 
 
 def _remove(tree: Node, legs: list[_Leg]) -> None:
+    """Remove the value at a JSON path from the tree."""
     step, _ = _follow(tree, legs)
     match step:
         case (list() as holder, int(index)):
@@ -155,6 +165,7 @@ def _remove(tree: Node, legs: list[_Leg]) -> None:
 
 
 def _misfit(why: str) -> CorruptLogError:
+    """Return the error for a partial update that does not fit its JSON document."""
     return CorruptLogError(
         f"a logged change of a JSON document does not fit the document: {why}",
         risk="the document would become another one",

@@ -31,7 +31,7 @@ _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 
 
 class Document(bytes):
-    """A stored document that counts what is read of it.
+    """A binary JSON document that limits how many bytes are read of it.
 
     No two values of a document share bytes. So reading more than there is means that offsets lead
     back: values that hold themselves, or one value at many offsets, whose text would have no end.
@@ -41,20 +41,20 @@ class Document(bytes):
 
     @classmethod
     def of(cls, data: bytes) -> Document:
-        """Begin to read."""
+        """Return a document of which nothing has been read."""
         document = cls(data)
         document.left = len(data)
         return document
 
     def spend(self, size: int) -> None:
-        """Take note that bytes are read."""
+        """Count bytes as read; an error once they are more than the document has."""
         self.left -= size
         if self.left < 0:
             raise IndexError("its values lie in each other")
 
 
 def broken_document(error: Exception) -> CorruptLogError:
-    """Return the error for a document that cannot be read."""
+    """Return the error for a JSON document that cannot be read."""
     return CorruptLogError(
         f"a JSON value is not whole ({error})",
         risk="the document would change on its way",
@@ -63,7 +63,7 @@ def broken_document(error: Exception) -> CorruptLogError:
 
 
 def json_text(document: bytes) -> str:
-    """Print a document; empty bytes are what the server keeps for an absent value: null."""
+    """Return a binary JSON document as the text that the server prints; empty bytes are null."""
     if not document:
         return "null"
     try:
@@ -73,6 +73,7 @@ def json_text(document: bytes) -> str:
 
 
 def _value(kind: int, data: Document, offset: int) -> str:
+    """Return a JSON value at an offset as text."""
     if kind <= LARGE_ARRAY:
         return _container(kind, data, offset)
     if kind == LITERAL:
@@ -89,7 +90,7 @@ def _value(kind: int, data: Document, offset: int) -> str:
 
 
 def unknown_kind(kind: int) -> UnknownTypeError:
-    """Return the error for a type byte that no server documents."""
+    """Return the error for a JSON type byte that no server documents."""
     return UnknownTypeError(
         f"JSON holds a value of type {kind}, which is not known",
         risk="the document would change on its way",
@@ -98,6 +99,7 @@ def unknown_kind(kind: int) -> UnknownTypeError:
 
 
 def _container(kind: int, data: Document, base: int) -> str:
+    """Return a JSON object or array as text."""
     keys, values_at = container_parts(kind, data, base)
     values = [_value(child, data, at) for child, at in values_at]
     if kind in {SMALL_OBJECT, LARGE_OBJECT}:
@@ -110,7 +112,7 @@ def _container(kind: int, data: Document, base: int) -> str:
 def container_parts(
     kind: int, data: Document, base: int
 ) -> tuple[list[bytes], list[tuple[int, int]]]:
-    """Return an object's keys (none of an array), and the type and offset of each value."""
+    """Return the keys of a JSON object (none of an array), and each value's type and offset."""
     large = kind in {LARGE_OBJECT, LARGE_ARRAY}
     width = 4 if large else 2
     offset_form = "<I" if large else "<H"
@@ -138,25 +140,26 @@ def container_parts(
 
 
 def taken(data: Document, start: int, end: int) -> bytes:
-    """Copy a part of a document, which is read only once."""
+    """Copy a part of a JSON document and count it as read."""
     data.spend(end - start)
     return copied(data, start, end)
 
 
 def copied(data: Document, start: int, end: int) -> bytes:
-    """Copy a part of a document, all of which must be there."""
+    """Copy a part of a JSON document; an error if it is beyond the end."""
     if end > len(data):
         raise IndexError(f"{end} bytes were expected of {len(data)}")
     return data[start:end]
 
 
 def _counted(data: Document, offset: int) -> bytes:
+    """Read a JSON string or opaque value after its length."""
     length, start = read_length(data, offset)
     return taken(data, start, start + length)
 
 
 def read_length(data: bytes, offset: int) -> tuple[int, int]:
-    """Read a length of seven bits a byte; return it and where it ends."""
+    """Read a length of seven bits a byte; return the length and the offset after it."""
     length = 0
     for shift in range(0, 7 * _LENGTH_BYTES, 7):
         byte = data[offset]
@@ -168,12 +171,12 @@ def read_length(data: bytes, offset: int) -> tuple[int, int]:
 
 
 def quoted(text: str) -> str:
-    """Quote a string as the server does: only what JSON demands is escaped."""
+    """Return a text as a JSON string, escaped as the server does."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def double_text(number: float) -> str:
-    """Print a double: the shortest digits that read back the same, never without a mark.
+    """Return a double as the server prints it: the shortest digits that read back the same.
 
     It is written out if the point stands among the digits or up to 15 places from them, else with
     an exponent.
@@ -196,6 +199,7 @@ def double_text(number: float) -> str:
 
 
 def _opaque(kind: int, data: bytes) -> str:
+    """Return a JSON value of an opaque type (date, decimal, bytes) as text."""
     if kind in {_DATE, _DATETIME, _TIMESTAMP, _TIME}:
         return quoted(_temporal(kind, int.from_bytes(data[:8], "little", signed=True)))
     if kind == _DECIMAL:
@@ -204,6 +208,7 @@ def _opaque(kind: int, data: bytes) -> str:
 
 
 def _temporal(kind: int, packed: int) -> str:
+    """Return a packed date or time in JSON as text."""
     size = abs(packed)
     micro, whole = size & 0xFFFFFF, size >> 24
     if kind == _TIME:
@@ -219,6 +224,7 @@ def _temporal(kind: int, packed: int) -> str:
 
 
 def _decimal(data: bytes) -> str:
+    """Return a packed decimal in JSON as text."""
     precision, scale = data[0], data[1]
     if scale > precision:
         raise IndexError(f"a decimal has {scale} of {precision} digits behind its point")

@@ -38,7 +38,7 @@ _INLINE = frozenset({LITERAL, 5, 6, 7, 8})
 
 
 def read_tree(document: bytes) -> Node:
-    """Read a stored document; empty bytes are what the server keeps for an absent value: null."""
+    """Read a binary JSON document as a tree; empty bytes are null."""
     if not document:
         return _NULL
     try:
@@ -48,6 +48,7 @@ def read_tree(document: bytes) -> Node:
 
 
 def _node(kind: int, data: Document, offset: int) -> Node:
+    """Read a JSON value at an offset as a node of the tree."""
     if kind > LARGE_ARRAY:
         # Small scalars may stand in an offset's place, which counts as read already.
         take = copied if kind in _INLINE else taken
@@ -60,6 +61,7 @@ def _node(kind: int, data: Document, offset: int) -> Node:
 
 
 def _scalar_end(kind: int, data: bytes, offset: int) -> int:
+    """Return the offset after a scalar JSON value."""
     if kind == LITERAL:
         return offset + 1
     if kind in INTEGERS:
@@ -73,7 +75,7 @@ def _scalar_end(kind: int, data: bytes, offset: int) -> int:
 
 
 def write_tree(node: Node) -> bytes:
-    """Write a document as a server could have stored it."""
+    """Return a JSON tree as a binary document that the server could have stored."""
     if isinstance(node, bytes):
         return node
     kind, body = _container(node)
@@ -81,7 +83,7 @@ def write_tree(node: Node) -> bytes:
 
 
 def _container(node: list[Node] | dict[bytes, Node]) -> tuple[int, bytes]:
-    """Write counts, offsets of keys and of values, keys and values, in this order."""
+    """Return the type and the binary form of a JSON object or array."""
     if isinstance(node, dict):
         kind = LARGE_OBJECT
         keys = sorted(node, key=lambda key: (len(key), key))

@@ -19,7 +19,7 @@ _zeros: list[pa.Buffer] = [pa.py_buffer(bytes(_SMALLEST))]
 
 
 def absent_rows(schema: pa.Schema, count: int) -> pa.RecordBatch:
-    """Return `count` rows of NULLs."""
+    """Return a record batch of `count` rows that are all NULL."""
     zeros = _zeros[-1]
     needed = (count + 1) * _WIDEST
     if zeros.size < needed:
@@ -33,9 +33,10 @@ def absent_rows(schema: pa.Schema, count: int) -> pa.RecordBatch:
 
 
 def are_absent(batches: Sequence[pa.RecordBatch]) -> bool:
-    """Tell whether there is not one value in any of them."""
+    """Tell whether the batches hold no value at all."""
     return all(column.null_count == batch.num_rows for batch in batches for column in batch.columns)
 
 
 def _has_offsets(kind: pa.DataType) -> bool:
+    """Tell whether arrays of a type have a buffer of offsets."""
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))

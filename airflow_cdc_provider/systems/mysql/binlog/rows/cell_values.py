@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 def decode_cells(
     cells: Cells, wire: Wire, column: ColumnType, wanted: pa.DataType, zero_dates: ZeroDates
 ) -> DateColumn:
-    """Decode the cells; zero dates that became NULL are counted."""
+    """Decode one column's cells to Arrow, with a count of zero dates that became NULL."""
     if wire.kind in date_cells.DATES:
         return date_cells.dates(cells, wire, wanted, zero_dates)
     return DateColumn(_plain(cells, wire, column, wanted))
 
 
 def _plain(cells: Cells, wire: Wire, column: ColumnType, wanted: pa.DataType) -> pa.Array:
+    """Decode cells of a type without dates to an Arrow array."""
     match wire.kind:
         case "integer":
             return number_cells.integers(cells, wire, wanted)

@@ -21,6 +21,8 @@ from airflow_cdc_provider.systems.mysql.binlog.rows.wire_types import Wire
 
 
 class _Field(IntEnum):
+    """The types of fields in a table map's optional metadata."""
+
     SIGNEDNESS = 1
     DEFAULT_CHARSET = 2
     COLUMN_CHARSET = 3
@@ -43,7 +45,7 @@ _NEVER_TEXT = frozenset({"vector", "geometry"})
 
 @dataclass(slots=True)
 class OptionalMetadata:
-    """Facts by the index of their column."""
+    """The optional metadata of a table map: facts on columns, by their index."""
 
     names: tuple[str, ...] = ()
     unsigned: dict[int, bool] = field(default_factory=dict)
@@ -56,7 +58,7 @@ class OptionalMetadata:
 
     @classmethod
     def read(cls, data: bytes, wires: Sequence[Wire]) -> OptionalMetadata:
-        """Read all fields; indexes in a field count only the columns it is about."""
+        """Read all fields of a table map's optional metadata."""
         found = cls()
         reader = ByteReader(data)
         while reader.left:
@@ -69,12 +71,13 @@ class OptionalMetadata:
         return found
 
     def _check_collations(self, wires: Sequence[Wire]) -> None:
-        """Notice values that were taken for another column's."""
+        """Refuse a text collation at a column that cannot be text: fields were counted wrong."""
         for index, collation in self.collations.items():
             if wires[index].kind in _NEVER_TEXT and collation != _BINARY:
                 raise _miscounted(f"a {wires[index].kind} column has collation {collation}")
 
     def _read_field(self, kind: int, value: ByteReader, wires: Sequence[Wire]) -> None:
+        """Read one field of a usual type into the facts."""
         match kind:
             case _Field.SIGNEDNESS:
                 indexes = _indexes(wires, "numeric")
@@ -97,6 +100,7 @@ class OptionalMetadata:
                 self._read_rare(kind, value, wires)
 
     def _read_rare(self, kind: int, value: ByteReader, wires: Sequence[Wire]) -> None:
+        """Read one field of a rare type into the facts; unknown types are skipped."""
         match kind:
             case _Field.GEOMETRY_TYPE:
                 self.geometries = {p: value.packed() for p in _indexes(wires, "geometry")}
@@ -112,6 +116,7 @@ class OptionalMetadata:
                 value.rest()
 
     def _default_charset(self, value: ByteReader, indexes: Sequence[int]) -> None:
+        """Read a default charset and its exceptions by column."""
         default = value.packed()
         self.collations.update(dict.fromkeys(indexes, default))
         while value.left:
@@ -121,11 +126,13 @@ class OptionalMetadata:
             self.collations[indexes[index]] = value.packed()
 
     def _members(self, value: ByteReader, indexes: Sequence[int]) -> None:
+        """Read the members of ENUM or SET columns."""
         for index in indexes:
             count = value.packed()
             self.members[index] = tuple(value.counted() for _ in range(count))
 
     def _primary_key(self, value: ByteReader, columns: int, *, prefixed: bool) -> None:
+        """Read the column indexes of the primary key."""
         indexes = []
         while value.left:
             indexes.append(value.packed())
@@ -137,15 +144,18 @@ class OptionalMetadata:
 
 
 def _indexes(wires: Sequence[Wire], group: str) -> list[int]:
+    """Return the indexes of the columns that belong to a metadata group."""
     return [index for index, wire in enumerate(wires) if group in wire.groups]
 
 
 def _top_bits(value: ByteReader, count: int) -> list[bool]:
+    """Read a bitmap of `count` bits, the highest bit first."""
     data = value.take((count + 7) // 8)
     return [bool(data[index // 8] >> 7 - index % 8 & 1) for index in range(count)]
 
 
 def _miscounted(what: str) -> UnknownTypeError:
+    """Return the error for a table map whose metadata does not fit its columns."""
     return UnknownTypeError(
         f"the table map counts its columns in another way than this reader: {what}",
         risk="columns would be read with each other's charsets and signs",

@@ -21,12 +21,13 @@ _PACKED, _WITHOUT_HEADER, _LENGTH_BYTES = 0x80, 0x08, 0x07
 
 
 def inflated(packed: pa.Array) -> pa.Array:
-    """Return the plain values of a column of packed ones."""
+    """Return a column of MariaDB's COMPRESSED values decompressed."""
     plain = [None if cell is None else _inflated(cell) for cell in packed.to_pylist()]
     return binaries_of(plain)
 
 
 def _inflated(cell: bytes) -> bytes:
+    """Return one COMPRESSED value decompressed."""
     if not cell or cell[0] == 0:
         return cell[1:]
     head = cell[0]
@@ -51,6 +52,7 @@ def _inflated(cell: bytes) -> bytes:
 
 
 def _broken(why: str) -> CorruptLogError:
+    """Return the error for a COMPRESSED value that cannot be decompressed."""
     return CorruptLogError(
         f"a value of a COMPRESSED column cannot be unpacked: {why}",
         risk="the value would be lost",

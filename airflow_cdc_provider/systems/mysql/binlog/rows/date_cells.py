@@ -34,7 +34,7 @@ _MONTHS_TO_EPOCH = 1970 * 12
 
 @dataclass(slots=True)
 class _Parts:
-    """Dates and clock times as the server keeps them, field by field."""
+    """Dates and times as columns of calendar fields, as the server stores them."""
 
     year: IntArray
     month: IntArray
@@ -53,7 +53,7 @@ class DateColumn:
 
 
 def times(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
-    """Decode TIME(n): one signed number of hours, minutes, seconds and fraction."""
+    """Decode TIME(n) cells: one signed number of hours, minutes, seconds and fraction."""
     extra = wire.width - 3
     packed = cells.data.big(cells.offsets, wire.width) - (0x800000 << (8 * extra))
     size = np.abs(packed)
@@ -64,7 +64,7 @@ def times(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
 
 
 def old_times(cells: Cells, wanted: pa.DataType) -> pa.Array:
-    """Decode TIME of before MySQL 5.6: one signed number, written as hours, minutes, seconds."""
+    """Decode TIME cells of before MySQL 5.6: a signed number with the digits hhmmss."""
     stored = cells.data.little(cells.offsets, 3)
     stored -= (stored >> 23) << 24
     value = _clock(np.abs(stored)) * _SECOND
@@ -72,7 +72,7 @@ def old_times(cells: Cells, wanted: pa.DataType) -> pa.Array:
 
 
 def dates(cells: Cells, wire: Wire, wanted: pa.DataType, zero_dates: ZeroDates) -> DateColumn:
-    """Decode DATE, DATETIME(n) or TIMESTAMP(n)."""
+    """Decode DATE, DATETIME(n) or TIMESTAMP(n) cells, zero dates by their policy."""
     if zero_dates is ZeroDates.TEXT:
         return DateColumn(_as_text(_PARTS[wire.kind](cells, wire), cells.nulls, wire))
     values, real = _VALUES[wire.kind](cells, wire)
@@ -98,7 +98,7 @@ _DATETIME_FROM = 1 << 17
 
 @cache
 def _calendar(months: int, first: int, size: int) -> tuple[npt.NDArray[np.int32], IntArray]:
-    """Return, by year * `months` + month + `first`: days from 1970 to the day 0 of it; its days."""
+    """Return, by stored month number, the days from 1970 to the month's day 0, and its length."""
     cells = np.arange(_YEARS * months)
     month = cells % months
     count = (cells // months - 1970) * 12 + month - 1
@@ -111,6 +111,7 @@ def _calendar(months: int, first: int, size: int) -> tuple[npt.NDArray[np.int32]
 
 
 def _date_values(cells: Cells, _wire: Wire) -> tuple[npt.NDArray[Any], BoolArray]:
+    """Decode DATE to days since 1970, and tell which are real dates."""
     packed = cells.data.little(cells.offsets, 3)
     before, length = _calendar(_DATE_MONTHS, 0, 1 << 19)
     month, day = packed >> 5, packed & 31
@@ -119,6 +120,7 @@ def _date_values(cells: Cells, _wire: Wire) -> tuple[npt.NDArray[Any], BoolArray
 
 
 def _datetime_values(cells: Cells, wire: Wire) -> tuple[npt.NDArray[Any], BoolArray]:
+    """Decode DATETIME to microseconds since 1970, and tell which are real dates."""
     packed = cells.data.big(cells.offsets, 5)
     before, length = _calendar(_DATETIME_MONTHS, _DATETIME_FROM, 1 << 18)
     month, day = packed >> 22, packed >> 17 & 31
@@ -131,7 +133,7 @@ def _datetime_values(cells: Cells, wire: Wire) -> tuple[npt.NDArray[Any], BoolAr
 
 
 def _timestamp_values(cells: Cells, wire: Wire) -> tuple[npt.NDArray[Any], BoolArray]:
-    """Read instants; second 0 can only be the zero date."""
+    """Decode TIMESTAMP to microseconds since 1970; second 0 is the zero date."""
     values = cells.data.big(cells.offsets, 4) * _SECOND
     if wire.length:
         values += _fraction(cells, 4, wire)
@@ -139,6 +141,7 @@ def _timestamp_values(cells: Cells, wire: Wire) -> tuple[npt.NDArray[Any], BoolA
 
 
 def _old_datetime_values(cells: Cells, wire: Wire) -> tuple[npt.NDArray[Any], BoolArray]:
+    """Decode DATETIME of before MySQL 5.6, and tell which are real dates."""
     parts = _old_datetime_parts(cells, wire)
     before, length = _calendar(_DATE_MONTHS, 0, 1 << 19)
     there = (parts.year >= 0) & (parts.year < _YEARS) & (parts.month < _DATE_MONTHS)
@@ -148,6 +151,7 @@ def _old_datetime_values(cells: Cells, wire: Wire) -> tuple[npt.NDArray[Any], Bo
 
 
 def _old_timestamp_values(cells: Cells, _wire: Wire) -> tuple[npt.NDArray[Any], BoolArray]:
+    """Decode TIMESTAMP of before MySQL 5.6; second 0 is the zero date."""
     values = cells.data.little(cells.offsets, 4) * _SECOND
     return values, values != 0
 
@@ -164,24 +168,26 @@ DATES = frozenset(_VALUES)
 
 
 def _clock(digits: IntArray) -> IntArray:
-    """Return the seconds of a clock time that is written as one number."""
+    """Return the seconds since midnight of times written as numbers with the digits hhmmss."""
     seconds: IntArray = digits // 10_000 * 3600 + digits // 100 % 100 * 60 + digits % 100
     return seconds
 
 
 def _seconds(packed: IntArray) -> IntArray:
-    """Return the seconds since midnight of packed clock times."""
+    """Return the seconds since midnight of bit-packed times."""
     seconds: IntArray = (packed >> 12 & 31) * 3600 + (packed >> 6 & 63) * 60 + (packed & 63)
     return seconds
 
 
 def _date_parts(cells: Cells, _wire: Wire) -> _Parts:
+    """Return the calendar fields of DATE cells."""
     packed = cells.data.little(cells.offsets, 3)
     none = np.zeros(len(packed), np.int64)
     return _Parts(packed >> 9, packed >> 5 & 15, packed & 31, none, none)
 
 
 def _datetime_parts(cells: Cells, wire: Wire) -> _Parts:
+    """Return the calendar fields of DATETIME cells."""
     packed = cells.data.big(cells.offsets, 5) - 0x8000000000
     months = packed >> 22
     micro = _fraction(cells, 5, wire)
@@ -189,11 +195,12 @@ def _datetime_parts(cells: Cells, wire: Wire) -> _Parts:
 
 
 def _timestamp_parts(cells: Cells, wire: Wire) -> _Parts:
+    """Return the calendar fields of TIMESTAMP cells."""
     return _instant_parts(cells.data.big(cells.offsets, 4), _fraction(cells, 4, wire))
 
 
 def _instant_parts(stored: IntArray, micro: IntArray) -> _Parts:
-    """Split instants into calendar fields; second 0 can only be the zero date."""
+    """Return the calendar fields of seconds since 1970; second 0 is the zero date."""
     day = (stored // _DAY_SECONDS).astype("datetime64[D]")
     month = day.astype("datetime64[M]")
     months = month.astype(np.int64) + _MONTHS_TO_EPOCH
@@ -209,12 +216,14 @@ def _instant_parts(stored: IntArray, micro: IntArray) -> _Parts:
 
 
 def _old_datetime_parts(cells: Cells, _wire: Wire) -> _Parts:
+    """Return the calendar fields of DATETIME cells of before MySQL 5.6."""
     day, clock = np.divmod(cells.data.little(cells.offsets, 8), 1_000_000)
     none = np.zeros(len(day), np.int64)
     return _Parts(day // 10_000, day // 100 % 100, day % 100, _clock(clock), none)
 
 
 def _old_timestamp_parts(cells: Cells, _wire: Wire) -> _Parts:
+    """Return the calendar fields of TIMESTAMP cells of before MySQL 5.6."""
     stored = cells.data.little(cells.offsets, 4)
     return _instant_parts(stored, np.zeros(len(stored), np.int64))
 
@@ -229,6 +238,7 @@ _PARTS = {
 
 
 def _fraction(cells: Cells, behind: int, wire: Wire) -> IntArray:
+    """Return the microseconds of cells' fractions, which follow `behind` bytes."""
     width = wire.width - behind
     if not width:
         return np.zeros(len(cells.offsets), np.int64)
@@ -237,6 +247,7 @@ def _fraction(cells: Cells, behind: int, wire: Wire) -> IntArray:
 
 
 def _no_day(parts: _Parts, row: int) -> ValueRefusedError:
+    """Return the error for a zero or impossible date."""
     shown = f"{parts.year[row]:04d}-{parts.month[row]:02d}-{parts.day[row]:02d}"
     return ValueRefusedError(
         f"{shown} is no day of the calendar",
@@ -246,7 +257,7 @@ def _no_day(parts: _Parts, row: int) -> ValueRefusedError:
 
 
 def _as_text(parts: _Parts, nulls: BoolArray | None, wire: Wire) -> pa.Array:
-    """Write every value as the server does, digit by digit into fixed-width texts."""
+    """Return dates as the server prints them, in texts of one width."""
     fields = [(parts.year, 4, ""), (parts.month, 2, "-"), (parts.day, 2, "-")]
     if wire.kind != "date":
         second = parts.second

@@ -53,11 +53,11 @@ _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 
 
 class NotFewError(Exception):
-    """These events are for the vector steps."""
+    """These row events are not plain: the vector steps must decode them."""
 
 
 class FewRows:
-    """Reads the row events of one table."""
+    """Decodes few row events of one table, value by value."""
 
     def __init__(self, table_map: TableMap, schema: pa.Schema) -> None:
         self.schema = schema
@@ -70,11 +70,11 @@ class FewRows:
 
     @property
     def are_read(self) -> bool:
-        """Tell whether all columns are of types that are read here."""
+        """Tell whether all columns have types that can be decoded value by value."""
         return self._cells is not None
 
     def read(self, data: bytes, start: int, end: int) -> list[FewChange]:
-        """Return the changes of a row event, given without its checksum."""
+        """Return the changes of a row event, which comes without its checksum."""
         kind = data[start + 4]
         at = start + HEADER_BYTES + 8
         if kind >= _WITH_FACTS:
@@ -97,6 +97,7 @@ class FewRows:
         return _paired(op, images)
 
     def _images(self, data: bytes, at: int, end: int) -> list[Row]:
+        """Decode the row images from an offset to the event's end."""
         if self._cells is None:
             raise NotFewError
         images: list[Row] = []
@@ -122,6 +123,7 @@ class FewRows:
 
 
 def _paired(op: int, images: list[Row]) -> list[FewChange]:
+    """Return the changes of an event's images, paired if it is an update."""
     if op == _UPDATE:
         if len(images) % 2:
             raise NotFewError
@@ -132,6 +134,7 @@ def _paired(op: int, images: list[Row]) -> list[FewChange]:
 
 
 def _cells(table_map: TableMap, schema: pa.Schema) -> list[tuple[int, int, int, Read]] | None:
+    """Return each column's bit, width, length bytes and reader; None if one has no reader."""
     if table_map.row_end is not None:  # what counts of its changes is decided by columns
         return None
     found = []
@@ -145,7 +148,7 @@ def _cells(table_map: TableMap, schema: pa.Schema) -> list[tuple[int, int, int, 
 
 
 def _reader(wire: Wire, column: Column, wanted: pa.DataType) -> Read | None:
-    """Return what reads a column's cells; None if they are for the vector steps."""
+    """Return the function that decodes a column's cell; None if only vector steps can."""
     if wire.compressed or wire.is_old:
         return None
     if wire.kind in _TEMPORAL and pa.types.is_string(wanted):
@@ -173,23 +176,28 @@ def _reader(wire: Wire, column: Column, wanted: pa.DataType) -> Read | None:
 
 
 def _signed(data: bytes, at: int, width: int) -> int:
+    """Decode a signed integer."""
     return int.from_bytes(data[at : at + width], "little", signed=True)
 
 
 def _unsigned(data: bytes, at: int, width: int) -> int:
+    """Decode an unsigned integer."""
     return int.from_bytes(data[at : at + width], "little")
 
 
 def _bits(data: bytes, at: int, width: int) -> int:
+    """Decode BIT, whose bytes are big-endian."""
     return int.from_bytes(data[at : at + width], "big")
 
 
 def _reals(wire: Wire) -> Read:
+    """Return the decoder of a FLOAT or DOUBLE cell."""
     unpack = struct.Struct("<f" if wire.width == 4 else "<d").unpack_from
     return lambda data, at, _: unpack(data, at)[0]
 
 
 def _decimals(wire: Wire) -> Read:
+    """Return the decoder of a packed DECIMAL cell to an integer without its point."""
     whole, scale = wire.length - wire.scale, wire.scale
     digits = (whole % 9, *[9] * (whole // 9), *[9] * (scale // 9), scale % 9)
     groups: list[tuple[int, int, int]] = []
@@ -222,6 +230,7 @@ def _decimals(wire: Wire) -> Read:
 
 
 def _year(data: bytes, at: int, _: int) -> int:
+    """Decode YEAR."""
     stored = int(data[at])
     return stored + 1900 if stored else 0
 
@@ -232,11 +241,13 @@ def _day(months: int, in_year: int, day: int) -> int:
 
 
 def _date(data: bytes, at: int, _: int) -> int:
+    """Decode DATE to days since 1970."""
     packed = int.from_bytes(data[at : at + 3], "little")
     return _day(packed >> 5, 16, packed & 31)
 
 
 def _fraction(wire: Wire, behind: int) -> Callable[[bytes, int], int]:
+    """Return the decoder of a fraction that follows `behind` bytes, to microseconds."""
     width = wire.width - behind
     factor = 10 ** (6 - 2 * width)
     if not width:
@@ -245,6 +256,7 @@ def _fraction(wire: Wire, behind: int) -> Callable[[bytes, int], int]:
 
 
 def _datetimes(wire: Wire) -> Read:
+    """Return the decoder of a DATETIME cell to microseconds since 1970."""
     fraction = _fraction(wire, 5)
 
     def read(data: bytes, at: int, _: int) -> int:
@@ -257,6 +269,7 @@ def _datetimes(wire: Wire) -> Read:
 
 
 def _timestamps(wire: Wire) -> Read:
+    """Return the decoder of a TIMESTAMP cell to microseconds since 1970."""
     fraction = _fraction(wire, 4)
 
     def read(data: bytes, at: int, _: int) -> int:
@@ -269,6 +282,7 @@ def _timestamps(wire: Wire) -> Read:
 
 
 def _times(wire: Wire) -> Read:
+    """Return the decoder of a TIME cell to microseconds."""
     extra = wire.width - 3
     zero, factor = 0x800000 << (8 * extra), int(10 ** (6 - 2 * extra))
 
@@ -296,11 +310,13 @@ _TEMPORAL: dict[str, Callable[[Wire], Read]] = {
 
 
 def _enums(column: Column) -> Read:
+    """Return the decoder of an ENUM cell to its member's name."""
     members = [name.encode() for name in (column.type.no_member, *column.type.members)]
     return lambda data, at, width: members[int.from_bytes(data[at : at + width], "little")]
 
 
 def _sets(column: Column) -> Read:
+    """Return the decoder of a SET cell to its members' names."""
     members = column.type.members
 
     def read(data: bytes, at: int, width: int) -> bytes:
@@ -317,6 +333,7 @@ _OF_MARIADB = frozenset({"uuid", "inet4", "inet6"})
 
 
 def _variable(wire: Wire, column: Column) -> Read | None:
+    """Return the decoder of a text, bytes or JSON cell; None for UUID and INET."""
     kind = column.type
     if kind.name in _OF_MARIADB:
         return None
@@ -330,6 +347,8 @@ def _variable(wire: Wire, column: Column) -> Read | None:
 
 
 def _padded(width: int) -> Read:
+    """Return the decoder of a BINARY cell, with the zeros at its end put back."""
+
     def read(data: bytes, at: int, length: int) -> bytes:
         if length > width:
             raise NotFewError
@@ -339,6 +358,7 @@ def _padded(width: int) -> Read:
 
 
 def _texts(charset: str) -> Read:
+    """Return the decoder of a text cell to UTF-8."""
     if charset not in UTF8_CHARSETS:
         return lambda data, at, length: decode_member(data[at : at + length], charset).encode()
 

@@ -20,7 +20,7 @@ _LIMB = np.uint64(0xFFFFFFFF)
 
 
 def integers(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
-    """Decode TINYINT to BIGINT."""
+    """Decode cells of TINYINT to BIGINT."""
     unsigned = pa.types.is_unsigned_integer(wanted)
     if wire.width == 3:
         values = cells.data.little(cells.offsets, 3)
@@ -32,25 +32,25 @@ def integers(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
 
 
 def reals(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
-    """Decode FLOAT and DOUBLE, bit by bit."""
+    """Decode cells of FLOAT and DOUBLE, bit by bit."""
     return as_arrow(cells.data.typed(cells.offsets, f"<f{wire.width}"), cells.nulls, wanted)
 
 
 def bits(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
-    """Decode BIT(n): big-endian bytes."""
+    """Decode cells of BIT(n): big-endian bytes."""
     values = cells.data.big(cells.offsets, wire.width)
     return as_arrow(values.view(np.uint64), cells.nulls, wanted)
 
 
 def years(cells: Cells, wanted: pa.DataType) -> pa.Array:
-    """Decode YEAR: years since 1900, and 0 for 0000."""
+    """Decode cells of YEAR: years since 1900, and 0 for 0000."""
     stored = cells.data.little(cells.offsets, 1)
     values = np.where(stored == 0, 0, stored + 1900).astype(np.uint16)
     return as_arrow(values, cells.nulls, wanted)
 
 
 def decimals(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
-    """Decode packed decimals: groups of nine digits, big-endian, the sign in the top bit."""
+    """Decode cells of packed decimals: groups of nine digits, big-endian, sign in the top bit."""
     if wire.width < _WORD_BYTES:
         return _narrow(cells, wire, wanted)
     groups, inverted = _groups(cells, wire)
@@ -61,7 +61,7 @@ def decimals(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
 
 
 def _narrow(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
-    """Decode decimals of up to seven bytes as one number each, cut into groups by shifts."""
+    """Decode decimals of up to seven bytes, each as one number cut into groups by shifts."""
     left = 8 * wire.width
     packed = cells.data.big(cells.offsets, wire.width)
     inverted = (packed >> (left - 1)) - 1
@@ -76,7 +76,7 @@ def _narrow(cells: Cells, wire: Wire, wanted: pa.DataType) -> pa.Array:
 
 
 def _require_digits(groups: list[tuple[int, IntArray]], nulls: BoolArray | None) -> None:
-    """Refuse a group that is more than its digits can say: it would run into those before it."""
+    """Refuse a decimal's group of digits that is too large for its number of digits."""
     for digits, group in groups:
         limit = 10**digits
         if not len(group) or int(group.max()) < limit:
@@ -90,6 +90,7 @@ def _require_digits(groups: list[tuple[int, IntArray]], nulls: BoolArray | None)
 
 
 def _joined(groups: list[tuple[int, IntArray]]) -> IntArray:
+    """Join groups of decimal digits, the highest first, into numbers."""
     value = groups[0][1]
     for digits, group in groups[1:]:
         value *= 10**digits
@@ -98,13 +99,14 @@ def _joined(groups: list[tuple[int, IntArray]]) -> IntArray:
 
 
 def _signed(size: IntArray, inverted: IntArray) -> IntArray:
-    """Negate where `inverted` is -1; it is 0 elsewhere."""
+    """Negate the numbers where `inverted` is -1; elsewhere it is 0."""
     size ^= inverted
     size -= inverted
     return size
 
 
 def _of_int64(value: IntArray, nulls: BoolArray | None, wanted: pa.DataType) -> pa.Array:
+    """Return 64-bit integers as a decimal array."""
     limbs = np.empty((len(value), wanted.bit_width // 64), np.int64)
     limbs[:, 0] = value
     limbs[:, 1:] = (value >> 63)[:, None]
@@ -112,14 +114,14 @@ def _of_int64(value: IntArray, nulls: BoolArray | None, wanted: pa.DataType) -> 
 
 
 def _group_widths(wire: Wire) -> list[tuple[int, int]]:
-    """Return the digits and bytes of each group."""
+    """Return the digits and bytes of each group of a packed decimal."""
     whole, scale = wire.length - wire.scale, wire.scale
     groups = (whole % 9, *[9] * (whole // 9), *[9] * (scale // 9), scale % 9)
     return [(digits, _DIGIT_BYTES[digits]) for digits in groups if digits]
 
 
 def _groups(cells: Cells, wire: Wire) -> tuple[list[tuple[int, IntArray]], IntArray]:
-    """Read each group; -1 marks negative numbers, all of whose bits are inverted, 0 the others."""
+    """Read each group of digits; also return -1 for negative numbers, 0 for others."""
     found: list[tuple[int, IntArray]] = []
     inverted = np.zeros(0, np.int64)
     offset = cells.offsets
@@ -140,7 +142,7 @@ def _wide(
     nulls: BoolArray | None,
     wanted: pa.DataType,
 ) -> pa.Array:
-    """Add the groups up in limbs of 32 bits, as one would on paper."""
+    """Add up the groups of digits in 32-bit limbs, for decimals beyond 64 bits."""
     limbs = [np.zeros(len(positive), np.uint64) for _ in range(wanted.bit_width // 32)]
     for digits, group in groups:
         carry = group.astype(np.uint64)

@@ -28,7 +28,7 @@ _PARTIAL_JSON = 1
 
 
 def whole_updates(frames: Frames, events: IntArray, table: TableMap) -> Frames:
-    """Return one table's row events of these numbers, with whole updates among them."""
+    """Return one table's row events, with partial JSON updates made whole."""
     buffer = bytearray()
     starts, ends = [], []
     for number in events.tolist():
@@ -53,7 +53,7 @@ def whole_updates(frames: Frames, events: IntArray, table: TableMap) -> Frames:
 
 
 def _whole_update(event: bytes, table: TableMap) -> bytes:
-    """Rewrite one event; of incomplete images only the head is kept, by which they are refused."""
+    """Rewrite one partial update event as UPDATE_ROWS; incomplete images are left out."""
     reader = ByteReader(event, HEADER_BYTES + 8)
     reader.take(reader.number(2) - 2)
     columns = reader.packed()
@@ -69,7 +69,7 @@ def _whole_update(event: bytes, table: TableMap) -> bytes:
 
 
 def _row(reader: ByteReader, table: TableMap) -> list[bytes]:
-    """Read a row's two images; return both whole."""
+    """Read both images of an updated row, and return them with whole JSON documents."""
     nulls_before, before = _image(reader, table.wires)
     partial = _partial_columns(reader, table.wires)
     nulls_after, after = _image(reader, table.wires)
@@ -87,7 +87,7 @@ def _row(reader: ByteReader, table: TableMap) -> list[bytes]:
 
 
 def _partial_columns(reader: ByteReader, wires: Sequence[Wire]) -> list[int]:
-    """Read an after image's options; return the indexes of the columns that hold diffs."""
+    """Read an after image's options; return the indexes of JSON columns that hold diffs."""
     options = reader.packed()
     if options & ~_PARTIAL_JSON:
         raise UnknownEventError(
@@ -103,7 +103,7 @@ def _partial_columns(reader: ByteReader, wires: Sequence[Wire]) -> list[int]:
 
 
 def _image(reader: ByteReader, wires: Sequence[Wire]) -> tuple[bytes, list[bytes]]:
-    """Read an image's bitmap of NULLs and its cells, with their lengths; NULL has no bytes."""
+    """Read a row image: its bitmap of NULLs, and its cells with their lengths."""
     bitmap = reader.take((len(wires) + 7) // 8)
     nulls = int.from_bytes(bitmap, "little")
     cells = [b"" if nulls >> index & 1 else _cell(reader, wire) for index, wire in enumerate(wires)]
@@ -111,6 +111,7 @@ def _image(reader: ByteReader, wires: Sequence[Wire]) -> tuple[bytes, list[bytes
 
 
 def _cell(reader: ByteReader, wire: Wire) -> bytes:
+    """Read one cell with its length."""
     if not wire.prefix:
         return reader.take(wire.width)
     length = reader.take(wire.prefix)

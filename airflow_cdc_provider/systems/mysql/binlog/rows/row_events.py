@@ -43,7 +43,7 @@ ROW_EVENTS = _OPS > 0
 
 @dataclass(slots=True)
 class RowChanges:
-    """Decoded changes of some events."""
+    """Row changes decoded from some events: counts by event, operations, images."""
 
     counts: IntArray
     """Changes of each event."""
@@ -55,7 +55,7 @@ class RowChanges:
 
 
 def date_policies(table_map: TableMap, zero_dates: ZeroDates) -> list[ZeroDates]:
-    """Return each column's policy: a key is never NULL, or its row could not be found again.
+    """Return each column's policy for zero dates: in a key they never become NULL.
 
     What is left out fails nobody.
     """
@@ -70,7 +70,7 @@ def date_policies(table_map: TableMap, zero_dates: ZeroDates) -> list[ZeroDates]
 
 
 def incomplete_image(table: TableId) -> IntegrityError:
-    """Return the error for rows of which the log does not hold all columns."""
+    """Return the error for rows of which the log does not have all columns."""
     return IntegrityError(
         f"the log holds incomplete row images of {table}",
         where=str(table),
@@ -80,7 +80,7 @@ def incomplete_image(table: TableId) -> IntegrityError:
 
 
 class TableDecoder:
-    """Decodes the row events that follow one table map."""
+    """Decodes the row events of one table map to columns."""
 
     def __init__(self, table_map: TableMap, zero_dates: ZeroDates) -> None:
         self.map = table_map
@@ -92,7 +92,7 @@ class TableDecoder:
         self._policies = date_policies(table_map, zero_dates)
 
     def decode(self, frames: Frames, events: IntArray) -> RowChanges:
-        """Decode the row events of these numbers."""
+        """Decode the row events of these indexes to changes."""
         if (frames.types[events] == EventType.PARTIAL_UPDATE_ROWS).any():
             frames = whole_updates(frames, events, self.map)
             events = np.arange(len(frames))
@@ -108,7 +108,7 @@ class TableDecoder:
         return _current_only(decoded, self.map.row_end, self.map.hidden)
 
     def _row_starts(self, frames: Frames, events: IntArray, types: ByteArray) -> IntArray:
-        """Return where the first image of each event begins; the images must be whole."""
+        """Return where each event's first row image begins; incomplete images are refused."""
         data = frames.data
         offset = frames.starts[events] + HEADER_BYTES + 8
         second = types >= EventType.WRITE_ROWS  # version 2 has extra facts behind the table id
@@ -138,6 +138,7 @@ class TableDecoder:
         return offset
 
     def _require_whole(self, frames: Frames, offsets: IntArray) -> None:
+        """Refuse row images that do not have all columns."""
         bitmaps = frames.data.blocks(offsets, self._layout.bitmap_bytes)
         spare = -self._layout.columns % 8
         last = 0xFF >> spare
@@ -148,7 +149,7 @@ class TableDecoder:
     def _both(
         self, data: ByteViews, images: Images, before: IntArray, after: IntArray
     ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        """Decode both sides, in one go if there are rows on both: a step costs more than a cell."""
+        """Decode the before and after images, in one go if there are both."""
         count = len(before)
         if not (before >= 0).any():
             return absent_rows(self.schema, count), self._rows(CellSide(data, images, after))
@@ -158,6 +159,7 @@ class TableDecoder:
         return both.slice(0, count), both.slice(count)
 
     def _rows(self, side: CellSide) -> pa.RecordBatch:
+        """Decode one side's row images, column by column."""
         arrays = []
         wires = self.map.wires
         for cells, wire, column, wanted, policy in zip(
@@ -176,7 +178,7 @@ class TableDecoder:
 def _sides(
     images: Images, op: npt.NDArray[np.int8], counts: IntArray
 ) -> tuple[IntArray, IntArray, npt.NDArray[np.int8], IntArray]:
-    """Pair the images: which is a change's before, which its after; -1 is none."""
+    """Return the before and after image of each change (-1 for none), its operation and counts."""
     every = np.arange(len(images))
     updates = op == Op.UPDATE
     if (counts[updates] % 2).any():
@@ -202,7 +204,7 @@ def _sides(
 
 
 def _current_only(changes: RowChanges, row_end: int, hidden: int) -> RowChanges:
-    """Leave out what only happened to a versioned table's past."""
+    """Drop the changes of a system-versioned table's past rows."""
     kept, kinds, after = current_changes(
         changes.op.astype(np.int64), changes.before, changes.after, row_end
     )

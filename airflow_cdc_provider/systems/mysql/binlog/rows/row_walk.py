@@ -31,7 +31,7 @@ _BITS_OF = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitord
 
 @dataclass(slots=True)
 class Images:
-    """Row images in log order and where their cells lie."""
+    """Row images in log order, and the offsets of their cells."""
 
     event: IntArray
     """Index of each image's event among the walked ones."""
@@ -46,7 +46,7 @@ class Images:
 
 
 class RowLayout:
-    """A table's columns as runs: fixed widths, then at most one of variable length."""
+    """A table's columns in runs: fixed widths, then at most one of variable length."""
 
     def __init__(self, wires: Sequence[Wire]) -> None:
         self.columns = len(wires)
@@ -70,7 +70,7 @@ class RowLayout:
         self._used_bits = used
 
     def _missing_widths(self, first: int, behind: int) -> list[tuple[int, IntArray]]:
-        """For each byte of the bitmap about these columns: the bytes less, by the byte's value."""
+        """Return, for each bitmap byte of some columns, how many bytes its NULLs save, by value."""
         widths = np.zeros(8 * self.bitmap_bytes, np.int64)
         widths[first:behind] = self.widths[first:behind]
         by_byte = widths.reshape(self.bitmap_bytes, 8)
@@ -80,7 +80,7 @@ class RowLayout:
         ]
 
     def walk(self, data: ByteViews, starts: IntArray, ends: IntArray) -> Images:
-        """Find the images in `data[starts[i]:ends[i]]` of every event i."""
+        """Find all row images between each event's start and end."""
         if (starts > ends).any():
             raise _overrun()
         if len(starts) < _LOCKSTEP_FROM:
@@ -88,6 +88,7 @@ class RowLayout:
         return self._walk_lockstep(data, starts, ends)
 
     def _walk_lockstep(self, data: ByteViews, starts: IntArray, ends: IntArray) -> Images:
+        """Find the row images of many events, one image of every event in each step."""
         offset, bounds, index = starts, ends, np.arange(len(starts))
         events: list[IntArray] = []
         bitmaps: list[ByteArray] = []
@@ -119,7 +120,7 @@ class RowLayout:
     def _step(
         self, data: ByteViews, offset: IntArray, bits: ByteArray, found: list[list[IntArray]]
     ) -> IntArray:
-        """Go over one image of every event; return the offsets behind it."""
+        """Walk over one image of every event; return the offsets after the images."""
         lengths = data.u8
         any_null = bool((bits & self._used_bits).any())
         for run, (_, behind, prefix) in enumerate(self.runs):
@@ -139,6 +140,7 @@ class RowLayout:
         return offset
 
     def _walk_singly(self, data: ByteViews, starts: IntArray, ends: IntArray) -> Images:
+        """Find the row images of few events, one image after the other."""
         buffer = memoryview(data.buffer)
         events: list[int] = []
         bitmaps = bytearray()
@@ -167,6 +169,7 @@ class RowLayout:
         return self._images(np.array(events, np.int64), packed, joined)
 
     def _images(self, event: IntArray, packed: ByteArray, found: list[list[IntArray]]) -> Images:
+        """Return the row images found, with their NULLs by column."""
         empty = np.zeros(0, np.int64)
         runs = [np.concatenate(run) if run else empty for run in found]
         nulls = None
@@ -177,6 +180,7 @@ class RowLayout:
 
 
 def _overrun() -> CorruptLogError:
+    """Return the error for a row that is longer than its event."""
     return CorruptLogError(
         "a row is longer than its event",
         risk="the columns were taken for others than they are; nothing was handed on",
@@ -186,7 +190,7 @@ def _overrun() -> CorruptLogError:
 
 @dataclass(slots=True)
 class Cells:
-    """One column of some images: where its values are."""
+    """The cells of one column in some row images: offsets, lengths and NULLs."""
 
     data: ByteViews
     offsets: IntArray
@@ -197,7 +201,7 @@ class Cells:
 
 
 class CellSide:
-    """The before or the after rows among images, `chosen` in log order; -1 is no row at all."""
+    """The before or after side of changes: the `chosen` row images; -1 is no row."""
 
     def __init__(self, data: ByteViews, images: Images, chosen: IntArray) -> None:
         self._views = data
@@ -215,6 +219,7 @@ class CellSide:
         return len(self._chosen)
 
     def _pick(self, values: IntArray) -> IntArray:
+        """Return the values of the chosen images."""
         return values if self._all else values[self._chosen]
 
     def columns(self) -> list[Cells]:
@@ -239,6 +244,7 @@ class CellSide:
         nulls: BoolArray | None,
         run: tuple[int, int, int],
     ) -> list[Cells]:
+        """Return the cells of one run of columns."""
         first, behind, prefix = run
         widths = self._images.layout.widths
         cells: list[Cells] = []
@@ -259,7 +265,7 @@ class CellSide:
     def _variable(
         self, offset: IntArray, behind: IntArray | None, prefix: int, absent: BoolArray | None
     ) -> Cells:
-        """Find values behind their lengths; each ends where the next run of columns begins."""
+        """Return the cells of a variable-length column, each ending where the next run begins."""
         if absent is not None:
             offset = np.where(absent, 0, offset)
         offsets = offset + prefix
@@ -270,6 +276,7 @@ class CellSide:
         return Cells(self._views, offsets, lengths, self._without(absent))
 
     def _without(self, absent: BoolArray | None) -> BoolArray | None:
+        """Return a mask of the cells that are NULL or in no row."""
         if self._missing is None:
             return absent
         return self._missing if absent is None else self._missing | absent

@@ -35,7 +35,7 @@ _IMPLICIT = ("row_start", "row_end")
 def row_end_place(
     columns: Sequence[Column], primary_key: Sequence[int], schema: TableSchema | None
 ) -> int | None:
-    """Return the index of the ROW END column, None if the table is not versioned.
+    """Return the index of a system-versioned table's ROW END column, None if it is not versioned.
 
     The log does not say it; only the table's definition does. Where that is not known, a table
     that looks like one is refused: to take it for the other kind would lose rows.
@@ -59,7 +59,7 @@ _ROW_END = mysql_type("timestamp", fraction=6)
 
 
 def hidden_columns(columns: Sequence[Column], schema: TableSchema | None) -> int:
-    """Return how many columns at the end the catalogue does not show."""
+    """Return how many columns at the end, of a versioned table, the catalogue hides."""
     if schema is None or _PERIOD.search(schema.create_statement):
         return 0
     names = tuple(column.name for column in columns[-2:])
@@ -69,7 +69,7 @@ def hidden_columns(columns: Sequence[Column], schema: TableSchema | None) -> int
 def current_changes(
     op: IntArray, before: pa.RecordBatch, after: pa.RecordBatch, row_end: int
 ) -> tuple[BoolArray, IntArray, pa.RecordBatch]:
-    """Return which changes count, their kinds, and the after rows with those gone made null."""
+    """Return which changes are of current rows, their operations, and the after rows."""
     was, becomes = _is_current(before, row_end), _is_current(after, row_end)
     gone = (op == Op.UPDATE) & was & ~becomes
     kinds = np.where(gone, Op.DELETE, op)
@@ -81,6 +81,7 @@ def current_changes(
 
 
 def _is_current(rows: pa.RecordBatch, row_end: int) -> BoolArray:
+    """Tell which rows are current: their ROW END is the end of time."""
     instants = rows.column(row_end).cast(pa.int64())
     found = pc.is_in(instants, value_set=pa.array(_END_OF_TIME_US, pa.int64()))
     current: BoolArray = as_numpy(found)

@@ -32,13 +32,13 @@ SchemaSource = Callable[[TableId], TableSchema | None]
 
 
 def no_schema(_table: TableId) -> TableSchema | None:
-    """Know nothing: the log's own words have to do."""
+    """Return no schema: only the log describes the table."""
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class TableMap:
-    """One table as the log described it."""
+    """A table's columns and their wire types, as a table map in the log describes them."""
 
     table: TableId
     columns: tuple[Column, ...]
@@ -52,7 +52,7 @@ class TableMap:
 
 
 def read_table_id(body: bytes) -> TableId:
-    """Read only whose map this is; `body` is the event behind its header."""
+    """Read only the table's name from a table map's body."""
     reader = ByteReader(body, 8)
     names = []
     for _ in range(2):
@@ -62,7 +62,7 @@ def read_table_id(body: bytes) -> TableId:
 
 
 def read_table_map(body: bytes, schemas: SchemaSource, flavour: str) -> TableMap:
-    """Read a whole table map."""
+    """Read a whole table map, completed by the table's schema if that is known."""
     reader = ByteReader(body, 8)
     names = []
     for _ in range(2):
@@ -110,10 +110,12 @@ def read_table_map(body: bytes, schemas: SchemaSource, flavour: str) -> TableMap
 
 
 def _bits(data: bytes, count: int) -> tuple[bool, ...]:
+    """Return a bitmap as booleans, the lowest bit first."""
     return tuple(bool(data[index // 8] >> index % 8 & 1) for index in range(count))
 
 
 def _metadata(table: TableId, data: bytes, wires: tuple[Wire, ...]) -> OptionalMetadata:
+    """Read a table map's optional metadata; an error names the table."""
     try:
         return OptionalMetadata.read(data, wires)
     except UnknownTypeError as error:
@@ -121,6 +123,7 @@ def _metadata(table: TableId, data: bytes, wires: tuple[Wire, ...]) -> OptionalM
 
 
 def _column_type(table: TableId, wire: Wire, metadata: OptionalMetadata, index: int) -> ColumnType:
+    """Return a column's type as logged; an error names the column."""
     try:
         return logged_type(wire, metadata, index)
     except (UnknownTypeError, ValueRefusedError) as error:
@@ -128,6 +131,7 @@ def _column_type(table: TableId, wire: Wire, metadata: OptionalMetadata, index: 
 
 
 def _as_mariadb(column: Column) -> Column:
+    """Return a column with the type name that MariaDB's catalogue uses."""
     if column.type.name == "geomcollection":  # its catalogue kept the older name
         return replace(column, type=replace(column.type, name="geometrycollection"))
     return column
@@ -139,7 +143,7 @@ def _refuse_untold_fractions(
     wires: tuple[Wire, ...],
     schema: TableSchema | None,
 ) -> None:
-    """Refuse a column of an old format unless the catalogue says that it has no fraction.
+    """Refuse a temporal column of an old format that may have a fraction.
 
     MariaDB keeps fractions in formats of its own from before 10.1, under the same type numbers
     and in more bytes; the log does not tell of them.
@@ -164,7 +168,7 @@ _ONLY_IN_SCHEMA = {"uuid": 16, "inet6": 16, "inet4": 4}
 def _completed(
     columns: tuple[Column, ...], wires: tuple[Wire, ...], schema: TableSchema
 ) -> tuple[Column, ...]:
-    """Add what only the catalogue knows, column by column of the same name."""
+    """Add what only the catalogue knows to columns: MariaDB's types, generated, ignored."""
     known = {column.name: column for column in schema.columns}
     completed = []
     for column, wire in zip(columns, wires, strict=True):

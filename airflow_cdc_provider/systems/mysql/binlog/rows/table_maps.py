@@ -24,7 +24,7 @@ from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 
 
 class TableMaps:
-    """Table maps of one file, and a decoder for each that is captured, kept by their bytes."""
+    """The table maps in force in one log file, with a decoder for each captured table."""
 
     def __init__(
         self,
@@ -47,19 +47,19 @@ class TableMaps:
         """By decoders that were forgotten."""
 
     def begin_file(self) -> None:
-        """Forget all ids: another file may use them for other tables."""
+        """Forget all table ids, which another log file may use for other tables."""
         self.known.clear()
         self.ledgers.clear()
         self._decoders.clear()
 
     def forget_schemas(self) -> None:
-        """Forget what was read with the help of the catalogue, which has changed."""
+        """Forget the decoders made with the catalogue, whose definitions have changed."""
         self._nulled = self.nulled()
         self._decoders.clear()
         self._by_bytes.clear()
 
     def add(self, body: bytes) -> None:
-        """Put a map in force."""
+        """Put a table map in force for its table id."""
         number = int.from_bytes(body[:6], "little")
         self.known[number] = body
         self._decoders[number] = self._decoder_of(body)
@@ -69,6 +69,7 @@ class TableMaps:
             self.ledgers.discard(number)
 
     def _decoder_of(self, body: bytes) -> TableDecoder | None:
+        """Return the decoder of a table map; None if its table is not captured."""
         decoder = self._by_bytes.get(body[8:])
         if decoder is None and self._captured(table := read_table_id(body)):
             with only_of(table):

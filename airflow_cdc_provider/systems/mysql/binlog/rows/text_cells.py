@@ -44,7 +44,7 @@ def gathered(cells: Cells, lengths: IntArray) -> pa.Array:
 
 
 def variable(cells: Cells, wire: Wire, column: ColumnType) -> pa.Array:
-    """Decode a cell behind its length: texts, bytes, JSON, GEOMETRY, VECTOR."""
+    """Decode cells with a length: texts, bytes, JSON, GEOMETRY, VECTOR, MariaDB's UUID and INET."""
     if cells.lengths is None:
         raise UnknownTypeError(f"column type {column.name!r} has no length in the log")
     if column.name in _FROM_BYTES:
@@ -62,11 +62,12 @@ def variable(cells: Cells, wire: Wire, column: ColumnType) -> pa.Array:
 
 
 def _json(raw: pa.Array) -> pa.Array:
+    """Return binary JSON values as texts."""
     return texts_of([None if cell is None else json_text(cell) for cell in raw.to_pylist()])
 
 
 def _padded(cells: Cells, lengths: IntArray, width: int) -> pa.Array:
-    """Put back the zeros at the end of BINARY(n), which the log leaves out."""
+    """Return BINARY(n) cells with the zeros at their ends, which the log leaves out."""
     present = lengths if cells.nulls is None else lengths[~cells.nulls]
     if bool((present > width).any()):
         raise CorruptLogError(
@@ -87,7 +88,7 @@ def _padded(cells: Cells, lengths: IntArray, width: int) -> pa.Array:
 
 
 def enums(cells: Cells, wire: Wire, column: ColumnType) -> pa.Array:
-    """Decode ENUM by the members of that event's table map; index 0 is the value that is none."""
+    """Decode ENUM cells by the table map's members; index 0 is the value that is no member."""
     index = cells.data.little(cells.offsets, wire.width)
     if cells.nulls is not None:
         index = np.where(cells.nulls, 0, index)
@@ -100,6 +101,7 @@ def enums(cells: Cells, wire: Wire, column: ColumnType) -> pa.Array:
 
 
 def _no_member(what: str) -> CorruptLogError:
+    """Return the error for an ENUM or SET value beyond its members."""
     return CorruptLogError(
         what,
         risk="the value would be another one",
@@ -108,7 +110,7 @@ def _no_member(what: str) -> CorruptLogError:
 
 
 def sets(cells: Cells, wire: Wire, column: ColumnType) -> pa.Array:
-    """Decode SET: each distinct combination is written once, in definition order."""
+    """Decode SET cells to their members' names, in definition order."""
     masks = _mask(cells, wire.width)
     if len(column.members) < 64 and bool((masks >> len(column.members)).any()):
         raise _no_member(f"a SET has more bits than its {len(column.members)} members")
@@ -124,34 +126,38 @@ def sets(cells: Cells, wire: Wire, column: ColumnType) -> pa.Array:
 
 
 def _mask(cells: Cells, width: int) -> IntArray:
+    """Return the bit masks of SET cells, 0 for NULL."""
     masks = cells.data.little(cells.offsets, width)
     return masks if cells.nulls is None else np.where(cells.nulls, 0, masks)
 
 
 def _uuids(cells: Cells, lengths: IntArray) -> pa.Array:
-    """Write MariaDB's UUID, whose 16 bytes the log keeps in the order of the text."""
+    """Return MariaDB's UUID cells as texts."""
     raw = _padded(cells, lengths, 16).to_pylist()
     return texts_of([None if cell is None else _uuid_text(cell) for cell in raw])
 
 
 def _uuid_text(stored: bytes) -> str:
+    """Return a UUID's 16 bytes as text."""
     digits = stored.hex()
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
 def _inet4(cells: Cells, lengths: IntArray) -> pa.Array:
+    """Return MariaDB's INET4 cells as texts."""
     raw = _padded(cells, lengths, 4).to_pylist()
     texts = [None if cell is None else str(ipaddress.IPv4Address(cell)) for cell in raw]
     return texts_of(texts)
 
 
 def _inet6(cells: Cells, lengths: IntArray) -> pa.Array:
+    """Return MariaDB's INET6 cells as texts."""
     raw = _padded(cells, lengths, 16).to_pylist()
     return texts_of([None if cell is None else _inet6_text(cell) for cell in raw])
 
 
 def _inet6_text(stored: bytes) -> str:
-    """Write an address as MariaDB does: `::` for the first longest run of zeros, even of one."""
+    """Return an IPv6 address as MariaDB prints it: `::` for the first longest run of zeros."""
     mapped = stored[:12] == bytes(10) + b"\xff\xff"
     compatible = stored[:12] == bytes(12) and any(stored[12:14])
     if mapped or compatible:

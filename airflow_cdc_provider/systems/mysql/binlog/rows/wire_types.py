@@ -48,7 +48,7 @@ _OLD = "old "
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """A column's form in a row: `width` bytes, or `prefix` bytes of length and then the value."""
+    """A column's form in a logged row: fixed `width` bytes, or a length of `prefix` bytes first."""
 
     kind: str
     width: int = 0
@@ -63,23 +63,24 @@ class Wire:
 
     @property
     def is_old(self) -> bool:
-        """Tell whether it is a temporal type in the format of before MySQL 5.6."""
+        """Tell whether the column is of a temporal type in the format of before MySQL 5.6."""
         return self.kind.startswith(_OLD)
 
 
 def decimal_bytes(precision: int, scale: int) -> int:
-    """Return the bytes of a packed DECIMAL."""
+    """Return how many bytes a packed DECIMAL has."""
     whole = precision - scale
     return whole // 9 * 4 + _DIGIT_BYTES[whole % 9] + scale // 9 * 4 + _DIGIT_BYTES[scale % 9]
 
 
 def _require(possible: bool, what: str) -> None:  # noqa: FBT001 - a condition
-    """Refuse a form that no column has: its cells' offsets would be anything."""
+    """Raise an error for a column form that no server has, unless it is possible."""
     if not possible:
         raise damaged(f"a table map holds {what}, which no server has")
 
 
 def _refused(what: str) -> UnknownTypeError:
+    """Return the error for a column type that is not decoded."""
     return UnknownTypeError(
         f"the log holds {what}, which is not decoded",
         risk="its values, and all columns behind it, would be read wrong",
@@ -104,7 +105,7 @@ _PLAIN = {
 
 
 def read_wire(code: int, details: ByteReader) -> Wire:
-    """Read one column's wire type from its code and the table map's field metadata."""
+    """Read one column's wire type: its code and its details in the table map."""
     if code in _PLAIN:
         return _PLAIN[code]
     match code:
@@ -146,6 +147,7 @@ def read_wire(code: int, details: ByteReader) -> Wire:
 
 
 def _varchar_wire(length: int, *, compressed: bool) -> Wire:
+    """Return the wire type of a VARCHAR of so many bytes."""
     prefix = 1 if length < 256 else 2
     if compressed:
         length -= 1  # the byte that tells how a cell is packed
@@ -153,6 +155,7 @@ def _varchar_wire(length: int, *, compressed: bool) -> Wire:
 
 
 def _string_wire(first: int, second: int) -> Wire:
+    """Return the wire type of CHAR, ENUM or SET from its two bytes of details."""
     if first in {247, 248}:
         kind = "enum" if first == 247 else "set"
         _require(0 < second <= _MEMBER_BYTES[kind], f"a {kind} of {second} bytes")
@@ -167,7 +170,7 @@ def _string_wire(first: int, second: int) -> Wire:
 
 
 def logged_type(wire: Wire, metadata: OptionalMetadata, index: int) -> ColumnType:
-    """Return the server's type of a column, as far as the log says."""
+    """Return a column's MySQL type, as far as the log describes it."""
     match wire.kind:
         case "integer":
             name = next(name for name, width in _INTEGERS.values() if width == wire.width)
@@ -201,6 +204,7 @@ def logged_type(wire: Wire, metadata: OptionalMetadata, index: int) -> ColumnTyp
 
 
 def _unsigned(metadata: OptionalMetadata, index: int) -> bool:
+    """Tell whether a number is unsigned; an error if the log does not say."""
     if index not in metadata.unsigned:
         raise UnknownTypeError(
             "the log does not say whether a number is unsigned",
@@ -211,6 +215,7 @@ def _unsigned(metadata: OptionalMetadata, index: int) -> bool:
 
 
 def _charset(metadata: OptionalMetadata, index: int) -> str:
+    """Return a column's charset; an error if the log does not say."""
     if index not in metadata.collations:
         raise UnknownTypeError(
             "the log does not say which charset a column has",
@@ -221,6 +226,7 @@ def _charset(metadata: OptionalMetadata, index: int) -> str:
 
 
 def _member_type(wire: Wire, metadata: OptionalMetadata, index: int) -> ColumnType:
+    """Return the type of an ENUM or SET column with its members."""
     charset = _charset(metadata, index)
     _require(index in metadata.members, f"a {wire.kind} without its members")
     members = tuple(decode_member(name, charset) for name in metadata.members[index])
@@ -228,6 +234,7 @@ def _member_type(wire: Wire, metadata: OptionalMetadata, index: int) -> ColumnTy
 
 
 def _text_type(wire: Wire, metadata: OptionalMetadata, index: int) -> ColumnType:
+    """Return the type of a CHAR, VARCHAR, TEXT or binary column."""
     charset = _charset(metadata, index)
     if wire.kind == "blob":
         names = _BLOBS if charset == "binary" else _TEXTS

@@ -25,7 +25,7 @@ from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition
 
 @dataclass(slots=True)
 class Commits:
-    """Transactions that ended, in log order."""
+    """Transactions that ended, in log order, as columns."""
 
     number: IntArray
     """The decoder's own count of transactions."""
@@ -42,7 +42,7 @@ class Commits:
 
 
 class BatchAssembly:
-    """Collects changes and transaction ends; cuts batches where limits or a barrier ask for it."""
+    """Collects changes and ended transactions, and cuts them into batches."""
 
     def __init__(self, start: MySqlPosition, server_uuid: str, limits: BatchLimits) -> None:
         self.server_uuid = server_uuid
@@ -63,7 +63,7 @@ class BatchAssembly:
 
     @property
     def position(self) -> MySqlPosition:
-        """Return the last boundary."""
+        """Return the last boundary that was decoded, with its GTIDs."""
         if not self._moved:
             return self._start
         return MySqlPosition(self.server_uuid, self._binlog, self._gtids.current())
@@ -75,11 +75,11 @@ class BatchAssembly:
 
     @property
     def committed_ordinal(self) -> int:
-        """Return the place behind the last committed change."""
+        """Return the ordinal after the last committed change."""
         return self._committed_ordinal
 
     def at(self, offset: int) -> BinlogPosition:
-        """Return a place in the current file."""
+        """Return the binlog position of an offset in the current log file."""
         if self._file is None:
             raise IntegrityError(
                 "events came before the log told its file's name",
@@ -89,22 +89,22 @@ class BatchAssembly:
         return self._file.at(offset)
 
     def note_others(self, byte: int) -> None:
-        """Note that the log up to a byte holds more than what pipelines write of themselves."""
+        """Note that the log up to a byte holds changes of other tables than pipelines' ledgers."""
         self._others_at = max(self._others_at, byte)
 
     def move_to(self, place: BinlogPosition) -> None:
-        """Move the boundary over events that are in no transaction; never back."""
+        """Move the boundary past events outside transactions; never back."""
         if self._binlog is None or place > self._binlog:
             self._binlog = place
             self._moved = True
 
     def begin_file(self, place: BinlogPosition) -> None:
-        """Read on in another file."""
+        """Go on in another log file."""
         self._file = place
         self.move_to(place)
 
     def add_commits(self, commits: Commits) -> Iterator[ChangeBatch]:
-        """Take transactions that ended; yield the batches they fill."""
+        """Add ended transactions; yield the batches that are full."""
         done = 0
         if self._fits(commits):
             self._advance(commits, 0, len(commits))
@@ -123,12 +123,13 @@ class BatchAssembly:
         self._advance(commits, done, len(commits))
 
     def _fits(self, commits: Commits) -> bool:
-        """Tell whether all of them leave the batch open."""
+        """Tell whether a batch has room for all of these transactions."""
         changes = int(commits.ordinal_after[-1]) - self._first_ordinal
         size = int(commits.bytes_after[-1]) - self._first_byte
         return changes < self._limits.changes and size < self._limits.bytes
 
     def _advance(self, commits: Commits, first: int, last: int) -> None:
+        """Add the transactions from `first` to before `last` to the batch."""
         if first == last:
             return
         gtids = commits.points.gtids
@@ -151,14 +152,14 @@ class BatchAssembly:
             self._numbers.append(commits.number[kept])
 
     def emit(self, barrier: Statement | None = None) -> ChangeBatch:
-        """Return all that is committed as a batch."""
+        """Return all committed changes as a batch, ended by `barrier` if there is one."""
         pieces = self.pending.before(self._committed_ordinal)
         batch = self._batch(pieces, self.position, self._committed_byte, barrier)
         self._first_ordinal = self._committed_ordinal
         return batch
 
     def flush(self) -> ChangeBatch | None:
-        """Return what is committed, None if nothing moved."""
+        """Return all committed changes as a batch; None if the position did not move."""
         if not self._points and self.position == self._start:
             return None
         return self.emit()
@@ -166,7 +167,7 @@ class BatchAssembly:
     def overflow(
         self, number: int, point: TransactionPoints, ordinal: int, byte: int
     ) -> Iterator[ChangeBatch]:
-        """Hand on what an open transaction has so far, if it alone is over the limits.
+        """Yield the changes so far of an open transaction that is over the limits by itself.
 
         Yields what is committed first, in a batch of its own; the part has no end.
         """
@@ -191,6 +192,7 @@ class BatchAssembly:
         byte: int,
         barrier: Statement | None,
     ) -> ChangeBatch:
+        """Return a batch of these pieces, up to `end`, and begin the next batch."""
         numbers = np.concatenate([*self._numbers, np.zeros(0, np.int64)])
         batch = ChangeBatch(
             start=self._start,

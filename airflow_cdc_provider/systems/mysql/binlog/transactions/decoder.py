@@ -75,14 +75,14 @@ from airflow_cdc_provider.systems.mysql.dialect.value_model import ZeroDates
 from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition, MySqlPosition
 
 _HELD_BATCHES = 4
-_MAY_BRING_TABLES = re.compile("create|rename", re.IGNORECASE)
 """Prepared transactions may hold this many times a batch's bytes."""
+_MAY_BRING_TABLES = re.compile("create|rename", re.IGNORECASE)
 
 Captured = Callable[[TableId], bool] | Collection[TableId]
 
 
 class ColumnDecoder:
-    """Turns raw events into batches of changes of the captured tables."""
+    """Decodes raw events of the log into batches of changes of the captured tables."""
 
     def __init__(  # noqa: PLR0913 - each option is one a caller chooses by name
         self,
@@ -101,8 +101,9 @@ class ColumnDecoder:
         facts: Collection[str] = (),
         reach: TextReach | None = None,
     ) -> None:
-        """With `prepared_as_committed`, rows of XA come at XA PREPARE, in parts if need be.
+        """Prepare the decoder at a start position.
 
+        With `prepared_as_committed`, rows of XA come at XA PREPARE, in parts if need be.
         With `every_statement`, harmless statements that name a captured table are barriers, too;
         so are those by which a table comes that `picks` pick. `facts` are told of each row. `reach`
         says which tables row changes reach that are logged as text.
@@ -149,18 +150,18 @@ class ColumnDecoder:
         return self._maps.nulled()
 
     def prepared(self, name: XaName) -> Prepared | None:
-        """Return a transaction that is prepared and not committed by now, None if it is not."""
+        """Return an XA transaction that is prepared and not ended so far, None if it is not."""
         return self._prepared.named(name)
 
     def flush(self) -> ChangeBatch | None:
-        """Return what is complete but not yet handed out: up to the last transaction boundary.
+        """Return the complete transactions as a batch, up to the last boundary.
 
         A batch without changes still moves the position; None if nothing moved.
         """
         return self._assembly.flush()
 
     def feed(self, chunk: EventChunk) -> Iterator[ChangeBatch]:
-        """Take events in log order; yield the batches that the limits or a barrier end."""
+        """Decode events in log order; yield the batches that limits or a barrier end."""
         try:
             few = self._few.take(chunk, checksums=self._frames.checksums)
             if few is not None:
@@ -175,13 +176,14 @@ class ColumnDecoder:
             raise self._located(found) from error
 
     def _located(self, error: CdcError) -> CdcError:
-        """Add where in the log it happened."""
+        """Add the place in the log to an error."""
         where = f"log behind {self.position.binlog or self.position}"
         if self._runs.open is not None:
             where += f", in transaction {self._runs.open.gtids.gtid(0) or 'without GTID'}"
         return error.located(where)
 
     def _take(self, frames: Frames) -> Iterator[ChangeBatch]:
+        """Decode events: runs of usual ones together, special ones one by one."""
         kinds = kinds_of(frames, self._maps.known)
         first = 0
         for place in np.flatnonzero(kinds == Kind.SPECIAL).tolist():
@@ -191,14 +193,16 @@ class ColumnDecoder:
         yield from self._run(frames.part(first, len(frames)), kinds[first:])
 
     def _run(self, frames: Frames, kinds: ByteArray) -> Iterator[ChangeBatch]:
+        """Decode a run of usual events together."""
         if len(frames):
             yield from self._runs.follow(frames, kinds, self._ends(frames))
 
     def _ends(self, frames: Frames) -> IntArray:
+        """Return the whole end offsets of events."""
         return self._place.ends(frames.log_pos)
 
     def _single(self, frames: Frames) -> Iterator[ChangeBatch]:
-        """Take one event that is not ordinary."""
+        """Decode one special event."""
         kind = int(frames.types[0])
         start = int(frames.starts[0])
         self._runs.byte += int(frames.stored_bytes[0])
@@ -224,9 +228,11 @@ class ColumnDecoder:
                 yield from self._not_understood(kind, refused, frames)
 
     def _where(self, frames: Frames) -> str:
+        """Return an event's place in the log as text."""
         return f"event ending at {self._assembly.at(int(self._ends(frames)[0]))}"
 
     def _rotate(self, target: BinlogPosition) -> None:
+        """Go on in the log file that a rotation names; inside a transaction this is an error."""
         if self._runs.open is not None:
             raise IntegrityError(
                 "the log file ends inside a transaction",
@@ -238,14 +244,14 @@ class ColumnDecoder:
         self._assembly.begin_file(target)
 
     def _heartbeat(self, kind: int, frames: Frames) -> None:
-        """Move over a gap that the server did not send because we have it already."""
+        """Move the boundary to a heartbeat's offset, past events that the server left out."""
         file, offset = heartbeat_place(kind, frames.body(0), int(frames.log_pos[0]))
         current = self._assembly.at(offset)
         if self._runs.open is None and offset and file == current.file:
             self._assembly.move_to(current)
 
     def _statement(self, frames: Frames) -> Iterator[ChangeBatch]:
-        """Take a statement: transaction control or DDL."""
+        """Take a logged statement: transaction control, DDL, or row changes as text."""
         self._assembly.note_others(self._runs.byte)
         end = int(self._ends(frames)[0])
         second = int(frames.data.little(frames.starts, 4)[0])
@@ -281,7 +287,7 @@ class ColumnDecoder:
     def _judged(
         self, readings: tuple[LoggedStatement, ...], end: int
     ) -> tuple[LoggedStatement, Meaning, Unlogged | None]:
-        """Return the reading that counts, its meaning, and what speaks against going on."""
+        """Return a statement's reading and meaning, and the error if its rows are not logged."""
         self._reach.heed(readings[0])
         refused: Unlogged | None = None
         logged, meaning = judged(readings, self._captured, self._captures_in)
@@ -294,6 +300,7 @@ class ColumnDecoder:
         return logged, meaning, refused
 
     def _as_named(self, logged: LoggedStatement, meaning: Meaning) -> Meaning:
+        """Return BARRIER for a harmless statement that names a captured or a coming table."""
         is_coming = self._picks.include and _MAY_BRING_TABLES.search(logged.sql)
         if not (self._every_statement or is_coming):
             return meaning
@@ -303,7 +310,7 @@ class ColumnDecoder:
         return Meaning.BARRIER if named and not self._is_begun else meaning
 
     def _xa(self, meaning: Meaning, sql: str, end: int, second: int) -> Iterator[ChangeBatch]:
-        """Follow a distributed transaction; its rows belong to the one that commits it."""
+        """Follow an XA statement: begin, commit or roll back; rows come with the commit."""
         if meaning is Meaning.XA_START:
             self._begin(distributed=self._holds_back)
         elif meaning is Meaning.XA_COMMIT:
@@ -314,7 +321,7 @@ class ColumnDecoder:
             yield from self._runs.end(end, second)
 
     def _commit(self, parts: Iterator[RowsPart], end: int, second: int) -> Iterator[ChangeBatch]:
-        """End the open transaction with rows from elsewhere, which may be more than one batch."""
+        """End the open transaction with rows read elsewhere, in several batches if many."""
         for part in parts:
             self._runs.put_rows(restamped(part.pieces, self._runs.next_number, self._runs.ordinal))
             self._runs.byte += part.bytes
@@ -327,25 +334,26 @@ class ColumnDecoder:
             yield batch
 
     def _opened_at(self, end: int) -> BinlogPosition:
-        """Return where the open transaction begins."""
+        """Return the position at which the open transaction begins."""
         opened = self._runs.open
         return self._assembly.at(end) if opened is None else opened.start
 
     @property
     def _is_begun(self) -> bool:
-        """Tell whether a statement belongs to a group that something else ends."""
+        """Tell whether the open transaction goes on after a statement."""
         opened = self._runs.open
         if opened is None:
             return False
         return opened.begun or opened.distributed
 
     def _begin(self, *, distributed: bool) -> None:
+        """Mark the open transaction as begun."""
         if self._runs.open is not None:
             self._runs.open.begun = True
             self._runs.open.distributed = distributed
 
     def _barrier(self, statement: Statement, end: int, second: int) -> Iterator[ChangeBatch]:
-        """End the batch with DDL.
+        """End the batch with a DDL statement as its barrier.
 
         DDL inside a transaction (CREATE TABLE ... SELECT logs its rows behind it) ends a batch
         at the boundary before that transaction: what comes behind it is not applied yet.
@@ -358,7 +366,7 @@ class ColumnDecoder:
     def _refused(
         self, refused: Unlogged, text: str, end: int, second: int
     ) -> Iterator[ChangeBatch]:
-        """End the batch where going on may lose rows: whoever applies it decides.
+        """End the batch with a barrier before rows that may be lost: the sink decides.
 
         There is no such place inside a transaction whose rows are applied elsewhere, or are
         handed on in part.
@@ -374,7 +382,7 @@ class ColumnDecoder:
     def _not_understood(
         self, kind: int, refusal: CdcError, frames: Frames
     ) -> Iterator[ChangeBatch]:
-        """End the batch before an event that may hold changes."""
+        """End the batch with a barrier before an event that is not understood."""
         if kind == EventType.MARIADB_START_ENCRYPTION:
             raise refusal  # nothing behind it can be read
         end = int(self._ends(frames)[0])
@@ -387,6 +395,7 @@ class ColumnDecoder:
         yield from self._refused(Unlogged(effect, refusal), type_name(kind), end, second)
 
     def _roll_back(self, end: int, second: int) -> Iterator[ChangeBatch]:
+        """Drop the open transaction's rows and end it."""
         opened = self._runs.open
         if opened is not None and opened.in_parts:
             raise parts_were_handed_on()
@@ -394,6 +403,7 @@ class ColumnDecoder:
         yield from self._runs.end(end, second, dropped=True)
 
     def _xa_prepare(self, frames: Frames) -> Iterator[ChangeBatch]:
+        """Hold the rows of a prepared XA transaction back, or end it if it commits in one phase."""
         end = int(self._ends(frames)[0])
         second = int(frames.data.little(frames.starts, 4)[0])
         one_phase, name = read_xa_prepare(frames.body(0))
@@ -412,7 +422,7 @@ class ColumnDecoder:
 
 
 def _captured_by(captured: Captured) -> tuple[Callable[[TableId], bool], Callable[[str], bool]]:
-    """Return whether a table is captured, and whether a database may hold captured tables."""
+    """Return two tests: for captured tables, and for databases that may hold captured tables."""
     if callable(captured):
         return captured, lambda _database: True
     tables = frozenset(captured)

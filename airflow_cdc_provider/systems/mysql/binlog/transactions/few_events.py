@@ -65,7 +65,7 @@ _QUERY_HEAD = 13
 
 @dataclass(slots=True)
 class _Rows:
-    """What one row event holds."""
+    """The changes of one row event, and the transaction it belongs to."""
 
     decoder: TableDecoder
     transaction: int
@@ -75,7 +75,7 @@ class _Rows:
 
 @dataclass(slots=True)
 class _Transaction:
-    """A transaction of the chunk: begun before it, or by one of its events."""
+    """A transaction in a chunk of few events."""
 
     opened: OpenedBy | None
     """None if it was open before."""
@@ -92,7 +92,7 @@ class _Transaction:
 
 
 class _Reading:
-    """Reads the events of one chunk; nothing else is changed by that."""
+    """Reads a chunk of few events without changing the decoder's state."""
 
     def __init__(self, maps: TableMaps, opened: OpenTransaction | None, log_end: int) -> None:
         self._maps = maps
@@ -109,7 +109,7 @@ class _Reading:
             self.transactions.append(self._current)
 
     def take(self, data: bytes, start: int, stop: int, checksum: int) -> None:
-        """Read one event."""
+        """Read one event; `NotFewError` if it is not plain."""
         end = stop - checksum
         if end - start < HEADER_BYTES:
             raise NotFewError
@@ -135,6 +135,7 @@ class _Reading:
             raise NotFewError
 
     def _take_rows(self, data: bytes, start: int, end: int) -> None:
+        """Read a row event's changes."""
         at = start + HEADER_BYTES
         table_id = int.from_bytes(data[at : at + 6], "little")
         decoder = self._maps.decoder(table_id)
@@ -149,17 +150,19 @@ class _Reading:
         self.rows.append(_Rows(decoder, len(self.transactions) - 1, changes))
 
     def _require_known(self, body: bytes) -> None:
+        """Refuse a table map that is not in force already."""
         if self._maps.known.get(int.from_bytes(body[:6], "little")) != body:
             raise NotFewError
 
     def _begin(self, transaction: _Transaction) -> None:
+        """Begin a transaction; inside another one it is refused."""
         if self._current is not None:
             raise NotFewError
         self._current = transaction
         self.transactions.append(transaction)
 
     def _take_statement(self, data: bytes, start: int, end: int) -> None:
-        """Take BEGIN or COMMIT; any other statement is for others."""
+        """Read a BEGIN or COMMIT; any other statement is refused as not plain."""
         body = start + HEADER_BYTES
         variables = int.from_bytes(data[body + 11 : body + 13], "little")
         text = data[body + _QUERY_HEAD + variables + data[body + 8] + 1 : end]
@@ -171,6 +174,7 @@ class _Reading:
             raise NotFewError
 
     def _commit(self, data: bytes, start: int) -> None:
+        """End the current transaction."""
         current, self._current = self._current, None
         if current is None:
             raise NotFewError
@@ -179,7 +183,7 @@ class _Reading:
 
 
 class FewEvents:
-    """Follows small chunks for a decoder."""
+    """Decodes small chunks of plain events one by one, for the column decoder."""
 
     def __init__(
         self, maps: TableMaps, assembly: BatchAssembly, runs: TransactionRuns, place: LogPlace
@@ -190,7 +194,10 @@ class FewEvents:
         self._place = place
 
     def take(self, chunk: EventChunk, *, checksums: bool | None) -> Iterator[ChangeBatch] | None:
-        """Return the batches that a chunk ends; None if it is for the vector steps."""
+        """Return the batches that a chunk of few plain events ends.
+
+        None if it is not such a chunk.
+        """
         if checksums is None or self._runs.facts or not 0 < len(chunk.starts) <= MOST_EVENTS:
             return None
         opened = self._runs.open
@@ -205,6 +212,7 @@ class FewEvents:
         return self._follow(reading)
 
     def _read(self, chunk: EventChunk, opened: OpenTransaction | None, checksum: int) -> _Reading:
+        """Read a chunk's events; `NotFewError` if one is not plain."""
         first = int(chunk.starts[0])
         data = bytes(memoryview(chunk.buffer)[first : int(chunk.ends[-1])])
         reading = _Reading(self._maps, opened, self._place.last)
@@ -216,6 +224,7 @@ class FewEvents:
     # --- following ----------------------------------------------------------------------------
 
     def _follow(self, reading: _Reading) -> Iterator[ChangeBatch]:
+        """Take over what was read of a chunk, and yield the batches that end."""
         runs, assembly = self._runs, self._assembly
         first_byte, first_ordinal = runs.byte, runs.ordinal
         self._place.ends_at(reading.log_end)
@@ -243,6 +252,7 @@ class FewEvents:
         yield from runs.hand_on_part(reading.log_end)
 
     def _keep_rows(self, reading: _Reading, ordinal: int) -> None:
+        """Add the chunk's row changes to the pending ones."""
         for rows in reading.rows:
             number = self._runs.next_number + rows.transaction
             piece = FewPiece(rows.decoder, number, ordinal, rows.changes)
@@ -250,6 +260,7 @@ class FewEvents:
             ordinal += len(rows.changes)
 
     def _commits(self, ended: list[_Transaction], byte: int, ordinal: int) -> Commits:
+        """Return the chunk's ended transactions as columns."""
         runs = self._runs
         carried = runs.open if ended[0].opened is None else None
         captured = [each.changes > 0 for each in ended]
@@ -268,6 +279,7 @@ class FewEvents:
     def _points(
         self, ended: list[_Transaction], carried: OpenTransaction | None
     ) -> TransactionPoints:
+        """Return the positions and GTIDs of the chunk's ended transactions."""
         gtids = few_gtids([each.opened for each in ended if each.opened is not None])
         starts: list[int] = [each.start for each in ended]
         if carried is not None:
@@ -290,6 +302,7 @@ class FewEvents:
     def _open(
         self, last: _Transaction, opened: OpenedBy, ordinal: int, byte: int
     ) -> OpenTransaction:
+        """Return the transaction that stays open after the chunk."""
         return OpenTransaction(
             gtids=few_gtids([opened]),
             start=self._assembly.at(last.start),
@@ -301,6 +314,7 @@ class FewEvents:
 
 
 def _opened(data: bytes, start: int, end: int, log_end: int, byte: int) -> _Transaction:
+    """Return the transaction that a GTID event opens; `NotFewError` if it is not plain."""
     opened = read_opening(data, start, end)
     if opened is None:
         raise NotFewError

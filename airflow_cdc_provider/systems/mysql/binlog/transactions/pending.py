@@ -31,7 +31,7 @@ _CELL_BYTES = 48
 
 @dataclass(slots=True)
 class Piece:
-    """Some changes of one table, in log order."""
+    """Some changes of one table as columns, in log order."""
 
     table: TableId
     transaction: IntArray
@@ -47,6 +47,7 @@ class Piece:
 
     @property
     def nbytes(self) -> int:
+        """Return the memory that the changes take, in bytes."""
         facts = 0 if self.facts is None else self.facts.nbytes
         return int(self.before.nbytes + self.after.nbytes + facts)
 
@@ -66,7 +67,7 @@ class Piece:
 
 @dataclass(slots=True)
 class FewPiece:
-    """A few changes of one table in one transaction, value by value."""
+    """A few changes of one table in one transaction, as plain values."""
 
     decoder: TableDecoder
     transaction: int
@@ -78,14 +79,17 @@ class FewPiece:
 
     @property
     def table(self) -> TableId:
+        """Return the table whose changes these are."""
         return self.decoder.map.table
 
     @property
     def ordinal(self) -> range:
+        """Return the ordinals of the changes, their places among all changes of the log."""
         return range(self.first_ordinal, self.first_ordinal + len(self.changes))
 
     @property
     def nbytes(self) -> int:
+        """Return about how much memory the changes take, in bytes."""
         return sum(_CELL_BYTES * len(each.before or each.after or ()) for each in self.changes)
 
     def slice(self, first: int, last: int) -> FewPiece:
@@ -94,7 +98,7 @@ class FewPiece:
         return FewPiece(self.decoder, self.transaction, ordinal, self.changes[first:last])
 
     def columns(self) -> Piece:
-        """Return the same as columns."""
+        """Return the changes as columns."""
         return few_columns([self])
 
 
@@ -102,7 +106,7 @@ AnyPiece = Piece | FewPiece
 
 
 def few_columns(pieces: Sequence[FewPiece]) -> Piece:
-    """Return pieces of one table, in order, as columns."""
+    """Return pieces of a few changes of one table, joined as columns."""
     decoder = pieces[0].decoder
     changes = [change for piece in pieces for change in piece.changes]
     return Piece(
@@ -116,7 +120,7 @@ def few_columns(pieces: Sequence[FewPiece]) -> Piece:
 
 
 class PendingChanges:
-    """Pieces in the order they came; places grow within each and never overlap after a cut."""
+    """Decoded changes of a batch in log order, which can be cut at an ordinal."""
 
     def __init__(self) -> None:
         self._pieces: list[AnyPiece] = []
@@ -124,7 +128,7 @@ class PendingChanges:
         """The last place in each piece and all before it: a cut looks at few of many pieces."""
 
     def add(self, piece: AnyPiece) -> None:
-        """Keep a piece."""
+        """Add a piece of changes."""
         if not len(piece):
             return
         last = int(piece.ordinal[-1])
@@ -132,11 +136,11 @@ class PendingChanges:
         self._reached.append(max(last, self._reached[-1]) if self._reached else last)
 
     def nbytes_since(self, ordinal: int) -> int:
-        """Return how much memory the changes from a place on take."""
+        """Return the memory that the changes from an ordinal on take, in bytes."""
         return sum(piece.nbytes for piece in self._pieces[bisect_left(self._reached, ordinal) :])
 
     def before(self, ordinal: int) -> list[AnyPiece]:
-        """Take out and return all changes before a place."""
+        """Remove and return all changes before an ordinal."""
         if not self._reached or self._reached[-1] < ordinal:
             taken, self._pieces, self._reached = self._pieces, [], []
             return taken
@@ -147,7 +151,7 @@ class PendingChanges:
         return taken
 
     def since(self, ordinal: int) -> list[AnyPiece]:
-        """Take out and return all changes from a place on."""
+        """Remove and return all changes from an ordinal on."""
         first = bisect_left(self._reached, ordinal)
         taken: list[AnyPiece] = []
         cut = self._pieces[first:]
@@ -161,7 +165,7 @@ class PendingChanges:
 
 
 def restamped(pieces: Sequence[AnyPiece], transaction: int, ordinal: int) -> list[Piece]:
-    """Move changes to another transaction and place, their order kept."""
+    """Return changes moved to another transaction and ordinal, in the same order."""
     if not pieces:
         return []
     first = min(int(piece.ordinal[0]) for piece in pieces)
@@ -178,7 +182,7 @@ def restamped(pieces: Sequence[AnyPiece], transaction: int, ordinal: int) -> lis
 def table_changes(
     pieces: Sequence[AnyPiece], transactions: IntArray, first_ordinal: int
 ) -> Sequence[TableChanges]:
-    """Put the pieces of each table together; `transactions` are the batch's, in order."""
+    """Join the pieces of each table; `transactions` are the batch's numbers, in order."""
     few = [piece for piece in pieces if isinstance(piece, FewPiece)]
     if not few or len(few) < len(pieces) or sum(map(len, few)) > _FEW:
         return _as_columns(pieces, transactions, first_ordinal)
@@ -198,6 +202,7 @@ def table_changes(
 def _as_columns(
     pieces: Sequence[AnyPiece], transactions: IntArray, first_ordinal: int
 ) -> tuple[TableChanges, ...]:
+    """Join the pieces of each table as columns, apart where its definition changed."""
     groups: dict[TableId, list[list[Piece]]] = {}
     for piece in without_few(sorted(pieces, key=lambda piece: int(piece.ordinal[0]))):
         group = groups.setdefault(piece.table, [])
@@ -210,7 +215,7 @@ def _as_columns(
 
 
 def without_few(pieces: Iterable[AnyPiece]) -> Iterator[Piece]:
-    """Yield pieces as columns; few changes that follow each other in a table are made together."""
+    """Yield pieces as columns; few changes of a table that follow each other are joined."""
     waiting: dict[TableId, list[FewPiece]] = {}
     for piece in pieces:
         others = waiting.get(piece.table, ())
@@ -225,6 +230,7 @@ def without_few(pieces: Iterable[AnyPiece]) -> Iterator[Piece]:
 
 
 def _joined(pieces: list[Piece], transactions: IntArray, first_ordinal: int) -> TableChanges:
+    """Join one table's pieces, with ordinals and transactions counted within the batch."""
     numbers = np.concatenate([piece.transaction for piece in pieces])
     index = np.searchsorted(transactions, numbers).astype(np.int32)
     ordinal = np.concatenate([piece.ordinal for piece in pieces]) - first_ordinal
@@ -241,10 +247,12 @@ def _joined(pieces: list[Piece], transactions: IntArray, first_ordinal: int) -> 
 
 
 def _facts(batches: list[pa.RecordBatch]) -> pa.RecordBatch | None:
+    """Join the pieces' facts, None if there are none."""
     return pa.concat_batches(batches) if batches else None
 
 
 def _one_batch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Join record batches; all-NULL ones are made anew without a copy."""
     if len(batches) == 1:
         return batches[0]
     if are_absent(batches):

@@ -43,7 +43,7 @@ _NUMBER = re.compile(r"\s*(?P<number>\d+|0x[0-9a-f]+)", re.IGNORECASE)
 
 
 def xa_name_of(sql: str) -> XaName:
-    """Read the name in an XA statement as the server logs it: X'..',X'..',n."""
+    """Parse the name in an XA statement as the server logs it: X'..',X'..',n."""
     match = _STATEMENT.match(sql)
     rest = match["name"] if match else ""
     parts: list[bytes] = []
@@ -62,7 +62,7 @@ def xa_name_of(sql: str) -> XaName:
 
 
 def read_xa_prepare(body: bytes) -> tuple[bool, XaName]:
-    """Read an XA_PREPARE event: whether it commits at once, and the name."""
+    """Read an XA_PREPARE event: whether it commits in one phase, and the transaction's name."""
     reader = ByteReader(body)
     one_phase = reader.number(1) != 0
     format_id = reader.number(4)
@@ -72,7 +72,7 @@ def read_xa_prepare(body: bytes) -> tuple[bool, XaName]:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A transaction that is prepared: where it stands in the log, and its rows."""
+    """A prepared XA transaction: its place in the log, and its rows if they are kept."""
 
     start: BinlogPosition
     end: BinlogPosition
@@ -83,31 +83,34 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class RowsPart:
-    """Some rows of a transaction, in log order, and how many bytes of log were read for them."""
+    """Some rows of an XA transaction, and how many bytes of log were read for them."""
 
     pieces: list[Piece]
     bytes: int = 0
 
 
 class PreparedBefore(Protocol):
-    """Reads rows of prepared transactions from the log, once more."""
+    """Reads the rows of prepared XA transactions from the log again."""
 
     def find(self, name: XaName, before: BinlogPosition) -> Iterator[RowsPart] | None:
-        """Return the rows of what was prepared before a place, None if it is not found."""
+        """Return the rows of an XA transaction prepared before a position.
+
+        None if it is not found.
+        """
 
     def between(self, start: BinlogPosition, end: BinlogPosition) -> Iterator[RowsPart]:
-        """Return the rows of the one transaction between two places."""
+        """Return the rows of the one transaction between two positions."""
 
 
 class NothingBefore:
-    """Knows nothing of the log before."""
+    """A `PreparedBefore` that cannot read any earlier log."""
 
     def find(self, name: XaName, before: BinlogPosition) -> Iterator[RowsPart] | None:  # noqa: ARG002
-        """Find nothing."""
+        """Return None: no earlier log can be read."""
         return None
 
     def between(self, start: BinlogPosition, end: BinlogPosition) -> Iterator[RowsPart]:
-        """Refuse what cannot be read again."""
+        """Raise an error: no earlier log can be read."""
         raise PreparedTransactionError(
             "the rows of a large XA transaction cannot be read again",
             where=f"log from {start} to {end}",
@@ -121,7 +124,7 @@ nothing_before = NothingBefore()
 
 @dataclass(slots=True)
 class PreparedTransactions:
-    """Prepared transactions by name, and their rows as far as `limit_bytes` hold them all."""
+    """The prepared XA transactions by name, with their rows up to `limit_bytes` together."""
 
     limit_bytes: int
     before: PreparedBefore = field(default_factory=NothingBefore)
@@ -129,11 +132,11 @@ class PreparedTransactions:
     _bytes: int = 0
 
     def named(self, name: XaName) -> Prepared | None:
-        """Return a transaction that is prepared and not committed by now."""
+        """Return a prepared XA transaction, None if there is none of that name."""
         return self._held.get(name)
 
     def hold(self, name: XaName, prepared: Prepared) -> None:
-        """Keep a transaction that was prepared; it may have no rows. The largest lose theirs."""
+        """Keep a prepared XA transaction; beyond the limit the largest lose their rows."""
         size = sum(piece.nbytes for piece in prepared.pieces or ())
         self._held[name] = replace(prepared, nbytes=size)
         self._bytes += size
@@ -144,7 +147,7 @@ class PreparedTransactions:
             self._held[largest] = replace(dropped, pieces=None, nbytes=0)
 
     def commit(self, name: XaName, place: BinlogPosition) -> Iterator[RowsPart]:
-        """Return the rows of a transaction that is committed at a place."""
+        """Return the rows of an XA transaction that is committed at a position, and forget it."""
         prepared = self._let_go(name)
         if prepared is not None:
             if prepared.pieces is not None:
@@ -156,21 +159,22 @@ class PreparedTransactions:
         return parts
 
     def again(self, prepared: Prepared) -> Iterator[RowsPart]:
-        """Read the rows of a transaction of which only the place is known."""
+        """Read the rows of a prepared XA transaction from the log again."""
         return self.before.between(prepared.start, prepared.end)
 
     def roll_back(self, name: XaName) -> None:
-        """Forget a transaction; one that is not known has nothing to forget."""
+        """Forget a rolled back XA transaction; an unknown name is no error."""
         self._let_go(name)
 
     def _let_go(self, name: XaName) -> Prepared | None:
+        """Remove and return a prepared XA transaction, None if it is not known."""
         prepared = self._held.pop(name, None)
         self._bytes -= 0 if prepared is None else prepared.nbytes
         return prepared
 
 
 def rows_are_gone(what: str) -> PreparedTransactionError:
-    """Return the error for a commit whose rows the log does not hold any more."""
+    """Return the error for an XA commit whose rows the log does not hold any more."""
     return PreparedTransactionError(
         f"{what} is committed, but was prepared before the log that can be read",
         where=what,

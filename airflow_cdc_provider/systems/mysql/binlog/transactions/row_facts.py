@@ -42,7 +42,7 @@ _TYPES = ("file", "pos", "row", "server_id", "thread", "query")
 
 
 class RowFacts:
-    """Follows what rows are told besides; `note` each run, then ask for its rows."""
+    """Finds the facts for rows of envelopes (file, offset, thread, query), run by run."""
 
     def __init__(self, names: Collection[str]) -> None:
         self.names = tuple(name for name in _TYPES if name in names)
@@ -53,7 +53,7 @@ class RowFacts:
         return bool(self.names)
 
     def of_statement(self, statement: Frames, log_end: int, file: str) -> Mapping[str, Fact]:
-        """Return the facts of a statement that is read alone."""
+        """Return the facts of a statement event."""
         server_id = statement.data.little(statement.starts + _SERVER_ID_AT, 4)
         known: dict[str, Fact] = {
             "file": file,
@@ -64,7 +64,7 @@ class RowFacts:
         return {name: known[name] for name in self.names if name in known}
 
     def note(self, frames: Frames, kinds: ByteArray, log_ends: IntArray) -> _Run:
-        """Take a run of events; what its end leaves open is kept for the next."""
+        """Read the facts of a run of events, and keep what the next run needs of them."""
         begins = np.flatnonzero(kinds == _BEGIN)
         queries = _NO_EVENTS
         if "query" in self.names:
@@ -87,7 +87,7 @@ class RowFacts:
 
 
 class _Run:
-    """One run of events."""
+    """The facts that were read of one run of events."""
 
     def __init__(  # noqa: PLR0913 - what was found in the run
         self,
@@ -108,7 +108,7 @@ class _Run:
         self._carried = carried
 
     def of(self, events: IntArray, counts: IntArray, row: IntArray, file: str) -> pa.RecordBatch:
-        """Return the facts of the rows of some events: so many each, with these numbers in it."""
+        """Return the facts of the rows of some events as columns."""
         found: dict[str, pa.Array] = {}
         for name in self._names:
             match name:
@@ -129,11 +129,11 @@ class _Run:
         return pa.RecordBatch.from_arrays(list(found.values()), schema=pa.schema(fields))
 
     def threads_at(self, events: IntArray) -> IntArray:
-        """Return who began the transaction of each event, -1 where the log does not tell."""
+        """Return the thread that began each event's transaction, -1 where the log does not say."""
         return self._threads[self._last_before(self._begins, events)]
 
     def query_at(self, event: int) -> bytes | None:
-        """Return the statement that holds at an event."""
+        """Return the logged query text that applies to an event, None if there is none."""
         last = int(self._last_before(self._queries, np.array([event]))[0])
         if last < len(self._queries):
             start, end = _text_bounds(self._frames, self._queries[last : last + 1])
@@ -141,7 +141,7 @@ class _Run:
         return self._carried if last == len(self._queries) else None
 
     def _queries_of(self, events: IntArray, counts: IntArray) -> pa.Array:
-        """Return the statement of each row; each text is there once."""
+        """Return the logged query text of each row, with each text held once."""
         last = self._last_before(self._queries, events)
         told, places = np.unique(last, return_inverse=True)
         inside = told[told < len(self._queries)]
@@ -153,7 +153,7 @@ class _Run:
         return _pointing(wanted, absent if absent.any() else None, texts)
 
     def _last_before(self, marks: IntArray, events: IntArray) -> IntArray:
-        """Return the number of the last mark before each event in the event's own transaction.
+        """Return, for each event, the index of the last mark before it in the same transaction.
 
         One more than there are: it came before the run. Two more: there is none.
         """
@@ -165,18 +165,20 @@ class _Run:
 
 
 def _text_bounds(frames: Frames, events: IntArray) -> tuple[IntArray, IntArray]:
+    """Return where the texts of logged queries begin and end."""
     length_bytes = np.where(frames.types[events] == _ROWS_QUERY, _TEXT_LENGTH_BYTES, 0)
     ends = frames.ends[events]
     return np.minimum(frames.starts[events] + HEADER_BYTES + length_bytes, ends), ends
 
 
 def _texts(frames: Frames, events: IntArray) -> pa.Array:
+    """Return the texts of logged queries."""
     starts, ends = _text_bounds(frames, events)
     return _decoded(_slices(frames.data, starts, ends))
 
 
 def _slices(data: ByteViews, starts: IntArray, ends: IntArray) -> pa.Array:
-    """Copy bytes out of a buffer: it is one binary array, of which each second value is taken."""
+    """Copy slices of a buffer into a binary array."""
     bounds = np.empty(2 * len(starts) + 2, np.int32)
     bounds[0], bounds[-1] = 0, len(data)
     bounds[1:-1:2], bounds[2:-1:2] = starts, ends
@@ -186,7 +188,7 @@ def _slices(data: ByteViews, starts: IntArray, ends: IntArray) -> pa.Array:
 
 
 def _decoded(raw: pa.Array) -> pa.Array:
-    """Read texts as UTF-8; their charset is not told, so other bytes become a mark."""
+    """Decode texts as UTF-8; other bytes become a mark."""
     try:
         return raw.cast(pa.string())
     except pa.ArrowInvalid:
@@ -194,11 +196,13 @@ def _decoded(raw: pa.Array) -> pa.Array:
 
 
 def _known(values: IntArray) -> pa.Array:
+    """Return numbers as an array with NULL where they are not known."""
     absent = values == _NONE
     return as_arrow(values, absent if absent.any() else None, pa.int64())
 
 
 def _pointing(wanted: IntArray, absent: BoolArray | None, values: pa.Array) -> pa.Array:
+    """Return a dictionary array of values by index."""
     return pa.DictionaryArray.from_arrays(
         as_arrow(wanted.astype(np.int32), absent, pa.int32()), values
     )

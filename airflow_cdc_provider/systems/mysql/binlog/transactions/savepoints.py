@@ -24,19 +24,19 @@ _NAMED = re.compile(
 
 
 class Savepoints:
-    """Names in the order they were set, each with the place among all changes where it stands."""
+    """The savepoints of the open transaction, each with the ordinal of the next change."""
 
     def __init__(self) -> None:
         self._places: dict[str, int] = {}
 
     def set(self, sql: str, ordinal: int) -> None:
-        """Take `SAVEPOINT name`; one of the same name is replaced."""
+        """Set the savepoint of a `SAVEPOINT name`; one of the same name is replaced."""
         name = _name(sql)
         self._places.pop(name, None)
         self._places[name] = ordinal
 
     def roll_back(self, sql: str) -> int:
-        """Take `ROLLBACK TO name`: return its place and forget those set behind it."""
+        """Roll back to the savepoint of a `ROLLBACK TO name`, and return its ordinal."""
         name = _name(sql)
         if name not in self._places or sum(_may_be_same(name, each) for each in self._places) > 1:
             raise IntegrityError(
@@ -52,6 +52,7 @@ class Savepoints:
 
 
 def _name(sql: str) -> str:
+    """Return the folded name in a savepoint statement, empty for none."""
     match = _NAMED.match(sql)
     if match is None:
         return ""
@@ -62,6 +63,7 @@ def _name(sql: str) -> str:
 
 
 def _folded(name: str) -> str:
+    """Return a name with ASCII letters in lower case, without blanks at its end."""
     return "".join(each.lower() if each.isascii() else each for each in name.rstrip(" "))
 
 
@@ -78,5 +80,5 @@ def _may_be_same(name: str, other: str) -> bool:
 
 
 def _is_undecoded(character: str) -> bool:
-    """Tell whether a byte was no UTF-8: how many characters such a name has is not known."""
+    """Tell whether a character is a byte that could not be decoded as UTF-8."""
     return "\udc80" <= character <= "\udcff"

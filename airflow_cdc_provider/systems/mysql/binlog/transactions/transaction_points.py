@@ -18,7 +18,7 @@ from airflow_cdc_provider.systems.mysql.positions.position import BinlogPosition
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TransactionPoints(Sequence[MySqlPoint]):
-    """Points of one server's log; equal to a tuple of the same points."""
+    """The positions and GTIDs of a batch's transactions as columns; a sequence of points."""
 
     server_uuid: str
     base: str
@@ -61,7 +61,7 @@ class TransactionPoints(Sequence[MySqlPoint]):
         return hash((self.server_uuid, self.end.tobytes(), self.end_file.tobytes()))
 
     def chosen(self, places: IntArray) -> TransactionPoints:
-        """Return some of the points."""
+        """Return the points of these indexes."""
         gtids = GtidColumns(
             self.gtids.origins,
             self.gtids.origin[places],
@@ -81,7 +81,7 @@ class TransactionPoints(Sequence[MySqlPoint]):
 
     @classmethod
     def joined(cls, parts: Sequence[TransactionPoints]) -> TransactionPoints:
-        """Put points one behind the other."""
+        """Concatenate points."""
         if len(parts) == 1:
             return parts[0]
         return replace(

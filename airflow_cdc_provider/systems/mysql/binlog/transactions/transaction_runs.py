@@ -54,7 +54,7 @@ _SKIP, _QUERY = int(Kind.SKIP), int(EventType.QUERY)
 
 @dataclass(slots=True)
 class OpenTransaction:
-    """The transaction that the next event belongs to."""
+    """The transaction that is open where decoding has stopped."""
 
     gtids: GtidColumns
     """One name."""
@@ -78,7 +78,7 @@ class OpenTransaction:
 
 
 class TransactionRuns:
-    """Follows the log's transactions; rows go to `assembly` as they are decoded."""
+    """Follows transactions through runs of usual events, and decodes their rows."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class TransactionRuns:
         """The open transaction's number, or the next one's."""
 
     def follow(self, frames: Frames, kinds: ByteArray, log_ends: IntArray) -> Iterator[ChangeBatch]:
-        """Take a run of ordinary events."""
+        """Decode a run of usual events; yield the batches that end."""
         self._check_order(kinds, log_ends)
         opens = np.flatnonzero(kinds == _OPEN)
         commits = np.flatnonzero(kinds == _COMMIT)
@@ -147,14 +147,14 @@ class TransactionRuns:
         ordinals: IntArray,
         since: int,
     ) -> None:
-        """Note the savepoints of the transaction that stays open; others are over."""
+        """Remember the savepoints of the transaction that stays open."""
         found = (frames.types[since:] == _QUERY) & (kinds[since:] == _SKIP)
         for place in (np.flatnonzero(found) + since).tolist():
             sql = LoggedStatement.read(frames.body(place)).sql
             opened.savepoints.set(sql, int(ordinals[place]))
 
     def roll_back_to(self, sql: str) -> None:
-        """Drop the open transaction's rows behind a savepoint."""
+        """Drop the open transaction's changes after a savepoint."""
         opened = self.open
         if opened is None or not opened.captured:
             return
@@ -166,6 +166,7 @@ class TransactionRuns:
         opened.captured = place > opened.first_ordinal
 
     def _check_order(self, kinds: ByteArray, log_ends: IntArray) -> None:
+        """Refuse events that are not in the order of a transaction."""
         structure = (kinds >= _COMMIT) & (kinds <= _BEGIN)
         places = np.flatnonzero(structure)
         before = np.empty(len(places), np.int64)
@@ -187,6 +188,7 @@ class TransactionRuns:
                 raise self._out_of_order(int(log_ends[outside]))
 
     def _out_of_order(self, log_end: int) -> CorruptLogError:
+        """Return the error for events that are not in the order of a transaction."""
         return CorruptLogError(
             "events do not follow each other as in a transaction",
             where=str(self._assembly.at(log_end)),
@@ -195,7 +197,7 @@ class TransactionRuns:
         )
 
     def _note_others(self, frames: Frames, kinds: ByteArray, bytes_after: IntArray) -> None:
-        """Note up to where there are rows of other tables than pipelines' ledgers."""
+        """Note up to which byte there are rows of other tables than pipelines' ledgers."""
         rows = np.flatnonzero(kinds == _ROWS)
         if not len(rows):
             return
@@ -207,7 +209,10 @@ class TransactionRuns:
     def _rows(
         self, frames: Frames, kinds: ByteArray, opens: IntArray, log_ends: IntArray
     ) -> tuple[IntArray, IntArray]:
-        """Decode all rows; return changes by event, and the place behind each event's last."""
+        """Decode all row events.
+
+        Return each event's number of changes and the ordinal behind them.
+        """
         facts = self.facts.note(frames, kinds, log_ends) if self.facts else None
         counts = np.zeros(len(frames), np.int64)
         rows = np.flatnonzero(kinds == _ROWS)
@@ -258,7 +263,7 @@ class TransactionRuns:
     def _captured(
         self, kinds: ByteArray, counts: IntArray, opens: IntArray, ended: int
     ) -> BoolArray:
-        """Tell which of the ended transactions have captured rows."""
+        """Tell which of the ended transactions have changes of captured tables."""
         carried = 0 if self.open is None else 1
         with_rows = np.flatnonzero((kinds == _ROWS) & (counts > 0))
         number = np.searchsorted(opens, with_rows, side="right") - 1 + carried
@@ -271,7 +276,7 @@ class TransactionRuns:
     def _ended(
         self, frames: Frames, opens: IntArray, commits: IntArray, log_ends: IntArray
     ) -> TransactionPoints:
-        """Return the points of the transactions that end in this run."""
+        """Return the positions and GTIDs of the transactions that end in this run."""
         inner = opens[: len(commits) - (self.open is not None)]
         parts = [] if self.open is None else [self.open.gtids]
         if len(inner):
@@ -288,6 +293,7 @@ class TransactionRuns:
     def _points(
         self, gtids: GtidColumns, starts: IntArray, ends: IntArray, seconds: IntArray
     ) -> TransactionPoints:
+        """Return points in the current log file from columns."""
         file = self._assembly.at(0)
         files = np.full(len(ends), file.file_number, np.int64)
         committed = np.where(gtids.committed_us > 0, gtids.committed_us, seconds * _SECOND)
@@ -296,6 +302,7 @@ class TransactionRuns:
         )
 
     def _opened(self, frames: Frames, place: int, log_end: int, ordinal: int) -> OpenTransaction:
+        """Return the transaction that a GTID event opens."""
         start = frames.starts[place : place + 1]
         size = int(frames.data.little(start + 9, 4)[0])
         grouped = frames.types[place] == EventType.MARIADB_GTID and not is_standalone(frames, place)
@@ -309,7 +316,7 @@ class TransactionRuns:
         )
 
     def _shed(self, opened: OpenTransaction) -> None:
-        """Drop the rows of an XA transaction once they are too many; it has no savepoint then."""
+        """Drop an XA transaction's rows if they take too much memory; they are read again later."""
         if self._kept_bytes is None or not opened.distributed:
             return
         if not opened.shed:
@@ -323,7 +330,7 @@ class TransactionRuns:
             opened.captured = False
 
     def _check_complete(self) -> None:
-        """Refuse an end that would lose rows which were dropped to be read again."""
+        """Refuse the end of a transaction whose dropped rows would be lost."""
         if self.open is not None and self.open.shed:
             raise IntegrityError(
                 "a large XA transaction ended in a way that is not known",
@@ -332,7 +339,7 @@ class TransactionRuns:
             )
 
     def point(self, log_end: int, second: int) -> TransactionPoints:
-        """Return the open transaction's point, as if it ended here."""
+        """Return the open transaction's position and GTID, as if it ended here, as columns."""
         if self.open is None:
             raise self._out_of_order(log_end)
         return self._points(
@@ -343,7 +350,7 @@ class TransactionRuns:
         )
 
     def hand_on_part(self, log_end: int) -> Iterator[ChangeBatch]:
-        """Hand on what the open transaction has so far, if it alone is over the limits."""
+        """Yield the changes so far of an open transaction that is over the limits by itself."""
         if self.open is None or self.open.distributed or not self.open.captured:
             return
         for batch in self._assembly.overflow(
@@ -353,7 +360,10 @@ class TransactionRuns:
             yield batch
 
     def end(self, log_end: int, second: int, *, dropped: bool = False) -> Iterator[ChangeBatch]:
-        """End the open transaction at an event that was read alone."""
+        """End the open transaction at an event that was decoded alone.
+
+        Yield the batches that end.
+        """
         if not dropped:
             self._check_complete()
         point = self.point(log_end, second)
@@ -371,18 +381,18 @@ class TransactionRuns:
         yield from self._assembly.add_commits(finished)
 
     def first_point(self, log_end: int, second: int) -> MySqlPoint:
-        """Return the open transaction's point as a record."""
+        """Return the open transaction's position and GTID, as if it ended here."""
         return self.point(log_end, second)[0]
 
     def take_rows(self) -> list[AnyPiece]:
-        """Take the open transaction's rows out of the log."""
+        """Remove and return the open transaction's changes."""
         if self.open is None:
             return []
         self.ordinal = self.open.first_ordinal
         return self._assembly.pending.since(self.open.first_ordinal)
 
     def put_rows(self, pieces: list[Piece]) -> None:
-        """Add rows from elsewhere to the open transaction."""
+        """Add changes read elsewhere to the open transaction."""
         if self.open is None:
             return
         for piece in pieces:
@@ -392,7 +402,7 @@ class TransactionRuns:
 
 
 def parts_were_handed_on() -> IntegrityError:
-    """Return the error for a rollback of rows that left the decoder before it was known."""
+    """Return the error for a rollback of changes that were handed out already."""
     return IntegrityError(
         "a transaction was rolled back of which parts were handed on already",
         risk="none yet: the sink has not committed them",
