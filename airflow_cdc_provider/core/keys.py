@@ -84,7 +84,7 @@ class KeyRange:
 
 
 def shown_key(key: Key) -> str:
-    """Write a key for people: bytes as hex, a text in quotes where it would not be seen as it is."""
+    """Write a key for people: bytes as hex, a text in quotes where it would not be seen whole."""
     return "/".join(map(_shown_part, key))
 
 
