@@ -12,7 +12,7 @@ _HIDDEN = "***"
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """What must not be seen; it never shows itself."""
+    """The passwords of a job, which are removed from texts; never shown by `repr`."""
 
     _texts: frozenset[str] = field(default=frozenset(), repr=False)
 
@@ -28,7 +28,7 @@ class Secrets:
 
     @classmethod
     def of_texts(cls, *texts: str) -> Secrets:
-        """Collect secrets that are written as they are, such as a webhook's URL."""
+        """Collect secrets that are used exactly as written, such as a webhook's URL."""
         return cls(frozenset(text for text in texts if text))
 
     def scrub(self, text: str) -> str:
