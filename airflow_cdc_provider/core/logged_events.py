@@ -12,7 +12,7 @@ _NAMES = {"transaction": "gtid"}
 
 @dataclass(frozen=True, slots=True)
 class LoggedEvent:
-    """One event of the log; what is not known of it is empty."""
+    """One event of the log, for display; what is not known of it is empty."""
 
     file: str
     start: int
@@ -46,7 +46,7 @@ class LoggedEvent:
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """Some events around a position."""
+    """Some events of the log around a position, for display."""
 
     server: str
     file: str
