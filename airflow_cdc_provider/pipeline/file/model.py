@@ -60,11 +60,12 @@ class Reference(Section):
 
     @model_validator(mode="after")
     def _is_named(self) -> Self:
+        """Require one of `conn_id` and `dsn_env`."""
         self.require_one_name()
         return self
 
     def require_one_name(self) -> None:
-        """Refuse both names, or none."""
+        """Require exactly one of `conn_id` and `dsn_env`."""
         if (self.conn_id is None) == (self.dsn_env is None):
             both = "both are" if self.conn_id else "neither is"
             raise WrongValueError(
@@ -158,6 +159,7 @@ class SinkSection(Reference):
 
     @model_validator(mode="after")
     def _is_named(self) -> Self:
+        """Require a folder for a changelog, and a server for any other sink."""
         if self.type == "changelog":
             self._require_folder()
         elif {self.path, self.format, self.types} != {None} or self.include_query:
@@ -170,6 +172,7 @@ class SinkSection(Reference):
         return self
 
     def _require_folder(self) -> None:
+        """Require the keys that a changelog must have, and refuse those that it must not have."""
         if self.path is None or self.conn_id is not None or self.dsn_env is not None:
             raise WrongValueError(
                 "wanted a path and neither conn_id nor dsn_env for a changelog",
@@ -188,7 +191,7 @@ class SinkSection(Reference):
 
     @property
     def named_by(self) -> str:
-        """Return the key that says where the sink is."""
+        """Return the key of the section that names the sink."""
         return next(key for key in ("dsn_env", "conn_id", "path") if getattr(self, key) is not None)
 
     @property
@@ -388,6 +391,7 @@ class UrlReference(Section):
 
     @model_validator(mode="after")
     def _is_named(self) -> Self:
+        """Require exactly one of `conn_id` and `url_env`."""
         if (self.conn_id is None) == (self.url_env is None):
             both = "both are" if self.conn_id else "neither is"
             raise WrongValueError(
@@ -445,6 +449,7 @@ class NotifySection(Section):
 
     @model_validator(mode="after")
     def _has_a_receiver(self) -> Self:
+        """Require a webhook, a Slack URL or a mail server."""
         if self.webhook is None and self.slack is None and self.email is None:
             raise WrongValueError(
                 "nobody is named who is to be notified", "write webhook, slack or email"
@@ -478,6 +483,7 @@ class BackfillTable(Section):
 
     @model_validator(mode="after")
     def _tells_time_one_way(self) -> Self:
+        """Refuse both a time zone and an epoch."""
         if self.timezone is not None and self.epoch is not None:
             raise WrongValueError(
                 "a column is in a time zone, or counts since 1970, not both",
@@ -596,7 +602,7 @@ class PipelineFile(Section):
         return derived_ids(self.pipeline, named, needed=self.server_ids_needed)
 
     def picks(self, table: TableId, *, ignore_case: bool = False) -> bool:
-        """Tell whether the pipeline copies `table`."""
+        """Tell whether the file picks `table` to be copied."""
 
         def any_of(patterns: tuple[TablePattern, ...]) -> bool:
             return any(pattern.matches(table, ignore_case=ignore_case) for pattern in patterns)
