@@ -42,7 +42,7 @@ def shared_dags(  # noqa: PLR0913 - each is one a DAG's author may set
     tags: Iterable[str] = (),
 ) -> Iterator[DAG]:
     """
-    Make the DAGs that have the pipeline as a field; none where no pipeline can be chosen.
+    Make the DAGs that several pipelines share, with the pipeline as a field of the form.
 
     :param pipelines: what the DAGs of each pipeline are made from; those whose file is wrong, and
         change logs, cannot be chosen.
@@ -72,7 +72,7 @@ def shared_dags(  # noqa: PLR0913 - each is one a DAG's author may set
 
 
 def _backfill(parts: Parts, *, default_args: Mapping[str, Any] | None, tags: Iterable[str]) -> DAG:
-    """Make `cdc__backfill`, whose runs have the window of their form."""
+    """Make `cdc__backfill`, whose runs take their window from the form."""
     with new_dag(
         parts,
         "backfill",
