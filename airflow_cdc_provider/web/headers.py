@@ -21,7 +21,7 @@ _ALWAYS = {
 
 
 class SafeHeaders:
-    """Adds them to every answer, refusals and errors included."""
+    """Middleware that adds security headers to every answer, errors included."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -36,6 +36,7 @@ class SafeHeaders:
 
 
 def _add(message: MutableMapping[str, Any]) -> None:
+    """Add the security headers that the answer does not have."""
     headers = list(message.get("headers", ()))
     known = {name.lower() for name, _ in headers}
     fresh = ((name.encode(), text.encode()) for name, text in _ALWAYS.items())
