@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 class Once(argparse.Action):
-    """Stores a value, and refuses a second one: it would take the place of the first unseen."""
+    """An argparse action that refuses a second value for an option."""
 
     def __call__(
         self,
@@ -26,7 +26,7 @@ class Once(argparse.Action):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option of a command, in argparse's terms."""
+    """One option of a command, for argparse."""
 
     flags: tuple[str, ...]
     help: str
@@ -42,7 +42,7 @@ class Option:
     """A place that may be left out."""
 
     def arguments(self) -> Mapping[str, object]:
-        """Return the keywords of `add_argument`."""
+        """Return the keyword arguments of `add_argument`."""
         if self.kind is None:
             return {"help": self.help, "action": "store_true"}
         common: dict[str, object] = {"help": self.help, "type": self.kind}
