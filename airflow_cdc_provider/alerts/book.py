@@ -127,6 +127,7 @@ class Claim:
 
     @property
     def is_last_try(self) -> bool:
+        """Tell whether a failure now drops the message."""
         return self.delivery.tries > len(WAITS_S)
 
 

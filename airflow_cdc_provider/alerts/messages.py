@@ -40,13 +40,13 @@ class Message:
 
     @property
     def title(self) -> str:
-        """Return the message's title, such as a mail's subject."""
+        """Return the message's title, as a mail's subject."""
         over = "over: " if self.over_us else ""
         code = f" ({self.notice.code})" if self.notice.code else ""
         return f"[{self.pipeline}] {over}{_TITLES[self.notice.kind]}{code}"
 
     def to_json(self) -> Mapping[str, Any]:
-        """Return the form for webhooks, which only grows."""
+        """Return the message as plain values for webhooks; later releases only add fields."""
         notice = self.notice
         return {
             "id": self.message_id,

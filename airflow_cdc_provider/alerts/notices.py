@@ -145,7 +145,7 @@ def _of(kind: Kind, subject: str, error: CdcError, since_us: int) -> Notice:
 
 
 def _refused(status: PipelineStatus) -> Notice | None:
-    """Return the problem that the last try to begin was refused, None if it was not."""
+    """Return the problem that the last try to begin was refused; None if it was not."""
     error = status.refusal
     return None if error is None else _of(Kind.REFUSED, error.code, error, status.refused_us)
 

@@ -90,7 +90,7 @@ class Notifier:
         """Seconds that the last look took, without sending."""
 
     def close(self) -> None:
-        """Let go of the state store."""
+        """Close the state store."""
         with suppress(CdcError):
             self._store.close()
 

@@ -17,6 +17,7 @@ class Once(argparse.Action):
         values: str | Sequence[object] | None,
         option_string: str | None = None,
     ) -> None:
+        """Store the value, or fail if the option was given before."""
         given = f"_{self.dest}_is_given"
         if getattr(namespace, given, False):
             parser.error(f"argument {option_string}: it takes one value and is given twice")

@@ -13,7 +13,7 @@ class BeginRun(Protocol):
     """Starts a run of a pipeline's DAG, and returns a text that names it."""
 
     def __call__(self, pipeline: str, *, is_stopped: bool) -> str:
-        """`is_stopped`: it was paused or had failed, so a run that is under way is about to end."""
+        """Start a run; `is_stopped`: a run that is under way is about to end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,7 @@ class FewTables(Sequence[TableChanges]):
         return hash(tuple(table.table for table in self.few))
 
     def __reduce__(self) -> tuple[type, tuple[tuple[TableChanges, ...]]]:
+        """Pickle the changes as columns."""
         return tuple, (self.columns(),)
 
 

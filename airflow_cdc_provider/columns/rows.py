@@ -78,4 +78,5 @@ class ArrowRows:
         yield from self.table.to_batches()
 
     def native_chunks(self) -> tuple[NativeChunk, ...] | None:
+        """Return None: the rows are not in the source's format."""
         return None

@@ -69,7 +69,7 @@ class SplitSink(Protocol):
         """
 
     def close(self) -> None:
-        """Let go of the connection; a transaction that is open is rolled back."""
+        """Close the connection; an open transaction is rolled back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class JoinSink(Protocol):
         """Delete the ledger's rows of a request that is done."""
 
     def close(self) -> None:
-        """Let go of the connection; a transaction that is open is rolled back."""
+        """Close the connection; an open transaction is rolled back."""
 
 
 class ChangeSink(Protocol):
@@ -171,7 +171,7 @@ class ChangeSink(Protocol):
         """
 
     def close(self) -> None:
-        """Let go of the connections; a transaction that is open is rolled back."""
+        """Close the connections; an open transaction is rolled back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +298,7 @@ class SinkLedger(Protocol):
         """Move the stream's position over idle log; never back."""
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +354,7 @@ class Targets(Protocol):
         """Drop tables that this pipeline owns, with their rows; refuse any other."""
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
 
 
 class TableBuilder(Protocol):
@@ -397,7 +397,7 @@ class TableBuilder(Protocol):
         """
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
 
 
 @dataclass(frozen=True, slots=True)

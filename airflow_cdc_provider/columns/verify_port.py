@@ -106,4 +106,4 @@ class VerifySide(Protocol):
         """Return this side of a table, to be compared."""
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""

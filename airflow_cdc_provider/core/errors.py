@@ -203,7 +203,7 @@ class StateMovedError(CdcError):
 
 
 class LeaseHeldError(RetryableError):
-    """Another live owner holds the pipeline's lease."""
+    """Another live owner has the pipeline's lease."""
 
     code = "CDC-OWN-003"
 
@@ -218,7 +218,7 @@ class StepMissingError(CdcError):
 
 
 class SnapshotRequiredError(CdcError):
-    """The log cannot bring the sink to the source; the tables must be read again."""
+    """The log cannot bring the sink up to the source; the tables must be read again."""
 
     code = "CDC-LOG-001"
     ends_the_stream = True
@@ -295,7 +295,7 @@ class SparkInstallationError(RefusedError):
 
 
 class PausedError(RefusedError):
-    """The pipeline is paused, so nothing is begun."""
+    """The pipeline is paused, so nothing is started."""
 
     code = "CDC-CFG-010"
 
@@ -368,7 +368,7 @@ class PreparedTransactionError(IntegrityError):
 
 
 class RowsNotLoggedError(IntegrityError):
-    """The log holds a row change as a statement, so the rows that it changed are not in it."""
+    """The log has a row change as a statement, without the rows that it changed."""
 
     code = "CDC-INT-010"
 
@@ -380,7 +380,7 @@ class RowRefusedError(IntegrityError):
 
 
 class SinkTableChangedError(IntegrityError):
-    """A table of the sink was changed behind our back and may alter or refuse rows by now."""
+    """A sink table was changed by others and may alter or refuse rows now."""
 
     code = "CDC-SNK-004"
 
@@ -404,7 +404,7 @@ class RequestWaitsError(CdcError):
 
 
 class SplitTooBigError(CdcError):
-    """A split holds more bytes than a reader may keep; it is to be cut in two."""
+    """A split has more bytes than a reader may keep in memory; it is to be cut in two."""
 
     code = "CDC-SPL-001"
 

@@ -15,7 +15,7 @@ Report = tuple[SnapshotSplit, SplitReport]
 def require_may_hand_off(
     stored: StreamSplit | None, stream: StreamSplit, reports: Iterable[Report]
 ) -> None:
-    """Refuse a hand-off that goes back behind the stored stream, or is made from old reports."""
+    """Refuse a hand-off that starts before the stored stream or uses outdated reports."""
     if stored is not None:
         _require_not_behind(stored, stream)
     known = {progress.table for progress in stored.tables} if stored else set()

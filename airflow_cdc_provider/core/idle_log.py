@@ -17,7 +17,7 @@ from airflow_cdc_provider.core.positions import LogPosition
 
 @dataclass(frozen=True, slots=True)
 class IdleRange:
-    """A stretch of the log between two boundaries that holds no change of the pipeline's tables."""
+    """A range of the log between two positions without changes of the pipeline's tables."""
 
     start: LogPosition
     end: LogPosition

@@ -26,14 +26,14 @@ ENCODED = "base64:"
 
 
 class JobKind(StrEnum):
-    """What a job does."""
+    """The kinds of job: snapshot and stream."""
 
     SNAPSHOT = "snapshot"
     STREAM = "stream"
 
 
 class StreamMode(StrEnum):
-    """When a stream job ends."""
+    """When a stream job ends: on request, or at the end that the log had at its start."""
 
     CONTINUOUS = "continuous"
     """When it is asked to."""
@@ -109,7 +109,7 @@ class JobSpec:
         return is_stream and self.driver_log_bytes > 0
 
     def to_json(self) -> str:
-        """Write the spec; `from_json` reads it back equal."""
+        """Return the spec as JSON; `from_json` reads it back equal."""
         form = {**dataclasses.asdict(self), "pipeline": str(self.pipeline)}
         return json.dumps(form, sort_keys=True)
 

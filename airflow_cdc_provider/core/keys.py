@@ -39,7 +39,7 @@ class KeyKind(StrEnum):
 
     @property
     def splittable(self) -> bool:
-        """Tell whether a range condition in SQL over such a column may bound a split."""
+        """Tell whether a range condition in SQL over a column of this kind may bound a split."""
         return self is not KeyKind.OTHER
 
 

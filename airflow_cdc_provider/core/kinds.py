@@ -16,7 +16,7 @@ _LIST = "airflow_cdc_provider.systems.kinds"
 
 
 class Kind(Protocol):
-    """One kind of system, such as MySQL."""
+    """One kind of system: its name and its port."""
 
     @property
     def name(self) -> str: ...

@@ -94,7 +94,7 @@ class LogPosition(Protocol):
         """Return the position as a place alone, whose text is always the same."""
 
     def to_json(self) -> dict[str, Any]:
-        """Write it; the form names the system as `system`, and is read by it."""
+        """Return the position as plain values, with its system's name as `system`."""
 
     def facts(self) -> Mapping[str, Fact]:
         """Return the position as the fields that Debezium's envelope has for its source."""

@@ -142,7 +142,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """An error that keeps a job from going forward until it is over, such as a server away."""
+    """An error that keeps a job from progress until it is over, such as a server away."""
 
     error: CdcError
     since_us: int

@@ -34,6 +34,7 @@ class StoppedTable:
 
     @property
     def is_paused(self) -> bool:
+        """Tell whether a person paused the table: it has no error."""
         return not self.error
 
 

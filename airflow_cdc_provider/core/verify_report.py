@@ -43,7 +43,7 @@ class Difference:
     """What differs, if values are asked for, and the row has not become equal since."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
+        """Return the difference as plain values."""
         form: dict[str, Any] = {"kind": self.kind.value, "key": self.key}
         if self.columns:
             form["columns"] = [asdict(each) for each in self.columns]

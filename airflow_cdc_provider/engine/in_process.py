@@ -20,7 +20,7 @@ from airflow_cdc_provider.engine.stream.own_follower import OwnFollower
 
 
 def run_in_process(job: Job, *, carries_out: bool = False) -> JobResult:
-    """Run a snapshot or a bounded stream in this process, until it ends or is asked to stop.
+    """Run a snapshot or a bounded stream in this process, until its end or a stop.
 
     With `carries_out` the stream ends when no open request of the pipeline is left.
     """

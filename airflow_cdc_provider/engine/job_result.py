@@ -76,7 +76,7 @@ class JobResult:
         return ExitCode.REFUSED if refused else ExitCode.FAILED
 
     def to_json(self) -> str:
-        """Write the result; `from_json` reads it back equal."""
+        """Return the result as JSON; `from_json` reads it back equal."""
         return json.dumps(dataclasses.asdict(self), sort_keys=True)
 
     @classmethod

@@ -55,7 +55,7 @@ class Looker(Generic[Answer]):
             return self._answered.wait_for(lambda: self._asked_s is None, max(timeout_s, 0.0))
 
     def close(self) -> bool:
-        """Make no further look; False if one is under way, and what it uses is still in use."""
+        """Stop the queries; False if one is under way, so that its connection is still in use."""
         with self._answered:
             self._is_closed = True
             self._answered.notify_all()

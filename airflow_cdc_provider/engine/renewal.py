@@ -34,7 +34,7 @@ class Renewal:
         self._thread.start()
 
     def close(self) -> None:
-        """End; a renewal that is under way is waited for."""
+        """End the thread, after a renewal that is under way."""
         self._closing.set()
         if self._thread.is_alive():
             self._thread.join(timeout=_JOIN_S)

@@ -28,7 +28,7 @@ class Secrets:
 
     @classmethod
     def of_texts(cls, *texts: str) -> Secrets:
-        """Collect secrets that are used exactly as written, such as a webhook's URL."""
+        """Collect secrets whose text is used unchanged, such as a webhook's URL."""
         return cls(frozenset(text for text in texts if text))
 
     def scrub(self, text: str) -> str:

@@ -43,7 +43,7 @@ class Closes(Protocol):
     """Has a `close` method."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the connection."""
 
 
 Opened = TypeVar("Opened", bound=Closes)
@@ -72,7 +72,7 @@ class ServerLook(Looker[Answer], Generic[Opened, Answer]):
             raise
 
     def close(self) -> bool:
-        """Make no further look, and close the connection unless a look is under way."""
+        """Stop the queries, and close the connection unless a query is under way."""
         is_done = super().close()
         if is_done:
             self._let_go()

@@ -27,6 +27,7 @@ class AirflowDsns:
     """Finds DSNs in Airflow connections or environment variables."""
 
     def __call__(self, reference: Reference) -> str | None:
+        """Return the DSN or text that the reference names, None if there is none."""
         if reference.dsn_env is not None:
             return remembered(os.environ.get(reference.dsn_env, "")) or None
         _require_encoded(reference.conn_id or "")

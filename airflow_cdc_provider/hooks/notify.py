@@ -99,6 +99,7 @@ class _Fetched:
     found: Mapping[str, ConnectionFields] = field(repr=False)
 
     def __call__(self, reference: Reference) -> str | None:
+        """Return the text of the variable that the reference names, None if it is not set."""
         return remembered(os.environ.get(reference.dsn_env or "", "")) or None
 
     def fields(self, conn_id: str) -> ConnectionFields | None:

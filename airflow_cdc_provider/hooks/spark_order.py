@@ -78,7 +78,7 @@ class SubmitOrder:
     files: str = ""
 
     def to_json(self) -> str:
-        """Write the order; `from_json` reads it back equal."""
+        """Return the order as JSON; `from_json` reads it back equal."""
         return json.dumps(asdict(self))
 
     @classmethod

@@ -54,7 +54,7 @@ class CdcSteps:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Close the pipeline; a task that failed gives its lease back.
+        """Close the pipeline; give the lease back if the task failed.
 
         One that did its part leaves it to the next task, or to the job it started.
         """

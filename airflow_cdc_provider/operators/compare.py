@@ -99,7 +99,7 @@ class CdcComparingOperator(CdcJobOperator):
         return self._report
 
     def lineage_work(self) -> LineageWork | None:
-        """Return what the task tells a lineage service: the compared tables and results."""
+        """Return the task's lineage: the compared tables and results."""
         return None if self._report is None else compared_work(None, self._report)
 
     def told(self, context: Context, steps: CdcSteps, report: VerifyReport) -> dict[str, Any]:
@@ -171,7 +171,7 @@ class CdcCompareOperator(CdcComparingOperator):
         self.values = values
 
     def lineage_work(self) -> LineageWork:
-        """Return what the task tells a lineage service: the compared tables and results."""
+        """Return the task's lineage: the compared tables and results."""
         return compared_work(tables_of(self.task_id, self.tables or None), self._report)
 
     def execute(self, context: Context) -> dict[str, Any]:

@@ -228,7 +228,7 @@ class CdcSnapshotOperator(CdcJobOperator):
             return snapshot_summary(steps.status(), ran=job is not None)
 
     def lineage_work(self) -> LineageWork:
-        """Return what the task tells a lineage service: all tables, with the rows it read."""
+        """Return the task's lineage: all tables, with the rows it read."""
         return LineageWork(is_snapshot=self._job is not None)
 
 
@@ -310,7 +310,7 @@ class CdcStreamOperator(CdcJobOperator):
                 return
 
     def lineage_work(self) -> LineageWork:
-        """Return what the task tells a lineage service: all tables."""
+        """Return the task's lineage: all tables."""
         return LineageWork()
 
 

@@ -210,5 +210,5 @@ class CdcFinishOperator(CdcOperator):
         return summary
 
     def lineage_work(self) -> LineageWork:
-        """Return what the task tells a lineage service: all tables, and their changes."""
+        """Return the task's lineage: all tables, and their changes."""
         return work_of_news(self._news)

@@ -89,7 +89,7 @@ class CdcVerifyOperator(CdcJobOperator):
         return summary
 
     def lineage_work(self) -> LineageWork | None:
-        """Return what the task tells a lineage service: the compared tables and results."""
+        """Return the task's lineage: the compared tables and results."""
         if self._is_unwanted:
             return None
         return compared_work(tables_of(self.task_id, self.tables), self._report)

@@ -109,7 +109,7 @@ class ConnectionFields:
         )
 
     def _of_state(self) -> Self:
-        """Return a connection of our state type as one of its database's own type."""
+        """Return a connection of the type `cdc_state` as one of its database's own type."""
         kind = _kind(str(self.extra.get("kind") or ""))
         extra = {n: v for n, v in self.extra.items() if n != "kind" and v not in {None, ""}}
         if kind in POSTGRES_TYPES:
@@ -237,7 +237,7 @@ def not_encoded(conn_id: str, why: str) -> RefusedError:
 
 
 def _postgres_options(extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the extra with our TLS settings written as libpq's options."""
+    """Return the extra with the provider's TLS settings written as libpq's options."""
     flags = {"ssl_disabled", "ssl_verify_identity"}
     options = {_POSTGRES_TLS.get(n, n): v for n, v in extra.items() if n not in flags}
     if _is(extra.get("ssl_disabled"), default=False):

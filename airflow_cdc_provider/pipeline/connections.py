@@ -90,6 +90,7 @@ class EnvironmentDsns:
     environ: Mapping[str, str] = field(repr=False)
 
     def __call__(self, reference: Reference) -> str | None:
+        """Return the DSN or text that the reference names, None if there is none."""
         if reference.dsn_env is not None:
             return self.environ.get(reference.dsn_env) or None
         found = self.fields(reference.conn_id or "")
@@ -107,6 +108,7 @@ class EnvironmentMasters:
     environ: Mapping[str, str] = field(repr=False)
 
     def __call__(self, conn_id: str) -> str | None:
+        """Return the Spark master that a connection names, None if there is no connection."""
         found = _in_environment(self.environ, conn_id)
         return None if found is None else found.own_master()
 

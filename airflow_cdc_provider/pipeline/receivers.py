@@ -98,7 +98,7 @@ class _WrongReceiverError(ValueError):
 def find_receivers(
     notify: NotifySection | None, connections: Connections | None
 ) -> tuple[tuple[Receiver, ...], tuple[Wrong, ...]]:
-    """Make the receivers of notifications; return them, and the problems of the others."""
+    """Return the receivers of notifications, and the problems of those that cannot be made."""
     if notify is None or connections is None:
         return (), ()
     found: list[Receiver] = []

@@ -58,7 +58,7 @@ class Run:
         return self.loaded.model.name
 
     def close(self) -> None:
-        """Let go of the state store."""
+        """Close the state store."""
         self.store.close()
 
     def __enter__(self) -> Run:

@@ -81,7 +81,7 @@ class CdcChangesSensor(TellsLineage, BaseSensorOperator):
         return self._wait(trigger)
 
     def lineage_work(self) -> LineageWork:
-        """Return what the task tells a lineage service: all tables, and their changes."""
+        """Return the task's lineage: all tables, and their changes."""
         return work_of_news(self._news)
 
     def _wait(self, trigger: CdcChangesTrigger) -> NoReturn:

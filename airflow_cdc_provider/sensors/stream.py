@@ -126,7 +126,7 @@ class CdcStreamSensor(TellsLineage, BaseSensorOperator):
             return self._act(context, steps, seen, _Wait(**wait))
 
     def lineage_work(self) -> LineageWork:
-        """Return what the task tells a lineage service: all tables."""
+        """Return the task's lineage: all tables."""
         return LineageWork()
 
     @contextmanager

@@ -84,7 +84,7 @@ class WorkerCache(Generic[T]):
         self.opened, self.after = opened, turn
 
     def close(self) -> None:
-        """Close what is kept."""
+        """Close the object that is kept."""
         opened, self.opened = self.opened, None
         if opened is not None:
             opened.close()

@@ -77,7 +77,7 @@ def _upgrade(connection: Connection) -> None:
 
 @contextmanager
 def _locked(connection: Connection) -> Iterator[None]:
-    """Hold a lock against other migrating processes, and commit at the end."""
+    """Take a lock against other migrating processes, and commit at the end."""
     backend = connection.dialect.name
     if backend in {"mysql", "mariadb"}:
         taken = connection.execute(

@@ -84,7 +84,7 @@ class SqlStateReader:
             yield connection
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._engine.dispose()
 
     def pipeline(self, name: PipelineName) -> PipelineState | None:

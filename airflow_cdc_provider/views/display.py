@@ -96,7 +96,7 @@ class Screen:
         return input(f"{question}{shown}: ").strip() or default
 
     def close(self) -> None:
-        """Leave the terminal as it was."""
+        """End the live table, so that the terminal is as before."""
         self._end_live()
 
     @property

@@ -118,7 +118,7 @@ class TableLineage:
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """All that a task tells a lineage service."""
+    """The lineage that a task reports: its tables, and how many were cut."""
 
     tables: tuple[TableLineage, ...] = ()
     """By name; those at the end may be told by their names only."""

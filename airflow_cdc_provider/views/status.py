@@ -121,14 +121,17 @@ class PipelineStatus:
 
     @property
     def splits_finished(self) -> int:
+        """Return the finished splits of all tables."""
         return sum(table.splits_finished for table in self.tables)
 
     @property
     def splits_planned(self) -> int:
+        """Return the planned splits of all tables."""
         return sum(table.splits_planned for table in self.tables)
 
     @property
     def planning_done(self) -> bool:
+        """Tell whether all tables' splits are planned."""
         return bool(self.tables) and all(table.planning_done for table in self.tables)
 
     @property
@@ -229,7 +232,7 @@ class PipelineStatus:
         return f"{phase.value}, {HELD_UP}" if self.outages else phase.value
 
     def to_json(self) -> Mapping[str, Any]:
-        """Return the form for `--json`, which only grows."""
+        """Return the status as plain values for `--json`; later releases only add fields."""
         stream = self.stream
         return {
             "pipeline": str(self.state.name),

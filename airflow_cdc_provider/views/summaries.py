@@ -190,7 +190,7 @@ def _watermarks(table: TableProgress) -> dict[str, Any]:
 
 
 def _largest(positions: Sequence[LogPosition]) -> LogPosition | None:
-    """Return the position that covers all others, None if none does."""
+    """Return the position that covers every other, None if none does."""
     covering = (one for one in positions if all(one.covers(other) for other in positions))
     return next(covering, None)
 

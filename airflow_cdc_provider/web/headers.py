@@ -27,6 +27,8 @@ class SafeHeaders:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and add the headers to its answer."""
+
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 _add(message)

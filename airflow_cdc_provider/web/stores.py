@@ -69,7 +69,7 @@ class OpenStores:
         return kept
 
     def _dsn(self, place: StatePlace) -> str:
-        """Return the DSN of a place, looked up again after a while."""
+        """Return the DSN of the state at a place; looked up again after a while."""
         now = time.monotonic()
         with self._lock:
             asked_s, dsn = self._dsns.get(place, (-_ASKED_EVERY_S, ""))
@@ -81,7 +81,7 @@ class OpenStores:
 
 
 def _dsn_of(place: StatePlace) -> str:
-    """Look up the DSN of a place: a file, a variable or a connection."""
+    """Find the DSN of the state by what names it: a file, a variable or a connection."""
     if place.file:
         return f"sqlite:///{place.file}"
     if place.dsn_env.startswith(_AIRFLOWS_OWN):

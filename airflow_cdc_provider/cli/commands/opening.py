@@ -44,7 +44,7 @@ def status_of(run: Run) -> PipelineStatus:
 
 
 def confirm(options: Options, screen: Screen, question: str) -> None:
-    """Refuse to go on unless --yes is given or a person answers yes."""
+    """Raise `RefusedError` unless --yes is given or a person answers yes."""
     if options.yes or screen.ask(question):
         return
     raise RefusedError(

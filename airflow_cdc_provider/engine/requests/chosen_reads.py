@@ -90,7 +90,7 @@ class ChosenReads:
         self._readers = readers
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the readers' connections."""
         for reader in self._readers:
             reader.close()
 

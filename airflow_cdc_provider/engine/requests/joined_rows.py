@@ -55,7 +55,7 @@ def joined_rows(
 
 
 def _meets(changes: TableChanges, schema: TableSchema, split: SnapshotSplit) -> bool:
-    """Tell whether a change took a row out of the split's range, or put one into it."""
+    """Tell whether a change removed a row from the split's range, or wrote one into it."""
     return any(
         in_range([keys.column(name) for name in keys.schema.names], split.keys).any()
         for keys in _images(changes, schema.primary_key)
@@ -102,4 +102,5 @@ def _distinct(keys: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _table(rows: SplitRows) -> pa.Table:
+    """Return a split's rows as one Arrow table."""
     return pa.Table.from_batches(rows.batches(), rows.schema)

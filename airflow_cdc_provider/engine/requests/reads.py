@@ -56,7 +56,7 @@ class ReadAhead:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="cdc-reads-again")
 
     def close(self) -> None:
-        """Let go of the connections; a read that is under way is waited for."""
+        """Close the readers' connections, after a read that is under way."""
         self._pool.shutdown(cancel_futures=True)
         for reader in self._readers:
             reader.close()

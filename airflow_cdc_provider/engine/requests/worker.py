@@ -138,6 +138,7 @@ class RequestWorker:
             return any(sink.freed_keys(request.ledger_key, table).num_rows for table in tables)
 
     def _run(self) -> None:
+        """Carry out requests until the job ends; the thread's connections are noted."""
         with self._connections.noted():
             self._look_again_and_again()
 
@@ -206,6 +207,7 @@ class RequestWorker:
                 self._woken.set()  # else it is looked at again in a while
 
     def _is_ending(self) -> bool:
+        """Tell whether the worker or the stream is to end."""
         return self._closing.is_set() or self._following.ending.is_set()
 
     def _flowing(self) -> list[Request]:

@@ -171,7 +171,7 @@ class SplitAssigner:
         log.info("split too big, cut: split=%s halves=%d,%d", split.split_id, number, number + 1)
 
     def refuse(self, split: SnapshotSplit, error: CdcError) -> None:
-        """Note that a split cannot be read; its table fails, the other tables go on."""
+        """Note that a split cannot be read: its table fails, other tables continue."""
         self.queue.finish(split.split_id)
         self._mark(split, SplitStatus.FAILED, error=StoredError.of(error))
         self.refuse_table(split.table, error, at=split.split_id)

@@ -68,7 +68,7 @@ class MessageConnection:
         return self._exactly(length)
 
     def close(self) -> None:
-        """Leave."""
+        """Close the connection."""
         self._socket.close()
 
     def _exactly(self, count: int) -> bytes:

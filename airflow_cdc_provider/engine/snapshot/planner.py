@@ -99,7 +99,7 @@ class Planner:
                     return
 
     def _plan(self, table: TableState, boundaries: Boundaries) -> None:
-        """Plan the splits of a table behind those that are stored."""
+        """Plan the splits of a table from the last stored split on."""
         schema = table.plan.schema
         known = [s.split for s in self._stored(table) if s.status is not SplitStatus.CUT]
         end = frontier(known)

@@ -152,7 +152,7 @@ class _Reader:
                 return None
 
     def close(self) -> None:
-        """Let go of the connections; what was not committed is rolled back."""
+        """Close the connections; what was not committed is rolled back."""
         source, self._source = self._source, None
         sink, self._sink = self._sink, None
         for opened in (source, sink):

@@ -52,7 +52,7 @@ class RemoteAssigner:
         self._ask({"ask": "refuse", "split": split_to_json(split), "error": error.to_json()})
 
     def close(self) -> None:
-        """Leave; a split that was claimed and not reported is given to another reader."""
+        """Close the connection; a split claimed and not reported goes to another reader."""
         self._connection.close()
 
     def _ask(self, message: dict[str, Any]) -> dict[str, Any]:

@@ -171,6 +171,7 @@ class SplitQueue:
             return self._is_over()
 
     def _is_over(self) -> bool:
+        """Tell whether no reader will get a split again; the caller has the lock."""
         if self._stopped:
             return True
         return not (self._waiting or self._held or self._planning)

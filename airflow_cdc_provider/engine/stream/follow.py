@@ -244,7 +244,7 @@ class _Tries:
             raise self._following.fenced
 
     def _leave_alone(self, error: CdcError) -> None:
-        """Isolate the tables that an error is about and begin again; raise it if it is of all."""
+        """Isolate the tables that an error concerns and restart; raise any other error."""
         if not StoppedTables(self._job, self._following).stop(error):
             raise error
         self._following.begin_again()

@@ -231,7 +231,7 @@ class StoppedTables:
         return False, stored
 
     def _by_the_log_or_changed(self, ledger: SinkLedger, table: TableId, *, at_once: bool) -> bool:
-        """Bring a table back by the log; False if its definition changed and more log is left."""
+        """Bring a table back by the log; False if its definition changed and log is left."""
         changed_by: tuple[object, ...] = ()
         while (stopped := _of(ledger, table)) is not None:
             try:
@@ -290,7 +290,7 @@ class StoppedTables:
         return asked and (by_log or error.ends_the_stream)
 
     def _read_again(self, ledger: SinkLedger, table: TableId, error: CdcError) -> None:
-        """Have the table's rows read again, as it is defined now."""
+        """Have the table, as it is defined now, read again."""
         job, stream = self._job, ledger.stream()
         if stream is None:
             raise error

@@ -19,7 +19,7 @@ _ASK_EVERY_S = (0.02, 0.05)
 
 
 class LogPace:
-    """Finds where the next micro-batch ends, up to a bound if there is one."""
+    """Finds the end of the next micro-batch, up to a bound if there is one."""
 
     def __init__(
         self, log_end: LogEnd, following: Following, bound: LogPosition | None = None

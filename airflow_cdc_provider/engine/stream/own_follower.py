@@ -61,6 +61,7 @@ class OwnFollower:
             return self._follow_as_it_comes(opened, start, end)
 
     def _log_end(self) -> closing[LogEnd]:
+        """Open a session that returns the end of the source's log."""
         return closing(self._task.source.log_end(purpose="end of the log"))
 
     # --- as the server pushes it --------------------------------------------------------------
@@ -174,7 +175,7 @@ class _Opened:
             check_reached(reader.position, end)
 
     def close(self) -> None:
-        """Close what is open; a transaction that is open at the sink is rolled back."""
+        """Close reader and writer; an open transaction at the sink is rolled back."""
         for each in (self._sink, self._reader):
             if each is not None:
                 each.close()

@@ -33,7 +33,7 @@ def finish_changes(
 def finish_what_can_be(
     store: StateStore, sink: Sink, ledger: SinkLedger, name: PipelineName, generation: int
 ) -> None:
-    """Finish schema changes before a stream begins; errors of single tables are left to it."""
+    """Finish schema changes before a stream begins; leave errors of one table to the stream."""
     try:
         finish_changes(store, sink, ledger, name, generation)
     except CdcError as error:

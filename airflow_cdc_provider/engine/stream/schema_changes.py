@@ -77,6 +77,7 @@ class _Statements:
 
     @property
     def truncates(self) -> bool:
+        """Tell whether one of the statements truncates the table."""
         return any(each.effect.kind is StatementKind.TRUNCATE for each in self.found)
 
 
@@ -405,7 +406,7 @@ def _only_truncates(found: Difference, said: _Statements) -> bool:
 
 
 def _being_changed(tables: Collection[TableId], where: str) -> SchemaMovedError:
-    """Return the error for tables whose definition is changing at this moment."""
+    """Return the error for tables whose definition is being changed right now."""
     return SchemaMovedError(
         f"{', '.join(map(str, sorted(tables)))} is being changed right now",
         where,

@@ -283,7 +283,7 @@ class Selection:
         return self._index
 
     def points_beyond(self, position: LogPosition) -> Sequence[TransactionPoint]:
-        """Return the batch's transactions that are behind a position."""
+        """Return the batch's transactions that a position does not contain."""
         points = self.batch.transactions
         if position == self.batch.start:
             return points

@@ -78,7 +78,7 @@ class TableLooks:
                 log.warning("no look at the sink's tables: cause=%s", cause)
 
     def look(self) -> None:
-        """Check once, unless a change is under way; raise the drift, and ask for the rows again."""
+        """Check once, unless a change is being made; raise the drift, and request a resync."""
         if not self._following.changing.acquire(blocking=False):
             return
         try:

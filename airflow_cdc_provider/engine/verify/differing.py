@@ -16,7 +16,7 @@ from airflow_cdc_provider.core.keys import Key, KeyRange
 
 @dataclass(frozen=True, slots=True)
 class KeyBucket:
-    """The place of a row among the rows of both sides, and the key behind it."""
+    """The rank of a row among the rows of both sides, and the next key."""
 
     number: int
     """About how many come before it."""

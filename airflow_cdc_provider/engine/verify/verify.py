@@ -53,7 +53,7 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
     values: bool = False,
     ranges: Mapping[TableId, Sequence[KeyRange]] = NO_RANGES,
 ) -> VerifyReport:
-    """Compare source and sink tables, all or those of `tables`, by what both sides hold.
+    """Compare source and sink tables, all or those of `tables`; return the report.
 
     Of a table that is in `ranges` only these are compared.
 

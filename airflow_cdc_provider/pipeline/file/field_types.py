@@ -181,7 +181,7 @@ def _time_zone(value: Any) -> Any:
 
 
 def _duration(value: Any) -> str:
-    """Check a span of time such as `15m`, and return it as number and unit."""
+    """Check a duration such as `15m`, and return it as number and unit."""
     text = f"{value}s" if isinstance(value, int) and not isinstance(value, bool) else str(value)
     found = _DURATION.fullmatch(text.strip())
     if found is None or int(found[1]) == 0:
@@ -192,7 +192,7 @@ def _duration(value: Any) -> str:
 
 
 def seconds_of(duration: str) -> int:
-    """Return a span of time such as `15m` in seconds."""
+    """Return a duration such as `15m` in seconds."""
     return int(duration[:-1]) * _SECONDS[duration[-1]]
 
 

@@ -108,10 +108,12 @@ class SourceSection(Reference):
 
     @property
     def patterns(self) -> tuple[TablePattern, ...]:
+        """Return the patterns of `tables`."""
         return tuple(TablePattern.parse(text) for text in self.tables)
 
     @property
     def excluded(self) -> tuple[TablePattern, ...]:
+        """Return the patterns of `exclude`."""
         return tuple(TablePattern.parse(text) for text in self.exclude)
 
 
@@ -204,6 +206,7 @@ class SinkSection(Reference):
 
     @property
     def routes(self) -> tuple[Route, ...]:
+        """Return the routes, parsed."""
         return parse_routes(self.route)
 
 
@@ -344,6 +347,7 @@ class SchemaChangesSection(Section):
 
     @property
     def policy(self) -> SchemaPolicy:
+        """Return the policy for each kind of schema change."""
         return SchemaPolicy.from_json(self.model_dump())
 
 
@@ -520,6 +524,7 @@ class SparkSection(Section):
 
     @property
     def assigner_ports(self) -> range:
+        """Return the ports where the driver may listen for its readers."""
         if self.assigner_port is None:
             return ANY_PORT
         first, _, last = self.assigner_port.partition("-")
@@ -592,10 +597,12 @@ class PipelineFile(Section):
 
     @property
     def server_ids_needed(self) -> int:
+        """Return how many server ids the pipeline uses at once."""
         return ids_needed(self.snapshot.max_connections)
 
     @property
     def server_ids(self) -> range:
+        """Return the pipeline's server ids, by the file or else derived from its name."""
         if self.source.server_id is not None:
             return parse_ids(self.source.server_id)
         named = f"conn_id={self.source.conn_id} dsn_env={self.source.dsn_env}"

@@ -44,6 +44,7 @@ class TablePattern:
 
     @property
     def is_exact(self) -> bool:
+        """Tell whether the pattern has no star."""
         return "*" not in self.database and "*" not in self.table
 
     def matches(self, table: TableId, *, ignore_case: bool = False) -> bool:

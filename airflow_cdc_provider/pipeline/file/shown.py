@@ -74,6 +74,7 @@ class ShownPipeline:
 
     @property
     def place(self) -> StatePlace:
+        """Return what names the state store."""
         return StatePlace(self.conn_id, self.dsn_env, self.file)
 
     def to_text(self) -> str:

@@ -106,7 +106,7 @@ class CheckReport:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form for `--json`, which only grows."""
+        """Return the report as plain values for `--json`; later releases only add fields."""
         return {
             "pipeline": self.pipeline,
             "refused": bool(self.blocks),

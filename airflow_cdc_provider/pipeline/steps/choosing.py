@@ -46,6 +46,7 @@ class SourceTables:
 
     @property
     def with_key(self) -> tuple[Offered, ...]:
+        """Return the tables that have a primary key."""
         return tuple(one for one in self.tables if one.has_key)
 
     def fitting(self, pattern: TablePattern) -> tuple[Offered, ...]:
@@ -65,6 +66,7 @@ class Choice:
 
     @property
     def databases(self) -> tuple[str, ...]:
+        """Return the databases of the chosen tables."""
         return tuple(sorted({one.table.database for one in self.picked}))
 
 
@@ -77,6 +79,7 @@ class Routing:
 
     @property
     def databases(self) -> tuple[str, ...]:
+        """Return the sink's databases that tables go to."""
         return tuple(sorted({target.database for target in self.targets.values()}))
 
 

@@ -167,9 +167,9 @@ def _planned_in_time(work: _Work) -> PlanSummary:
 
 
 def _stream(work: _Work) -> JobEnd | Run:
-    """Stream until a stop; return the run to go on with if tables are added or removed.
+    """Stream until a stop; return the run to continue with if tables are added or removed.
 
-    Or begin again. The run has the file as it was when that was found.
+    Or reset. The run has the file as it was when that was found.
     """
     finisher, later = _Finisher(work.run), LaterTables(work.run)
 

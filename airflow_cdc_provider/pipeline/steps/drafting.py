@@ -92,6 +92,7 @@ class Lookup:
     _dsns: list[str] = field(default_factory=list, repr=False)
 
     def __call__(self, reference: Reference) -> str | None:
+        """Return the DSN that a reference names, and remember it to hide its password."""
         dsn = self.dsn_of(reference)
         self._dsns.append(dsn or "")
         return dsn

@@ -61,6 +61,7 @@ class Override:
 
     @property
     def names(self) -> str:
+        """Return the tables to be read again, as text."""
         return ", ".join(map(str, self.tables)) or "no table"
 
 
@@ -154,7 +155,7 @@ def _shared(
 
 
 def _goes_on(source: Source, position: LogPosition, kept: Collection[TableId]) -> bool:
-    """Tell whether the log goes on from a position for all tables that are kept."""
+    """Tell whether the log continues from a position for all tables that are kept."""
     if not kept:
         return False
     try:
@@ -181,7 +182,7 @@ def _read_again(
     tables: Sequence[TableId],
     position: LogPosition,
 ) -> None:
-    """Have tables begin again at a position, in one step of the ledger, and ask for their rows."""
+    """Reset tables at a position, in one step of the ledger, and request their rows."""
     _begun(
         run,
         generation,

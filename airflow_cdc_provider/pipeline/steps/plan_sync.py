@@ -139,7 +139,7 @@ def _why_not(run: Run, captured: Captured, tables: Sequence[TableId]) -> str:
 
 
 def _require_free(run: Run, captured: Captured, tables: Collection[TableId]) -> None:
-    """Refuse tables whose sink tables others own or have rows in."""
+    """Refuse tables whose sink tables belong to another pipeline, or have other rows."""
     plans = [plan for plan in captured.plans if plan.schema.table in tables]
     with closing(open_targets(run)) as targets:
         conflicts = targets.conflicts(plans, known=frozenset())

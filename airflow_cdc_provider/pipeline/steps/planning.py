@@ -100,14 +100,17 @@ class PlanPreview:
 
     @property
     def tables(self) -> tuple[TablePlan, ...]:
+        """Return the plans of the tables that the file picks."""
         return self.report.tables
 
     @property
     def not_copied(self) -> tuple[str, ...]:
+        """Return the tables that the file picks but the plan lacks."""
         return self.report.not_copied
 
     @property
     def gone(self) -> tuple[str, ...]:
+        """Return planned tables that are gone at the source and that the run does not remove."""
         return tuple(table for table in self.report.gone if table not in self.removes)
 
 

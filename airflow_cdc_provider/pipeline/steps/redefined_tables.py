@@ -141,7 +141,7 @@ def _change(run: Run, before: TablePlan, after: TablePlan, at: LogPosition) -> S
 
 
 def _stopped(run: Run, table: TableId, why: str) -> TableChangedError:
-    """Return the error for a table that changed while it was read and may not begin again."""
+    """Return the error for a table that changed while it was read and may not be reset."""
     return TableChangedError(
         f"{table} was changed at the source while it was read; {why}",
         where=f"hand-off of {run.name}",

@@ -61,7 +61,7 @@ def add_tables(
     may_go: Collection[TableId] = frozenset(),
     reach: CatchUp | None = None,
 ) -> tuple[TableId, ...]:
-    """Add tables that the file picks to the stream, and ask for their rows; return them.
+    """Add tables that the file picks to the stream, and request their rows; return them.
 
     Without `tables` all picked ones. Those of `may_go` are left out where they are not at the
     source any more. The next run reads the added tables.
@@ -86,7 +86,7 @@ def to_be_added(run: Run, tables: Collection[TableId] = ()) -> tuple[TableId, ..
 def reset_tables(
     run: Run, tables: Collection[TableId], *, reach: CatchUp | None = None
 ) -> tuple[TableId, ...]:
-    """Have planned tables begin again as they are defined now, and ask for their rows.
+    """Reset planned tables: follow them as they are defined now, and request their rows.
 
     The way on from a stream that ended at a change of theirs, and to another route.
     """
@@ -95,7 +95,7 @@ def reset_tables(
 
 
 def to_be_reset(run: Run, tables: Collection[TableId]) -> tuple[TableId, ...]:
-    """Return the tables that `reset_tables` would begin; refuse as it would; changes nothing."""
+    """Return the tables that `reset_tables` would reset; refuse as it would; changes nothing."""
     _, begun = _looked_at(run, lambda captured: _to_reset(run, captured, tables))
     return tuple(plan.schema.table for plan in begun)
 
@@ -110,15 +110,15 @@ Pick = Callable[[Captured], tuple[TablePlan, ...]]
 
 
 def _looked_at(run: Run, pick: Pick) -> tuple[Captured, tuple[TablePlan, ...]]:
-    """Return the source's tables, and those that are to begin; refuse what cannot.
+    """Check the source's tables; return them, and the plans of those to add or reset.
 
-    Tables may come, go and be altered meanwhile: then all is checked again.
+    Refuses what cannot be. Tables may come, go and be altered meanwhile: then all is checked again.
     """
     return until_still(lambda: _looked_at_once(run, pick))
 
 
 def _looked_at_once(run: Run, pick: Pick) -> tuple[Captured, tuple[TablePlan, ...]]:
-    """Check once which tables can begin."""
+    """Check once which tables can be added or reset."""
     _require_joins(run)
     with closing(open_targets(run)) as targets:
         require_unchanged(run, claimed=targets.routes())
@@ -131,7 +131,7 @@ def _looked_at_once(run: Run, pick: Pick) -> tuple[Captured, tuple[TablePlan, ..
 
 
 def _begin(run: Run, pick: Pick, reach: CatchUp | None = None) -> tuple[TableId, ...]:
-    """Catch up, then have the stream follow tables from its position, and ask for their rows."""
+    """Catch up, then have the stream follow new or reset tables, and request their rows."""
     _, begun = _looked_at(run, pick)
     if not begun:
         return ()
@@ -321,7 +321,7 @@ def _to_add(run: Run, captured: Captured, tables: Collection[TableId]) -> tuple[
 
 
 def _to_reset(run: Run, captured: Captured, tables: Collection[TableId]) -> tuple[TablePlan, ...]:
-    """Return the plans of the tables to begin again; refuse those that cannot."""
+    """Return the plans of the tables to reset; refuse those that cannot be."""
     planned = {state.table for state in run.store.tables(run.name)}
     now = {plan.schema.table: plan for plan in captured.plans}
     for table in tables:
@@ -346,7 +346,7 @@ def _require_copyable(run: Run, captured: Captured, begun: Sequence[TablePlan]) 
 
 
 def _claim(run: Run, generation: int, begun: Sequence[TablePlan], sink: str) -> None:
-    """Claim the sink tables of the plan and of tables that begin."""
+    """Claim the sink tables of the plan and of the tables to add or reset."""
     known = own_tables(run, sink)
     names = {plan.schema.table for plan in begun}
     others = [state.plan for state in run.store.tables(run.name) if state.table not in names]

@@ -78,7 +78,7 @@ def add(
 def reset_some(
     run: Run, tables: Collection[TableId], *, wait_s: float = 0.0, on_tick: OnTick = _silent
 ) -> str:
-    """Request that tables begin again, see the request through, and describe the result."""
+    """Request that tables be reset, see the request through, and describe the result."""
     run.held.begins = frozenset(tables)
     asked = _ask(run, RequestKind.RESET, to_be_reset(run, tables))
     return _seen_through(
@@ -191,12 +191,12 @@ def _not_planned(run: Run, tables: Collection[TableId]) -> tuple[TableId, ...]:
 
 
 def _check_reset(run: Run, tables: Collection[TableId]) -> None:
-    """Refuse tables that cannot begin again."""
+    """Refuse tables that cannot be reset."""
     to_be_reset(run, tables)
 
 
 def _reset(run: Run, tables: Collection[TableId], reach: CatchUp | None) -> None:
-    """Have the tables begin again."""
+    """Reset the tables."""
     reset_tables(run, tables, reach=reach)
 
 
@@ -242,7 +242,7 @@ class _Group:
         return [begun] if begun else []
 
     def _done(self, begun: Sequence[Request]) -> list[str]:
-        """Carry out begun requests, and mark them done."""
+        """Carry out the requests together, and mark them done."""
         tables = sorted({table for request in begun for table in request.scope.tables})
         try:
             self.deed.do(self.run, tables, self.reach)

@@ -30,7 +30,7 @@ from airflow_cdc_provider.pipeline.steps.sink import source_of
 
 @dataclass(frozen=True, slots=True)
 class TimeColumn:
-    """A column that tells time, with its time zone or epoch."""
+    """A column that has times, with its time zone or epoch."""
 
     name: str
     timezone: str | None = None
