@@ -163,7 +163,7 @@ class ChangeSink(Protocol):
         """Return the stream split as last committed: where to go on, and each table's progress."""
 
     def apply(self, batch: ChangeBatch) -> AppliedBatch | None:
-        """Apply one batch and store its end in the same transaction (law 7).
+        """Apply one batch and store its end position in the same transaction (law 7).
 
         Changes that a split's snapshot already holds, and those up to the committed position,
         are left out. None when the batch has no end: the transaction stays open for the rest.

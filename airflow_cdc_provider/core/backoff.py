@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BackOff:
-    """Waits of `first_s`, doubling up to `longest_s`; nothing is tried after `give_up_s`."""
+    """The waits between retries: `first_s`, doubling up to `longest_s`, until `give_up_s`."""
 
     first_s: float = 0.5
     longest_s: float = 15.0

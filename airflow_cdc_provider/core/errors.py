@@ -271,7 +271,7 @@ class UnsupportedTableError(RefusedError):
 
 
 class UnsupportedServerError(RefusedError):
-    """The server offers no safe watermark."""
+    """The server's version or settings do not allow its log to be read safely."""
 
     code = "CDC-CFG-005"
 
@@ -289,7 +289,7 @@ class JavaNotFoundError(RefusedError):
 
 
 class SparkInstallationError(RefusedError):
-    """The Python and the Java side of this machine's Spark are not of one version."""
+    """The installation of Spark, or of Python on its executors, does not fit a job."""
 
     code = "CDC-CFG-008"
 
@@ -301,7 +301,7 @@ class PausedError(RefusedError):
 
 
 class StreamEndedError(RefusedError):
-    """The stream ended with an error that trying again cannot mend."""
+    """The stream ended with an error that a retry cannot mend."""
 
     code = "CDC-CFG-009"
 
@@ -310,7 +310,7 @@ class StreamEndedError(RefusedError):
 
 
 class IntegrityError(CdcError):
-    """Going on could lose or change rows."""
+    """Continuing could lose or change rows."""
 
     code = "CDC-INT-001"
 
@@ -330,7 +330,7 @@ class UnknownTypeError(IntegrityError):
 
 
 class ValueRefusedError(IntegrityError):
-    """A value has no place in the value model under the column's policy."""
+    """A value cannot be represented in the value model under the column's policy."""
 
     code = "CDC-INT-004"
     ends_the_stream = True
@@ -355,7 +355,7 @@ class PositionWentBackError(IntegrityError):
 
 
 class TableChangedError(IntegrityError):
-    """A statement changed a captured table and the policy is to stop."""
+    """A statement changed a captured table; the stream cannot go on with the old definition."""
 
     code = "CDC-INT-008"
     ends_the_stream = True

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 
 class Level(StrEnum):
-    """How much a finding matters."""
+    """How much a finding matters: it blocks, warns or informs."""
 
     BLOCK = "block"
     """A correct copy is not possible until it is mended."""

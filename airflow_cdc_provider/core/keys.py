@@ -18,7 +18,7 @@ Key = tuple[KeyPart, ...]
 
 
 class KeyKind(StrEnum):
-    """How one key column is ordered."""
+    """The kind of a key column, which says how its values are ordered."""
 
     INTEGER = "integer"
     DECIMAL = "decimal"
@@ -63,7 +63,7 @@ def comparable(kinds: KeyKinds) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """Keys from `start` up to, not including, `end`; None is open on that side.
+    """A range of keys from `start` up to, not including, `end`; None is open on that side.
 
     `start` and `end` may be shorter than the key: a prefix bounds all keys that begin with it.
     """

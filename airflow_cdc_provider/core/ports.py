@@ -31,20 +31,20 @@ class PhaseListener(Protocol):
     """Called at the four moments around the watermarks of a split; does nothing by default."""
 
     def before_low(self, split: SnapshotSplit) -> None:
-        """L is about to be taken."""
+        """Called before L, the low watermark, is taken."""
 
     def after_low(self, split: SnapshotSplit) -> None:
-        """L is taken; the rows are about to be read."""
+        """Called after L is taken, before the rows are read."""
 
     def before_high(self, split: SnapshotSplit) -> None:
-        """The rows are read; H is about to be taken."""
+        """Called after the rows are read, before H, the high watermark, is taken."""
 
     def after_high(self, split: SnapshotSplit) -> None:
-        """H is taken; the log between is about to be replayed."""
+        """Called after H is taken, before the log between L and H is replayed."""
 
 
 class SilentListener:
-    """A listener that does nothing at any moment."""
+    """A `PhaseListener` that does nothing."""
 
     def before_low(self, split: SnapshotSplit) -> None:
         """Do nothing."""

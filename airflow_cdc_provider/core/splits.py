@@ -19,7 +19,7 @@ _SHOWN_KEYS = 3
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Values of one column from `start` up to, not including, `end`; None is open on that side.
+    """A range of one column's values from `start` up to, not including, `end`; None is open.
 
     NULL is in none.
     """

@@ -44,7 +44,7 @@ class StepKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ColumnStep:
-    """What a statement does to one column; names are as the statement has them."""
+    """What a statement does to one column: its kind, and the names as the statement has them."""
 
     kind: StepKind
     name: str

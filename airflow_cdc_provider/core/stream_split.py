@@ -29,7 +29,7 @@ from airflow_cdc_provider.core.splits import FinishedSplit
 
 @dataclass(frozen=True, slots=True)
 class TableProgress:
-    """How far the stream is with one table.
+    """How far the stream is with one table: applied position, finished splits, H to pass.
 
     `finished` is sorted by range, covers every key exactly once, and is empty when the table is
     pure or is replayed without filtering. `consistent_at` holds the H values still to pass;

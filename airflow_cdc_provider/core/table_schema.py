@@ -74,7 +74,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class UniqueKey:
-    """A secondary unique key."""
+    """A secondary unique key: its name and columns."""
 
     name: str
     columns: tuple[str, ...]

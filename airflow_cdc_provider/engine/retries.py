@@ -62,7 +62,7 @@ class Retries:
         return self._ending.wait(wait_s)
 
     def require_owner(self) -> None:
-        """Raise `FencedError` if a newer owner has taken over: then that is what cut us off."""
+        """Raise `FencedError` if a newer owner has taken over, which would explain the failure."""
         spec = self._job.spec
         with suppress(RetryableError):
             self._job.store.renew_lease(spec.pipeline, spec.generation)

@@ -48,7 +48,7 @@ class CdcWindowOperator(CdcOperator):
         return self.told(window, tables)
 
     def told(self, window: Window, tables: Sequence[str]) -> Any:  # noqa: ARG002 - see below
-        """Return the window for the tasks behind this one, of which each has its table."""
+        """Return the run's window, for the tasks of the tables."""
         return {"start": window.start.isoformat(), "end": window.end.isoformat()}
 
 

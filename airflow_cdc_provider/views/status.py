@@ -39,7 +39,7 @@ _AT_WORK = frozenset({Phase.PLANNING, Phase.SNAPSHOT, Phase.STREAMING})
 
 @dataclass(frozen=True, slots=True)
 class TableStatus:
-    """One table's progress; the number of splits may grow until planning is done."""
+    """One table's phase, splits and rows; the number of splits may grow until planning is done."""
 
     source: str
     sink: str
@@ -90,7 +90,7 @@ class TableStatus:
 
 @dataclass(frozen=True, slots=True)
 class PipelineStatus:
-    """One pipeline's progress."""
+    """One pipeline's state, tables, stream, requests and events, as of one moment."""
 
     state: PipelineState
     tables: tuple[TableStatus, ...]

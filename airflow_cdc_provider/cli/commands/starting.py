@@ -46,7 +46,7 @@ _VERIFY = ("after_snapshot", "always", "never")
 
 @dataclass(frozen=True, slots=True)
 class _Server:
-    """A server that answered, and how the file names it."""
+    """A server that has answered, and what names it in the file."""
 
     reference: Reference
     endpoint: Endpoint

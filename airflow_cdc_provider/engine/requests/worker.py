@@ -51,7 +51,7 @@ _CANCELLED = StoredError.saying("cancelled; what was joined stays")
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """A request and the thread that carries it out."""
+    """A running request, and the thread that carries it out."""
 
     request: Request
     thread: threading.Thread

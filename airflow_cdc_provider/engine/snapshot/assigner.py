@@ -60,7 +60,7 @@ class SplitNumbers:
 
 @dataclass(slots=True)
 class Progress:
-    """What the job's readers have reported so far."""
+    """Counts of what the job's readers have reported so far."""
 
     splits: int = 0
     rows: int = 0

@@ -131,7 +131,7 @@ class SchemaChanges:
         return changes
 
     def anew(self, stream: StreamSplit, table: TableId, why: str) -> SchemaChange:
-        """Return the change that takes a table as it is now, and has its rows read again."""
+        """Return the change that takes a table as it is now, with its rows read again."""
         before, through, statement = self._catalogue([table]), stream.start, ""
         reading = replace(self._reading, every_statement=True)
         for batch in self._read(stream, reading):

@@ -221,7 +221,7 @@ class Selection:
             return found[1]
 
     def few_work(self, position: LogPosition, stream: StreamSplit) -> FewWork | None:
-        """Return the same as `work` for few changes; None if there are more, or some are left out.
+        """Return `work` for few changes; None if there are more, or some are left out.
 
         Nothing is left out where the position is the batch's start and its tables are pure.
         """

@@ -45,5 +45,5 @@ def derived_ids(pipeline: str, source: str, *, needed: int) -> range:
 
 
 def overlap(one: range, other: range) -> bool:
-    """Tell whether two ranges share an id."""
+    """Tell whether two ranges of server ids share an id."""
     return max(one.start, other.start) < min(one.stop, other.stop)

@@ -92,7 +92,7 @@ def _conf_text(value: str | float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JobEnd:
-    """How a job ended, with the counts of its result."""
+    """How a job ended, with its result's counts and its log."""
 
     outcome: str
     """finished or stopped."""

@@ -46,7 +46,7 @@ def verify(  # noqa: PLR0913 - each option is one a caller chooses by name
     values: bool = False,
     budget: Budget = EVERY_ROW,
 ) -> VerifyReport:
-    """Compare source and sink tables of the plan, or some of them; return the report.
+    """Compare the plan's tables, all or some; refuse a file that differs from the plan.
 
     `settle_s` is how long the stream may take, each time, to pass what the source had. Where no
     stream is at work, `catch_up` may bring the sink to the source's end instead; without that,
