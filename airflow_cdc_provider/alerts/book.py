@@ -60,7 +60,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One problem in the book, with the messages that it began and that it is over."""
+    """One problem in the book, with its messages at the begin and at the end."""
 
     notice: Notice
     begun: Mapping[str, Delivery]
@@ -79,7 +79,7 @@ class Record:
         return self.over_us > 0 and not any(each.sending in left for each in self.over.values())
 
     def deliveries(self, *, over: bool) -> Mapping[str, Delivery]:
-        """Return the messages that the problem is over, or else that it began."""
+        """Return the messages at the problem's end if `over`, else those at its begin."""
         return self.over if over else self.begun
 
     def to_json(self) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def _is_replaced(record: Record, seen: Seen, now: Mapping[str, Notice]) -> bool:
 
 
 def _looked_at(record: Record, seen: Seen, *, is_seen: bool) -> Record:
-    """Return a problem's record after a check: still there, perhaps over, or over."""
+    """Return a problem's record after a check: still there, or over since when."""
     if record.over_us or seen.is_paused:
         return record
     at_once = record.notice.kind in _SEEN_AT_ONCE or seen.has_ended_well

@@ -145,13 +145,13 @@ def _of(kind: Kind, subject: str, error: CdcError, since_us: int) -> Notice:
 
 
 def _refused(status: PipelineStatus) -> Notice | None:
-    """Return the problem that the last try to begin was refused; None if it was not."""
+    """Return a problem if the last try to begin was refused, else None."""
     error = status.refusal
     return None if error is None else _of(Kind.REFUSED, error.code, error, status.refused_us)
 
 
 def _failed(status: PipelineStatus, ended_with: CdcError | None) -> Notice | None:
-    """Return the problem that the pipeline or its run failed, None if it did not."""
+    """Return a problem if the pipeline or its run has failed, else None."""
     state, refusal = status.state, status.refusal
     error, since_us = ended_with, status.at_us
     if state.phase is Phase.FAILED:

@@ -18,7 +18,7 @@ class BackOff:
         return float(min(self.longest_s, self.first_s * 2 ** min(failures - 1, 30)))
 
     def told(self, failures: int, failing_for_s: float) -> str:
-        """Describe for a log line how often an operation failed in a row, and how long it may."""
+        """Describe for a log line how often an operation has failed, and for how long."""
         return f"failure {failures}, for {failing_for_s:.0f} of at most {self.give_up_s:.0f} s"
 
     def is_over(self, failing_for_s: float) -> bool:

@@ -18,7 +18,7 @@ class Secrets:
 
     @classmethod
     def of_dsns(cls, *dsns: str) -> Secrets:
-        """Collect the passwords of DSNs in each form they may be printed."""
+        """Collect the passwords of DSNs, in each form in which they may be printed."""
         found: set[str] = set()
         for dsn in dsns:
             for written in passwords_in(dsn):

@@ -45,12 +45,12 @@ class SeenPipeline:
 
     @classmethod
     def of(cls, steps: CdcSteps) -> SeenPipeline:
-        """Make it from the pipeline that a task has open."""
+        """Make the record of the pipeline that a task has open."""
         return cls(steps.run.name, steps.run.model.sink.type, steps.run.servers)
 
     @classmethod
     def find(cls, path: str) -> SeenPipeline:
-        """Make it from a pipeline's file and connections; no server is queried."""
+        """Make the record from a pipeline's file and connections; no server is queried."""
         loaded = load_pipeline(path)
         servers = resolve_servers(loaded, AirflowDsns(), in_airflow=True)
         return cls(loaded.model.name, loaded.model.sink.type, servers)

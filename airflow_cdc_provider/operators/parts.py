@@ -59,7 +59,7 @@ class Parts:
 
     @classmethod
     def shared_by(cls, pipelines: Sequence[Parts]) -> Parts:
-        """Make it for several pipelines, of which each run's form chooses one."""
+        """Make the parts for several pipelines, of which each run's form chooses one."""
         paths = {parts.name: parts.path for parts in pipelines}
         tables = {table for parts in pipelines for table in parts.table_names}
         return cls(
@@ -89,7 +89,7 @@ class Parts:
 
     @classmethod
     def of(cls, pipeline: LoadedPipeline | str | Path) -> Parts:
-        """Make it from a pipeline file."""
+        """Make the parts from a pipeline file."""
         loaded = pipeline if isinstance(pipeline, LoadedPipeline) else load_pipeline(pipeline)
         model, path = loaded.model, str(loaded.path.resolve())
         is_continuous = model.stream.mode == "continuous"
@@ -105,7 +105,7 @@ class Parts:
 
     @classmethod
     def of_file(cls, file: FolderFile) -> Parts:
-        """Make it from a file of a folder, also if the file has errors."""
+        """Make the parts from a file of a folder, also if the file has errors."""
         problem = NO_ERROR if file.problem is None else StoredError.of(file.problem)
         doc = f"**This pipeline cannot be started.**\n\n```\n{problem}\n```"
         if file.loaded is None:

@@ -98,7 +98,7 @@ class KnownPipelines:
         return tuple(sorted(found, key=lambda each: (each.name, each.dag_id)))
 
     def _refresh(self, session: Session, tagged: Collection[str]) -> None:
-        """Read again the DAGs that changed since they were read."""
+        """Read again the serialised DAGs that changed since the last read."""
         hashes = dict(_hashes(session, tagged))
         stale = [key for key, text in hashes.items() if self._read.get(key, ("",))[0] != text]
         if not stale:

@@ -31,7 +31,7 @@ class AirflowSide:
     def of(
         cls, session: Session, pipelines: Collection[KnownPipeline], user: GetUserDep
     ) -> AirflowSide:
-        """Read it from Airflow's database for all pipelines at once."""
+        """Read runs and approvals of all pipelines from Airflow's database at once."""
         asking = {each for known in pipelines for each in asking_dag_ids(known.dag_id, known.name)}
         found = approvals_of(session, asking)
         seen = {dag_id: may_answer(user, dag_id, method="GET") for dag_id in _dags(found)}

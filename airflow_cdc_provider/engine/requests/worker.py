@@ -123,7 +123,7 @@ class RequestWorker:
                 sink.begin(request.ledger_key, request.scope.tables)
 
     def _leave(self, request: Request, error: BaseException | None) -> None:
-        """At the stream's end, cancel a request that is to be cancelled, or note why it waits."""
+        """At the stream's end, cancel a request as wanted, or note why the request waits."""
         if request.is_cancel_wanted and self._has_freed(request):
             return  # whoever comes next brings these rows back first
         if request.is_cancel_wanted:
@@ -346,7 +346,7 @@ class RequestWorker:
             self._job.store.tell(self._job.spec.pipeline, text, level=level)
 
     def _push(self) -> None:
-        """Commit idle log, so that the ledger is where the stream is."""
+        """Commit idle log, which moves the ledger to the stream's position."""
         passed_over = self._passed_over
         if passed_over.log is None:
             return

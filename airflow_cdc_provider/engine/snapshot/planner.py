@@ -133,7 +133,7 @@ def frontier(splits: Iterable[SnapshotSplit]) -> Key | None:
 
 
 def _in_groups(splits: Iterable[SnapshotSplit]) -> Iterator[list[SnapshotSplit]]:
-    """Group splits so that they are stored together: at most so many, and not too late."""
+    """Group splits that are stored together: at most so many, and not too late."""
     group: list[SnapshotSplit] = []
     stored_at = time.monotonic()
     for split in splits:

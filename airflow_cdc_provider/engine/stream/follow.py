@@ -60,7 +60,7 @@ _MAY_START = frozenset({Phase.HANDED_OFF, Phase.STOPPED, Phase.FAILED})
 
 
 class Follower(Protocol):
-    """Reads the log and applies it to the sink, one time."""
+    """Reads the log and applies its changes to the sink, once per call."""
 
     def follow(self, start: LogPosition) -> bool:
         """Follow the log from a position; raise what went wrong.
@@ -285,7 +285,7 @@ class _Tries:
 
 
 def _pass_over(job: Job, following: Following) -> None:
-    """Commit the idle log that was read last, so the ledger's position moves."""
+    """Commit the idle log that was read last, which moves the ledger's position."""
     with closing(job.sink().open_ledger()) as ledger:
         following.passed_over.commit(ledger)
 

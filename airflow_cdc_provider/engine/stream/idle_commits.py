@@ -41,7 +41,7 @@ class IdleCommits:
         self._moved_s = 0.0
 
     def take(self) -> IdleRange | None:
-        """Take the idle log for a micro-batch to commit; it is gone from here."""
+        """Take the idle log away, for a micro-batch to commit."""
         quiet, self.log = self.log, None  # the micro-batch may commit it, and then fail
         return quiet
 

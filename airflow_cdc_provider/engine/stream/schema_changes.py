@@ -326,7 +326,7 @@ class SchemaChanges:
         return with_left_out(before, now, names, ignores=ignores, at_sink=at_sink)
 
     def _difference(self, before: TablePlan, after: TablePlan, said: _Statements) -> Difference:
-        """Return how two definitions differ, with what the log says of it."""
+        """Return how two definitions differ, by the definitions and the log's statements."""
         effects = [statement.effect for statement in said.found]
         found = self._job.source().difference(before.schema, after.schema, effects)
         if said.has_harmless and found.added:

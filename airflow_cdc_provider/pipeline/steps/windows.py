@@ -38,14 +38,14 @@ class TimeColumn:
 
     @classmethod
     def of(cls, table: BackfillTable) -> TimeColumn:
-        """Make it from the file's `backfill` section."""
+        """Make a time column from the file's `backfill` section."""
         return cls(
             table.column, table.timezone, None if table.epoch is None else Epoch(table.epoch)
         )
 
 
 def time_column(name: str, timezone: str | None, epoch: str | None) -> TimeColumn:
-    """Make it from a person's options; refuse a wrong epoch."""
+    """Make a time column from a person's options; refuse a wrong epoch."""
     try:
         return TimeColumn(name, timezone or None, Epoch(epoch) if epoch else None)
     except ValueError:
