@@ -60,7 +60,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One problem in the book, with its messages at the begin and at the end."""
+    """One problem in the book, with its messages at the start and at the end."""
 
     notice: Notice
     begun: Mapping[str, Delivery]
@@ -79,7 +79,7 @@ class Record:
         return self.over_us > 0 and not any(each.sending in left for each in self.over.values())
 
     def deliveries(self, *, over: bool) -> Mapping[str, Delivery]:
-        """Return the messages at the problem's end if `over`, else those at its begin."""
+        """Return the messages at the problem's end if `over`, else those at its start."""
         return self.over if over else self.begun
 
     def to_json(self) -> dict[str, Any]:
