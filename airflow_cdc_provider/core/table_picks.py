@@ -35,12 +35,12 @@ _CAME = " came at the source"
 
 
 def came(table: TableId) -> str:
-    """Return the text of the event that a table came which the file picks."""
+    """Return the event text by which a stream reports a new table that the file picks."""
     return f"{table}{_CAME}"
 
 
 def tells_of_table(event: str) -> bool:
-    """Tell whether an event's text is one that `came` returned."""
+    """Tell whether an event's text reports a new table, as `came` returns it."""
     return event.endswith(_CAME)
 
 

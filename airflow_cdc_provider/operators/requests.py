@@ -417,7 +417,7 @@ _NO = frozenset({"", "0", "false", "no", "none"})
 
 
 def is_yes(value: bool | str) -> bool:  # noqa: FBT001 - what a template rendered
-    """Tell whether a templated parameter is a word for yes."""
+    """Tell whether a templated parameter is anything but a word for no."""
     return str(value).strip().lower() not in _NO
 
 

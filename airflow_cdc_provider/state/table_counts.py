@@ -69,12 +69,12 @@ def _values(new: TableCounts, row: Row[Any] | None, today_us: int) -> Values:
 
 
 def _counted(row: Row[Any]) -> RowCounts:
-    """Return a row's counts since the plan began."""
+    """Return the counts of a row of `cdc_table_count`."""
     return RowCounts(row.inserts, row.updates, row.deletes)
 
 
 def _before(row: Row[Any]) -> RowCounts:
-    """Return a row's counts before today."""
+    """Return the counts that a row of `cdc_table_count` had before today."""
     return RowCounts(row.inserts_before, row.updates_before, row.deletes_before)
 
 

@@ -72,7 +72,7 @@ class _Statements:
 
     @property
     def first(self) -> _Statements:
-        """Return the same as of the first statement only."""
+        """Return what the log says of the table up to the end of the first statement."""
         return _Statements(self.found[:1], self.named[:1], self.first_end, self.first_end)
 
     @property
