@@ -98,7 +98,7 @@ class JoinedSplit:
 class JoinSink(Protocol):
     """Replaces rows of splits that are read again, in step with the running stream.
 
-    The stream is held up for as long as one split's transaction takes, and nobody ever sees an
+    The stream waits for as long as one split's transaction takes, and no reader ever sees an
     older state of a row. A kill at any point leaves nothing to repair.
     """
 

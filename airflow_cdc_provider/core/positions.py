@@ -87,7 +87,7 @@ class LogPosition(Protocol):
     ) -> LogPosition:
         """Return the position just before a transaction that `end` contains.
 
-        `passed` lie between this position and `end`; `point` itself may be among them.
+        `passed` are between this position and `end`; `point` itself may be among them.
         """
 
     def bare(self) -> LogPosition:

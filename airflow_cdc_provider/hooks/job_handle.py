@@ -87,7 +87,7 @@ class JobHandle:
     def stop(self, *, patience_s: float) -> bool:
         """Stop the job's process group if it is on this machine; False if there is none.
 
-        It is asked to end first, so that it lets go of its connections, and then killed.
+        It is asked to end first, so that it closes its connections, and then killed.
         """
         pid = self.pid
         if pid is None:

@@ -39,7 +39,7 @@ def notifying_task(
 ) -> Iterator[None]:
     """Notify the pipeline's receivers, if it has any, until the block ends.
 
-    An error is told as a failed run if `fails_run`, unless it is one of `retried` and Airflow tries
+    An error counts as a failed run if `fails_run`, unless it is one of `retried` and Airflow tries
     the task again.
     """
     if steps.run.model.notify is None:

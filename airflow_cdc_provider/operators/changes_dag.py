@@ -37,7 +37,7 @@ def changes_dag(
     Make the DAG `<pipeline>__changes` that announces changed tables of a continuous pipeline.
 
     :param pipeline: the pipeline file, or its path.
-    :param every_s: seconds that changes are gathered before they are told.
+    :param every_s: seconds that changes are gathered before they are announced.
     :param default_args: arguments of all tasks, over ours.
     :param tags: more tags for the DAG.
     """

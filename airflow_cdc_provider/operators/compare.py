@@ -69,7 +69,7 @@ class CdcComparingOperator(CdcJobOperator):
 
     :param pipeline: path of the pipeline's YAML file (templated).
     :param refused: why the task may do nothing; it then fails with these words.
-    :param settle_s: seconds that a stream at work gets, each time, to bring differing rows.
+    :param settle_s: seconds that a running stream gets, each time, to bring differing rows.
     :param others_s: seconds that another owner of the pipeline gets to end, where this task has to
         catch up with the log.
     :param progress_every_s: seconds between lines of progress while it catches up.
@@ -155,7 +155,7 @@ class CdcCompareOperator(CdcComparingOperator):
         parameter `tables`, or all.
     :param values: write the values that differ into the log, too, as the run's parameter `values`
         does; the XCom never has them.
-    :param settle_s: seconds that a stream at work gets, each time, to bring differing rows.
+    :param settle_s: seconds that a running stream gets, each time, to bring differing rows.
     :param others_s: seconds that another owner of the pipeline gets to end, where this task has to
         catch up with the log.
     :param progress_every_s: seconds between lines of progress while it catches up.
@@ -278,7 +278,7 @@ class CdcRepairOperator(CdcRequestOperator):
     :param pipeline: path of the pipeline's YAML file (templated).
     :param refused: why the task may do nothing; it then fails with these words.
     :param repair: what the task that compared the table returned about it.
-    :param idle_s: for how many seconds nobody may be at work on the pipeline before this task
+    :param idle_s: for how many seconds no process may run the pipeline before this task
         carries the request out itself; None is 0 of bounded pipelines and 120 of continuous ones.
     :param poll_s: seconds between looks at the request while the task is deferred.
     :param progress_every_s: seconds between lines of progress in the log, while it does the work.
@@ -313,7 +313,7 @@ class CdcVerdictOperator(CdcComparingOperator):
     :param compare_task: id of the task that compared them.
     :param repair_task: id of the task, mapped or not, that repaired what differed.
     :param approve_task: id of the task that asked a person whether to repair it.
-    :param settle_s: seconds that a stream at work gets, each time, to bring differing rows.
+    :param settle_s: seconds that a running stream gets, each time, to bring differing rows.
     :param others_s: seconds that another owner of the pipeline gets to end, where this task has to
         catch up with the log.
     :param progress_every_s: seconds between lines of progress while it catches up.

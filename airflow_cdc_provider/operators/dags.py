@@ -101,7 +101,7 @@ def cdc_dags(  # noqa: PLR0913 - each is one a DAG's author may set
     :param schedule: cron of bounded pipelines; None leaves them to be triggered.
     :param continuous_schedule: schedule of continuous pipelines; None, as they run until paused.
     :param changes_every_s: seconds that a continuous stream's changes are gathered before other
-        DAGs are told of the changed tables; None makes no `<pipeline>__changes`.
+        DAGs are notified of the changed tables; None makes no `<pipeline>__changes`.
     :param resync: make `<pipeline>__resync`, too, of pipelines whose sink takes rows again.
     :param tables: make `<pipeline>__tables`, too, a form to add, remove and reset single tables.
     :param backfill_schedule: cron, in UTC, or timetable of `<pipeline>__backfill`, which files with

@@ -29,7 +29,7 @@ class CdcTaskFailure(AirflowFailException):
 def failure(text: str, *, told: Sequence[str] = ()) -> CdcTaskFailure:
     """Log why a task fails, and return the error to raise, whose stack is not logged.
 
-    With `told` its log gets these lines instead.
+    With `told` these lines are logged instead.
     """
     leave_out_stacks()
     for line in told or (text,):

@@ -97,8 +97,8 @@ class CdcRequestOperator(CdcJobOperator):
     :param only_estimate: only say how many rows both sides have; off by a word for no (templated).
     :param approve_above_rows: a request about more rows waits to be approved; the file's own limit
         holds beside it.
-    :param approved_by: who approved it already; it then waits for nobody (templated).
-    :param idle_s: for how many seconds nobody may be at work on the pipeline before this task
+    :param approved_by: who approved it already; then it needs no approval (templated).
+    :param idle_s: for how many seconds no process may run the pipeline before this task
         carries the request out itself; None is 0 of bounded pipelines and 120 of continuous ones,
         whose stream may be starting again.
     :param poll_s: seconds between looks at the request while the task is deferred.
@@ -351,8 +351,8 @@ class CdcResyncOperator(CdcRequestOperator):
     :param only_estimate: only say how many rows both sides have; off by a word for no (templated).
     :param approve_above_rows: a request about more rows waits to be approved; the file's own limit
         holds beside it.
-    :param approved_by: who approved it already; it then waits for nobody (templated).
-    :param idle_s: for how many seconds nobody may be at work on the pipeline before this task
+    :param approved_by: who approved it already; then it needs no approval (templated).
+    :param idle_s: for how many seconds no process may run the pipeline before this task
         carries the request out itself; None is 0 of bounded pipelines and 120 of continuous ones.
     :param poll_s: seconds between looks at the request while the task is deferred.
     :param progress_every_s: seconds between lines of progress in the log, while it does the work.

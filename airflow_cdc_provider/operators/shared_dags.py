@@ -48,10 +48,10 @@ def shared_dags(  # noqa: PLR0913 - each is one a DAG's author may set
         change logs, cannot be chosen.
     :param resync: make `cdc__resync`.
     :param tables: make `cdc__tables`.
-    :param repair: what becomes of rows that differ, unless a run is told otherwise.
+    :param repair: what becomes of rows that differ, unless a run says otherwise.
     :param only_changed: leave out tables that were found equal and did not change since, unless a
-        run is told otherwise.
-    :param percent: about how many percent of each table's splits are compared, unless a run is told
+        run says otherwise.
+    :param percent: about how many percent of each table's splits are compared, unless a run says
         otherwise.
     :param default_args: arguments of all tasks, over ours.
     :param tags: more tags for the DAGs.

@@ -40,7 +40,7 @@ class CdcVerifyOperator(CdcJobOperator):
     :param pipeline: path of the pipeline's YAML file (templated).
     :param refused: why the task may do nothing; it then fails with these words.
     :param tables: only these tables, as `database.table`; all of them if None (templated).
-    :param settle_s: seconds that a stream at work gets, each time, to bring differing rows.
+    :param settle_s: seconds that a running stream gets, each time, to bring differing rows.
     :param enabled: true, false, or a word of the file's key `verify`; `by_file` is what the file
         says. Of `after_snapshot` the task is skipped where no table is to be compared (templated).
     """

@@ -55,11 +55,11 @@ def verify_dag(  # noqa: PLR0913 - each is one a DAG's author may set
 
     :param pipeline: the pipeline file, its path, or what was made of it.
     :param schedule: when it runs; None leaves it to be triggered.
-    :param repair: what becomes of rows that differ, unless a run is told otherwise.
+    :param repair: what becomes of rows that differ, unless a run says otherwise.
     :param only_changed: leave out tables that were found equal and did not change since, unless a
-        run is told otherwise.
+        run says otherwise.
     :param percent: about how many percent of each table's splits are compared, chosen by chance,
-        unless a run is told otherwise.
+        unless a run says otherwise.
     :param default_args: arguments of all tasks, over ours.
     :param tags: more tags for the DAG.
     """

@@ -26,12 +26,12 @@ class CdcChangesSensor(TellsLineage, BaseSensorOperator):
     """
     Wait until rows of a table have changed, and announce the changed tables.
 
-    It waits without a worker. Changes within a window are told together, by one event for each
+    It waits without a worker. Changes within a window are announced together, by one event for each
     table in which something changed; a pipeline that is idle, paused or not copied yet is waited
     for. Give it `outlets`: see `airflow_cdc_provider.operators.assets.outlets_of`.
 
     :param pipeline: path of the pipeline's YAML file (templated).
-    :param every_s: seconds that changes are gathered before they are told.
+    :param every_s: seconds that changes are gathered before they are announced.
     :param look_s: seconds after which the ledger is looked into even if no change was heard of,
         for what a stream does not count, such as a TRUNCATE.
     """

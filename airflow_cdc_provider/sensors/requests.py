@@ -32,7 +32,7 @@ class CdcRequestSensor(TellsLineage, BaseSensorOperator):
     """
     Wait, without a worker, until a request is done; fail with its error if it is not.
 
-    It only waits: whoever owns the pipeline carries the request out. Ending this task leaves the
+    It only waits: the pipeline's owner carries the request out. Ending this task leaves the
     request as it is.
 
     :param pipeline: path of the pipeline's YAML file (templated).

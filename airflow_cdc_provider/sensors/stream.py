@@ -148,7 +148,7 @@ class CdcStreamSensor(TellsLineage, BaseSensorOperator):
         """Check the stream at the task's start; a failed or ownerless one is to be restarted.
 
         A task that was cleared, or a run that comes later, may find a stream that has failed or
-        that nobody holds a lease on any more: trying again is what it was started for.
+        that has no owner any more: trying again is what the task was started for.
         """
         status = steps.status()
         verdict, detail = judge(

@@ -77,7 +77,7 @@ def open_session(
 ) -> SparkSession:
     """Return the active Spark session, or open one for a job.
 
-    Under spark-submit its own options stand; elsewhere `master` or `local[*]`.
+    Under spark-submit its own options apply; elsewhere `master` or `local[*]`.
     """
     active = SparkSession.getActiveSession()
     if active is not None:

@@ -32,7 +32,7 @@ def standing_tables(
 ) -> tuple[int, Mapping[str, StoredError]]:
     """Return how many tables are isolated from the stream, and up to a thousand of their errors.
 
-    A pipeline of many tables none of which stands still costs no look at each.
+    For a pipeline without isolated tables its tables are not read one by one.
     """
     for seen in reader.overviews((name,), now_us):
         count = sum(seen.tables.get(phase, 0) for phase in LEFT_ALONE)
@@ -50,7 +50,7 @@ def standing_text(count: int) -> str:
 def codes_of(standing: Mapping[str, StoredError]) -> dict[str, str]:
     """Return the error code of each isolated table; empty if a person paused it.
 
-    Who has told of them keeps that, and not the long texts.
+    The caller keeps these codes, and not the long texts.
     """
     return {table: error.read().code if error else "" for table, error in standing.items()}
 

@@ -102,7 +102,7 @@ class CdcRequestTrigger(BaseTrigger):
         `{"path": ...}`.
     :param poll_s: seconds between looks.
     :param deadline_us: when to give up, 0 for never.
-    :param idle_s: for how many seconds nobody may be at work; None waits on.
+    :param idle_s: for how many seconds no process may own the pipeline; None waits on.
     :param cancel_on_kill: give the request up if a person ends the task.
     """
 

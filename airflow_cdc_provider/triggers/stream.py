@@ -102,10 +102,10 @@ class CdcStreamTrigger(BaseTrigger):
         comes later asks for a look at once. 0 is from the first look on.
     :param start_s: patience with a job that was started.
     :param stale_s: patience with a heartbeat that does not come.
-    :param stall_s: patience with a position that stands still while something waits.
+    :param stall_s: patience with a position that does not move while log waits.
     :param standing: tables that stand still, of which an earlier watch of this task has told, each
         with the code of its error.
-    :param notify: who is notified of problems, as the pipeline file says; nobody if empty.
+    :param notify: who is notified of problems, as the pipeline file says; no one if empty.
     """
 
     def __init__(  # noqa: PLR0913 - Airflow stores them one by one

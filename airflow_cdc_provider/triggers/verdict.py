@@ -182,7 +182,7 @@ def _has_reached(
 def _is_of_its_owner(state: PipelineState, stream: StreamState) -> bool:
     """Tell whether the stream's state is of its current owner, or of a stream that ended well.
 
-    What a job of an older generation told says nothing of the job that was started after it.
+    The state of an older generation's job says nothing of the job that was started after it.
     """
     if state.phase is Phase.STREAMING:
         return stream.generation == state.generation and stream.heartbeat_us > 0

@@ -21,7 +21,7 @@ def problems(
 ) -> tuple[str, ...]:
     """Return a pipeline's problems as texts; none if it is paused on purpose.
 
-    `is_bounded` tells of one that rests between its runs: it has no lag to judge then.
+    `is_bounded`: the pipeline rests between its runs, and has no lag to judge then.
     """
     if status.state.wanted is Wanted.STOP:
         return ()

@@ -171,7 +171,7 @@ def _named(
 ) -> tuple[list[TableLineage], int]:
     """Return as many tables as fit by their names only, and the room that is left.
 
-    Where there is no room for the names of all, none is told whole.
+    Where there is no room for the names of all, none has more than its names.
     """
     room = MOST_BYTES
     named: list[TableLineage] = []

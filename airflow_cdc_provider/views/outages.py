@@ -17,7 +17,7 @@ HELD_UP = "held up"
 def outages_of(note: Note | None, generation: int) -> tuple[Outage, ...]:
     """Return the outages that a generation's owner noted, merged by error.
 
-    The heartbeat meets the same beside it, and is not told again.
+    The heartbeat meets the same errors beside it; these are not returned again.
     """
     if note is None or note.form["generation"] != generation:
         return ()

@@ -63,7 +63,7 @@ class TableStatus:
     ) -> TableStatus:
         """Make a table's status from its state and the open requests.
 
-        What stops a table that is streamed is told with the way back.
+        The error of a streamed table comes with the command that brings the table back.
         """
         error = state.error
         if is_streamed and state.phase is TablePhase.FAILED and error.has_code:

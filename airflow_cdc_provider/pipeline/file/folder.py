@@ -106,7 +106,7 @@ def _kept_apart(file: FolderFile, files: Sequence[FolderFile]) -> FolderFile:
 def sharing_ids(mine: LoadedPipeline, others: Iterable[LoadedPipeline]) -> list[LoadedPipeline]:
     """Return other pipelines that name the same source and share a server id.
 
-    Whether two names are one server no file says: preflight asks there who reads.
+    No file says whether two names are one server: preflight asks the server who reads.
     """
     return [
         other
