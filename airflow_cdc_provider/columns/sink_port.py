@@ -263,7 +263,7 @@ class SinkLedger(Protocol):
         """Store schema changes before they are applied, so that a crash does not lose them."""
 
     def end_change(self, change: SchemaChange) -> StreamSplit:
-        """Mark a schema change as made, and return the stream, which goes on behind it."""
+        """Mark a schema change as made; return the stream, which continues behind the change."""
 
     def stopped(self) -> tuple[StoppedTable, ...]:
         """Return the tables that are isolated from the stream, in order."""

@@ -127,7 +127,7 @@ def split_numbers(columns: KeyColumns, progress: TableProgress) -> IntArray:
 
 
 def _by_halves(columns: KeyColumns, from_bound: Sequence[KeyRange]) -> IntArray:
-    """Return for each key its number of bounds below, by binary search over all keys at once."""
+    """Return for each key how many bounds it reaches, by binary search over all keys at once."""
     numbers = np.zeros(len(columns[0]), np.int64)
     waiting = [(np.arange(len(columns[0])), 0, len(from_bound))]
     while waiting:

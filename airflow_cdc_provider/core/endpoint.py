@@ -91,7 +91,7 @@ class Folder:
 
     @property
     def identity(self) -> str:
-        """Return a URL of the folder and its format, which is the same for each pipeline."""
+        """Return a URL that identifies the folder and its file format."""
         return f"file:///{quote(self.path.lstrip('/'), safe='/')}?form={self.form}"
 
     @property

@@ -14,7 +14,7 @@ from airflow_cdc_provider.core.table_schema import TableSchema
 
 
 class StatementKind(StrEnum):
-    """What kind of statement it is."""
+    """The kind of a statement in the log, such as create, alter or truncate."""
 
     CREATE = "create"
     ALTER = "alter"

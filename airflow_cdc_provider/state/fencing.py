@@ -52,7 +52,7 @@ class FencedStore(SqlStateReader):
     def _fenced(
         self, name: PipelineName, generation: int, **changes: object
     ) -> Iterator[Connection]:
-        """Open a transaction that locks the pipeline's row; `FencedError` if not its generation."""
+        """Open a transaction that locks the pipeline's row; `FencedError` for an old generation."""
         mine = pipelines.c.name == str(name), pipelines.c.generation == generation
         fence = update(pipelines).where(*mine).values(updated_us=self._clock(), **changes)
         with self._writing() as connection:

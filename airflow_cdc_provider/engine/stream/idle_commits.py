@@ -63,7 +63,7 @@ class IdleCommits:
             self.micro_batch.release()
 
     def commit(self, ledger: Ledger) -> None:
-        """Commit the idle log now; the next batch begins behind it."""
+        """Commit the idle log now; the next batch begins at its end."""
         if self.log is not None:
             ledger.pass_over(self.log)
             self.log = None
